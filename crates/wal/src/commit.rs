@@ -1,30 +1,36 @@
-//! Who writes, and up to where the log is written and durable.
+//! Leader election of the group commit, and the end of the written and of the durable log.
 //!
-//! One thread at a time holds the *token* and takes pages to write. A `sync` that finds it free leads: it takes
-//! every page there is, its own among them, and writes for all. One that finds it taken waits, on one of a few condition
-//! variables chosen by the round that will cover it, so that the end of a round wakes the threads it satisfied, and one of
-//! the others to lead the next. Nobody waits where there is only one thread: the token is then always free.
+//! One thread at a time holds the *token* and takes pages to write. A `sync` that finds the token
+//! free leads: it takes every unwritten page, its own among them, and writes for all waiters. A
+//! `sync` that finds the token taken waits on one of a few condition variables, chosen by the round
+//! that will cover its page. The end of a round then wakes only the threads that it satisfied, and
+//! one waiter to lead the next round. A single thread never waits, since the token is always free.
 //!
-//! Where many sync, several rounds are at the device at once: see [`flights`]. All other work with the token waits until none is.
+//! With many waiters, several rounds are in flight at once: see [`flights`]. All other work with
+//! the token waits until none is in flight.
 //!
-//! The token is also taken for other work ([`Commit::acquire`]), which may make pages durable without having said so in
-//! time ([`Token::covers`]). Those who wait for such pages wait for the next round, of which nothing may ever come. So each
-//! side knows the lowest page somebody waits for there: if a round has made that one durable, the whole side is woken.
-//! **Who is woken alone is not satisfied yet, and so leads, or waits for somebody who does**; nobody can take the only
-//! wake-up and leave. The models in `commit/loom_tests.rs` go through every interleaving of this.
+//! The token is also taken for other work ([`Commit::acquire`]), which may make pages durable
+//! without having announced them in time ([`Token::covers`]). The waiters for such pages wait for
+//! the next round, which may never come. So each side keeps the lowest page that its waiters need,
+//! and a round that has made this page durable wakes the whole side. **A thread that is woken alone
+//! is not satisfied yet, so it leads or waits for a leader**; no thread can consume the only
+//! wake-up and leave. The models in `commit/loom_tests.rs` check every interleaving of this.
 //!
-//! Who finds the token free may wait a moment for those who will sync, too: see [`company`]. One of those who wait for a round that
-//! nobody has begun always does so for a limited time, so that it begins.
+//! A thread that finds the token free may wait a moment for the other threads of its commit group:
+//! see [`company`]. One of the waiters for a round that has not begun always waits with a timeout,
+//! so that the round begins.
 //!
-//! Who waits without a thread leaves a [`Completer`] with the page it is for ([`Commit::when_durable`]). The end of every round resolves
-//! those it made durable, and a failure all; nobody leads for their sake but whoever asks for the last of them
-//! ([`Commit::last_wanted`]). Where nobody is going to, they are refused ([`Commit::refuse_wanted`]).
+//! An asynchronous waiter leaves a [`Completer`] with the number of its page
+//! ([`Commit::when_durable`]). The end of every round resolves the completers of its pages, and a
+//! failure resolves all of them. No thread leads for their sake, except the caller that asks for
+//! the last of them ([`Commit::last_wanted`]). If there will be no such caller, they are refused
+//! ([`Commit::refuse_wanted`]).
 //!
-//! Invariants: only the holder of the token moves the frontiers, or, while rounds are in flight, the end of the first of them.
-//! `durable_end <= written_end`. All pages below
-//! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
-//! were written. The first failure is kept for good, and nothing is acknowledged after it, nor after a failure of the domain
-//! ([`Domain`]).
+//! Invariants: only the holder of the token moves the frontiers, or, while rounds are in flight,
+//! the end of the oldest of them. `durable_end <= written_end`. All pages below `durable_end` were
+//! covered by a durable write of their own or by a data sync of their file that began after they
+//! were written. The first failure is kept for good. Nothing is acknowledged after it, nor after a
+//! failure of the domain ([`Domain`]).
 
 mod company;
 mod flights;
@@ -44,33 +50,33 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 pub(crate) use width::WidthTold;
 
-/// Rounds of which somebody may wait for the end: those in flight, and the one that comes next.
+/// Rounds that threads may wait for: those in flight, and the next one.
 const SIDES: usize = FLIGHTS_MAX + 1;
 
-/// How long a durable write took.
+/// Duration of a durable write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Took {
     pub ns: u64,
-    /// When it was over, in clock nanoseconds.
+    /// End of the write, in clock nanoseconds.
     pub until_ns: u64,
 }
 
-/// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
+/// Page numbers, each the end (exclusive) of a prefix of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Frontier {
-    /// Changed by the holder of the token, or when a flight lands.
+    /// Changed by the holder of the token, or by the end of a write in flight.
     written_end: AtomicU64,
-    /// Changed by the holder of the token, or when a flight lands.
+    /// Changed by the holder of the token, or by the end of a write in flight.
     durable_end: AtomicU64,
 }
 
 impl Frontier {
-    /// All pages below were handed to their group file: their slots in the ring are free.
+    /// Returns the end of the pages handed to their group file. Their slots in the tail buffer are free.
     pub fn written_end(&self) -> u64 {
         self.written_end.load(Ordering::Acquire)
     }
 
-    /// All pages below are durable.
+    /// Returns the end of the durable pages.
     pub fn durable_end(&self) -> u64 {
         self.durable_end.load(Ordering::Acquire)
     }
@@ -79,30 +85,31 @@ impl Frontier {
 #[derive(Debug, Default)]
 struct State {
     busy: bool,
-    /// Counts holders of the token.
+    /// Number of times that the token was taken.
     round: u64,
-    /// The present round makes everything below durable.
+    /// End of the pages that the present round makes durable.
     covers: u64,
-    /// The rounds that are at the device without the token.
+    /// The rounds in flight without the token.
     flights: Flights,
-    /// Threads that wait for a round to make them durable, by the round modulo their number.
+    /// Threads that wait for a round to make their page durable, by the number of the round modulo
+    /// `SIDES`.
     sides: [Side; SIDES],
-    /// The present round was begun for those who sync.
+    /// The present round was begun for a sync.
     is_sync: bool,
     company: Company,
     /// Threads that wait for the token itself.
     queued: usize,
-    /// Who waits without a thread, by page.
+    /// Asynchronous waiters, by page.
     wanted: BTreeMap<u64, Vec<Completer<()>>>,
     failure: Option<Error>,
 }
 
-/// Those who wait on one of the condition variables.
+/// Waiters on one of the condition variables.
 #[derive(Debug)]
 struct Side {
-    /// Who was woken is counted until it has the lock.
+    /// Waiters, including woken ones that do not have the lock yet.
     threads: usize,
-    /// No page that somebody waits for who was not woken yet is lower.
+    /// Lower bound of the pages that waiters need, except those of waiters that were woken.
     lowest_lpn: u64,
 }
 
@@ -118,8 +125,9 @@ impl Side {
         self.threads += 1;
     }
 
-    /// All are about to be woken: what they waited for says nothing about those who come before they have gone. If it did,
-    /// a round that satisfies nobody on this side would wake all of it, only to wait again.
+    /// Resets the lowest page before all waiters are woken: the pages that they waited for say
+    /// nothing about later waiters. If the bound were kept, a round that satisfies no thread of
+    /// this side would wake all of them in vain.
     fn forget(&mut self) {
         self.lowest_lpn = u64::MAX;
     }
@@ -128,23 +136,23 @@ impl Side {
 /// The token, the frontiers and the first failure.
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
-    /// Who has the token, who waits, the first failure.
+    /// Holder of the token, waiters, first failure.
     state: Mutex<State, rank::LogCommit>,
     rounds: [Condvar; SIDES],
     freed: Condvar,
-    /// There is a failure: changed under `state`, looked at without it.
+    /// Set once there is a failure: changed under `state`, read without it.
     failed: AtomicBool,
-    /// Fails with the log; asked before each acknowledgement.
+    /// Fails with the log; checked before each acknowledgment.
     domain: OnceLock<Arc<dyn Domain>>,
     pub frontier: Frontier,
 }
 
-/// What a caller of [`Commit::lead_or_wait`] has to do.
+/// Result of [`Commit::lead_or_wait`].
 #[derive(Debug)]
 pub(crate) enum Turn<'a> {
-    /// Its pages are durable.
+    /// The pages of the caller are durable.
     Durable,
-    /// It writes, for all.
+    /// The caller writes, for all waiters.
     Lead(Token<'a>),
 }
 
@@ -155,7 +163,7 @@ impl Commit {
         Commit { frontier, ..Commit::default() }
     }
 
-    /// So many rounds may be at the device at once.
+    /// Sets how many rounds may be in flight at once.
     pub fn with_flights(self, loggers: Loggers) -> Self {
         let mut state = self.lock();
         state.flights = Flights::of_loggers(loggers);
@@ -163,12 +171,12 @@ impl Commit {
         self
     }
 
-    /// The log belongs to this domain from now on. Once.
+    /// Assigns the log to a domain. To be called once.
     pub fn join(&self, domain: Arc<dyn Domain>) {
         let _ = self.domain.set(domain);
     }
 
-    /// The answer to a waiter whose pages are durable.
+    /// Returns the answer for a waiter whose pages are durable.
     pub fn acknowledge(&self) -> Result<()> {
         self.domain.get().map_or(Ok(()), |domain| domain.check())
     }
@@ -177,15 +185,16 @@ impl Commit {
         model::lock(&self.state)
     }
 
-    /// `completer` is resolved when the page is durable, or when it is known that nobody will tell; by whoever finds out, perhaps now. True:
-    /// nobody else waits like this for what is not durable, so whoever makes it so may sleep.
+    /// Resolves `completer` when the page is durable, or when it is known that it never will be; on
+    /// any thread, perhaps during this call. Returns true if this is the only asynchronous waiter
+    /// for pages that are not durable, so that a thread that syncs for them may be asleep.
     pub fn when_durable(&self, lpn: u64, completer: Completer<()>) -> bool {
         if self.frontier.durable_end() > lpn {
             completer.resolve(self.acknowledge());
             return false;
         }
         let mut state = self.lock();
-        // A round that makes it durable from now on finds it when it ends.
+        // A round that makes the page durable from now on finds the completer when it ends.
         let durable = self.frontier.durable_end() > lpn;
         if durable || state.failure.is_some() {
             let failure = state.failure.as_ref().filter(|_| !durable).map(poisoned);
@@ -199,15 +208,16 @@ impl Commit {
         is_first
     }
 
-    /// All who wait without a thread are told that nobody will make durable what is not; the log goes on.
+    /// Resolves the asynchronous waiters of pages that are not durable with an error; the log goes
+    /// on.
     pub fn refuse_wanted(&self, why: &Error) {
         let pages = std::mem::take(&mut self.lock().wanted);
         let (durable_end, refusal) = (self.frontier.durable_end(), self.acknowledge().err());
         Answered { pages, durable_end, failure: Some(why.clone()), refusal }.resolve();
     }
 
-    /// The last page that somebody waits for without a thread, and that is not durable: those who wait for one that is are told when
-    /// the round ends, and need nobody who leads.
+    /// Returns the last page that is not durable and has an asynchronous waiter. Waiters for
+    /// durable pages are resolved by the end of the round, and need no leader.
     pub fn last_wanted(&self) -> Option<u64> {
         self.wanted_in(&self.lock())
     }
@@ -224,13 +234,13 @@ impl Commit {
             self.keep(&mut state, Some(error));
             self.answered(&mut state)
         };
-        // Somebody may have been woken to lead and now will not: there may be no round that ends and wakes the others.
+        // A thread that was woken to lead now does not, so no round may end and wake the others.
         self.rounds.iter().for_each(Condvar::notify_all);
         self.freed.notify_all();
         answered.resolve();
     }
 
-    /// What failed first is kept for good.
+    /// Keeps the first failure for good.
     fn keep(&self, state: &mut State, failure: Option<Error>) {
         if let Some(error) = failure {
             self.failed.store(true, Ordering::Relaxed);
@@ -241,7 +251,7 @@ impl Commit {
         }
     }
 
-    /// The error for everybody who comes after the first failure.
+    /// Returns the first failure, as `Poisoned`.
     pub fn check(&self) -> Result<()> {
         if self.failed.load(Ordering::Relaxed) { self.first_failure() } else { Ok(()) }
     }
@@ -268,7 +278,7 @@ impl Commit {
             }
             let (round, plan) = state.comes(&mut comer, lpn);
             if plan == Plan::Lead {
-                // Whatever was appended until now will be taken; how far that is, is known in a moment.
+                // The round takes all pages appended until now; [`Token::covers`] sets their end.
                 return Ok(Turn::Lead(self.begin(turn, &mut state, u64::MAX)));
             }
             let side = side_of(round);
@@ -281,19 +291,19 @@ impl Commit {
         }
     }
 
-    /// How many rounds may be in flight now, and what was tried to find that out.
+    /// Returns how many rounds may be in flight now, and the trials that found this number.
     pub fn width(&self) -> (usize, WidthTold) {
         let state = self.lock();
         (state.flights.at_once(), state.flights.told())
     }
 
-    /// How often somebody waited for others.
+    /// Returns how often a thread waited for its commit group.
     #[cfg(test)]
     pub fn watches(&self) -> u64 {
         self.lock().company.watches()
     }
 
-    /// Waits for a round that nobody has begun, but not for long.
+    /// Waits, with a timeout, for a round that has not begun.
     fn watch<'a>(
         &'a self,
         side: usize,
@@ -301,7 +311,8 @@ impl Commit {
         patience_ns: u64,
     ) -> MutexGuard<'a, State> {
         let (missing, round) = (state.company.missing(), state.round);
-        // A model has no time: it is always over, however much others did meanwhile.
+        // A model has no time: the timeout always expires, however much other threads did
+        // meanwhile.
         #[cfg(loom)]
         let mut state = {
             let _ = (side, patience_ns);
@@ -317,13 +328,13 @@ impl Commit {
         state
     }
 
-    /// Waits for the token, to do something else than a sync. No round is in flight then.
+    /// Waits for the token, for work other than a sync. No round is in flight then.
     pub fn acquire(&self) -> Result<Token<'_>> {
         let token = self.acquire_unless(|_| false)?;
         Ok(token.expect("waited until it was free"))
     }
 
-    /// Waits for the token, or until pages were written that make `enough` true: then there is nothing to do (`None`).
+    /// Waits for the token, or until written pages make `enough` true: then returns `None`.
     pub fn acquire_unless(&self, enough: impl Fn(&Frontier) -> bool) -> Result<Option<Token<'_>>> {
         let turn = rank::turn::<rank::LogToken>();
         let mut state = self.lock();
@@ -352,7 +363,8 @@ impl Commit {
         Token { commit: self, finished: false, took: Took::default(), _turn: turn }
     }
 
-    /// Those who wait without a thread and need not any more. To be resolved without the lock.
+    /// Removes the asynchronous waiters that are satisfied or failed. The caller resolves them
+    /// without the lock.
     fn answered(&self, state: &mut State) -> Answered {
         if state.wanted.is_empty() {
             return Answered::default();
@@ -391,7 +403,8 @@ impl Commit {
         if failed {
             self.rounds.iter().for_each(Condvar::notify_all);
         }
-        // Who leads next comes before those who are done: the device has nothing to do until then.
+        // The next leader is woken before the satisfied waiters: the device is idle until the
+        // leader writes.
         if wake_next && !satisfied {
             self.rounds[next].notify_one();
         }
@@ -408,13 +421,14 @@ impl Commit {
     }
 }
 
-/// Where those wait who a round will satisfy.
+/// Condition variable of the waiters for a round.
 fn side_of(round: u64) -> usize {
     (round % SIDES as u64) as usize
 }
 
 impl State {
-    /// A thread asks for a page: which round makes it durable, and what the thread does.
+    /// Counts a thread that asks for a page. Returns the round that makes it durable, and the
+    /// action of the thread.
     fn comes(&mut self, comer: &mut Comer, lpn: u64) -> (u64, Plan) {
         let is_present = self.busy && self.covers > lpn;
         let (round, whose) = match self.flights.of(lpn) {
@@ -439,14 +453,14 @@ impl State {
     }
 }
 
-/// Who waited without a thread, by page, and what there is to say.
+/// Asynchronous waiters to resolve, by page, and their answers.
 #[derive(Debug, Default)]
 struct Answered {
     pages: BTreeMap<u64, Vec<Completer<()>>>,
     durable_end: u64,
-    /// The answer to those whose pages are not durable.
+    /// Answer for pages that are not durable.
     failure: Option<Error>,
-    /// The answer to the others, where the domain failed.
+    /// Answer for durable pages, where the domain failed.
     refusal: Option<Error>,
 }
 
@@ -465,25 +479,25 @@ impl Answered {
     }
 }
 
-/// What the first failure is to all who come after it.
+/// Returns the error for every caller after the first failure.
 fn poisoned(failure: &Error) -> Error {
     failure.clone().with_kind(ErrorKind::Poisoned).context(
         "an earlier write or sync of the log failed; nothing is acknowledged until the store is reopened",
     )
 }
 
-/// The right to write pages. Dropped without [`Token::finish`] (a panic), it poisons the log.
+/// Right to write pages. If dropped without [`Token::finish`] (a panic), poisons the log.
 #[derive(Debug)]
 pub(crate) struct Token<'a> {
     commit: &'a Commit,
     finished: bool,
-    /// Time of the write.
+    /// Duration of the write.
     took: Took,
     _turn: rank::Turn,
 }
 
 impl Token<'_> {
-    /// Tells threads that come now up to where this round makes pages durable.
+    /// Announces to new waiters the end of the pages that this round makes durable.
     pub fn covers(&self, end: u64) {
         let mut state = self.commit.lock();
         state.covers = end;
@@ -494,13 +508,14 @@ impl Token<'_> {
         let frontier = &self.commit.frontier;
         assert!(end >= frontier.written_end(), "pages are written in order");
         frontier.written_end.store(end, Ordering::Release);
-        // An append may wait for the slots that have just become free.
+        // An append may wait for the slots that are now free.
         if self.commit.lock().queued > 0 {
             self.commit.freed.notify_all();
         }
     }
 
-    /// Writing, with its sync, took so long: a part of that is worth waiting for others.
+    /// Records the duration of the write and its sync: the wait for a commit group is a part of
+    /// that.
     pub fn took(&mut self, took: Took) {
         self.took = took;
     }
@@ -511,7 +526,8 @@ impl Token<'_> {
         frontier.durable_end.store(end, Ordering::Release);
     }
 
-    /// The same after writes that nobody has begun to sync: where there was no room for them, they can be made again.
+    /// As [`Token::finish`], after writes that have not been synced: after `NoSpace` they can be
+    /// repeated.
     pub fn finish_write<T>(mut self, outcome: Result<T>) -> Result<T> {
         if outcome.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
             self.give_up(None);
@@ -520,7 +536,7 @@ impl Token<'_> {
         self.finish(outcome)
     }
 
-    /// Gives the token up; an error is what poisons the log.
+    /// Releases the token; an error poisons the log.
     pub fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
         self.give_up(outcome.as_ref().err().cloned());
         outcome

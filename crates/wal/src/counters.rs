@@ -1,4 +1,5 @@
-//! What the log did since it was started, and how long that took. Counted relaxed: any value a moment old will do.
+//! Statistics and latencies of the log since it was started. Relaxed atomics: a slightly old value
+//! is fine.
 
 use crate::durability::Durability;
 use crate::rate::Rate;
@@ -6,7 +7,7 @@ use base::sync::statistic::{AtomicU64, Ordering};
 use io::Env;
 use io::timing::Timing;
 
-/// What the log did since it was started.
+/// Statistics of the log since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalStats {
     /// Batches appended.
@@ -15,25 +16,26 @@ pub struct WalStats {
     pub payload_bytes: u64,
     /// Bytes of pages handed to the group files.
     pub written_bytes: u64,
-    /// Bytes of pages that a flush overtook before they were handed to one: see [`crate::wal::Deferred::skip_to`].
+    /// Bytes of pages that were superseded by a flush before they were written: see
+    /// [`crate::wal::Deferred::skip_to`].
     pub skipped_bytes: u64,
-    /// Writes that made themselves durable.
+    /// Durable writes.
     pub durable_writes: u64,
-    /// Those of them that nobody waited for: what had waited long enough, and what lets go of groups.
+    /// Durable writes without a waiter: for old buffered records, and for the release of groups.
     pub unasked_writes: u64,
-    /// Those of them that began while others were at the device.
+    /// Durable writes that began while others were in flight.
     pub beside_writes: u64,
-    /// How many may be at the device at once now.
+    /// Durable writes that may be in flight at once now.
     pub writes_at_once: u64,
-    /// Where nobody has said how many: how often another number was tried.
+    /// Trials of another number of concurrent writes ([`crate::Loggers::AUTO`]).
     pub loggers_tried: u64,
-    /// How often it was kept.
+    /// Trials whose number was kept.
     pub loggers_kept: u64,
-    /// Writes that did not.
+    /// Writes that were not durable by themselves.
     pub writes: u64,
     /// Data syncs of group files.
     pub syncs: u64,
-    /// Times an append found the ring full and wrote it out itself.
+    /// Times that an append found the tail buffer full and wrote it out itself.
     pub inline_write_outs: u64,
     /// Groups closed.
     pub rolls: u64,
@@ -43,7 +45,7 @@ pub struct WalStats {
     pub durable_end: u64,
 }
 
-/// What is counted without a lock.
+/// Counters that need no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub written_bytes: AtomicU64,
@@ -51,77 +53,79 @@ pub(crate) struct Counters {
     pub durable_writes: AtomicU64,
     pub unasked_writes: AtomicU64,
     pub beside_writes: AtomicU64,
-    /// Nanoseconds of durable writes, in all.
+    /// Total nanoseconds of durable writes.
     pub durable_ns: AtomicU64,
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
     pub inline_write_outs: AtomicU64,
     pub demand: Demand,
-    /// How fast the device takes long writes.
+    /// Write rate of the device, from long writes.
     pub rate: Rate,
 }
 
-/// What those who append ask for.
+/// Demand for durable and buffered appends.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
-    /// Until then durable writes are to be expected, clock nanoseconds: somebody waited for one a while ago.
+    /// Durable writes are expected until this time, clock nanoseconds, since there was a waiter for
+    /// one.
     asked_until_ns: AtomicU64,
-    /// More than 0: there was a durable batch since the start, or somebody waited for one without a thread.
+    /// Nonzero: since the start there was a durable batch, or an asynchronous waiter for one.
     durable_seen: AtomicU64,
-    /// Bytes of buffered batches since the start, and of all. Changed by whoever appends.
+    /// Bytes of buffered batches since the start, then of all batches. Changed by appends.
     buffered_bytes: AtomicU64,
     appended_bytes: AtomicU64,
 }
 
 impl Demand {
-    /// A buffered batch was appended.
+    /// Counts a buffered batch.
     fn buffers(&self, len: u32) {
         add(&self.buffered_bytes, len.into());
     }
 }
 
-/// Among batches of which this part is buffered, pages that wait are worth a long ring.
+/// A long tail buffer pays if at least one in this many appended bytes is buffered.
 const BUFFERED_PART: u64 = 8;
 
 impl Counters {
-    /// Nanoseconds of durable writes.
+    /// Returns the total nanoseconds of durable writes.
     pub fn durable_ns(&self) -> u64 {
         self.durable_ns.load(Ordering::Relaxed)
     }
 
-    /// Somebody waits for a durable write: more are to be expected up to this time.
+    /// Sets the end of the time in which durable writes are expected.
     pub fn asks_until(&self, until_ns: u64) {
         self.demand.asked_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
-    /// True if durable writes are to be expected.
+    /// Returns true if durable writes are expected.
     pub fn are_asked_for(&self, now_ns: u64) -> bool {
         now_ns < self.demand.asked_until_ns.load(Ordering::Relaxed)
     }
 
-    /// Somebody waits for what he wrote to be durable, and others will.
+    /// Records that there is a waiter for a durable batch, so that more are expected.
     pub fn waits_for_durable(&self) {
         self.demand.durable_seen.store(1, Ordering::Relaxed);
     }
 
-    /// A batch was appended to a log that keeps pages.
+    /// Counts a batch appended to a log that keeps pages in its tail buffer.
     pub fn comes(&self, durability: Durability, len: u32) {
         add(&self.demand.appended_bytes, len.into());
         if durability.waits_for_device() { self.waits_for_durable() } else { self.demand.buffers(len) }
     }
 
-    /// True if anybody has waited for something durable.
+    /// Returns true if there was a waiter for a durable batch.
     pub fn has_durable(&self) -> bool {
         self.demand.durable_seen.load(Ordering::Relaxed) > 0
     }
 
-    /// True if a part of what was appended is buffered that counts. `None`: nothing was.
+    /// Returns whether a significant part of the appended bytes is buffered. `None`: nothing was
+    /// appended.
     pub fn has_buffered(&self) -> Option<bool> {
         let appended = self.demand.appended_bytes.load(Ordering::Relaxed);
         (appended > 0).then(|| self.demand.buffered_bytes.load(Ordering::Relaxed) >= appended / BUFFERED_PART)
     }
 
-    /// What of the statistics is counted here.
+    /// Returns the statistics that are counted here.
     pub fn read(&self) -> WalStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WalStats {
@@ -138,19 +142,20 @@ impl Counters {
     }
 }
 
-/// So many more.
+/// Adds to a counter.
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
-/// How long it takes to append a batch, to make what was appended durable, and to wait for room in the ring.
+/// Latencies of appends, of syncs, and of waits for room in the tail buffer.
 #[derive(Debug)]
 pub struct Times {
-    /// A batch into pages, and into the staging file if it is to survive the process. With the wait for the ring.
+    /// Appends a batch to pages and, if buffered, to the staging file. Includes the wait for the
+    /// tail buffer.
     pub append: Timing,
-    /// Pages onto the device: by whoever does it for all who wait.
+    /// Writes of pages to the device, by the leader for all waiters.
     pub sync: Timing,
-    /// The ring was full, and was written out first.
+    /// Writes of a full tail buffer before an append.
     pub ring_full: Timing,
 }
 

@@ -5,11 +5,12 @@ use std::fmt::Debug;
 
 /// The logs of a store and its manifest, which fail together.
 ///
-/// A batch that is durable in one log may follow from a batch in another, or from an edit of the manifest. So the first failure of any
-/// of them ends the acknowledgements of all. Every log reports its failure here before it answers a waiter, and asks here before it
-/// acknowledges a batch.
+/// A batch that is durable in one log may depend on a batch in another, or on an edit of the
+/// manifest. So the first failure of any of them ends the acknowledgments of all. Every log reports
+/// its failure here before it answers a waiter, and calls [`Domain::check`] before it acknowledges
+/// a batch.
 pub trait Domain: Debug + Send + Sync {
-    /// Takes note of a failure of the log.
+    /// Records a failure of the log.
     fn fail(&self, error: &Error);
 
     /// Fails if anything in the domain failed.

@@ -1,7 +1,8 @@
-//! A log group as text, for people who look into a store by hand.
+//! Text dumps of a log group, for manual inspection of a store.
 //!
-//! Nothing is judged against the rest of the log: each page is shown with what its own bytes say, and a page that is not
-//! intact with the reason. The store's uid is taken from the pages, so that a group can be read without its manifest.
+//! Nothing is checked against the rest of the log: each page is shown with its own contents, and a
+//! damaged page with the reason. The store's uid is taken from the pages, so that a group can be
+//! read without its manifest.
 
 use crate::lane::Lane;
 use crate::page::{self, FragmentKind, Fragments, Verdict};
@@ -10,13 +11,14 @@ use base::{Error, ErrorKind, Result};
 use io::{InPlaceFile, PAGE};
 use std::fmt::{self, Write};
 
-/// Writes one line for each page and each fragment of a group file; runs of pages that are no log pages take one line.
+/// Writes one line for each page and each fragment of a group file; a run of ranges without log
+/// pages takes one line.
 ///
 /// # Errors
 /// Those of reading the file, and `Io` if `out` refuses.
 pub fn dump_group(file: &dyn InPlaceFile, out: &mut dyn Write) -> Result<()> {
     let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
-    // What a page number stands for is the same in all pages of a group.
+    // All pages of a group have the same unit of page numbers.
     let mut unit = PAGE as u64;
     let (mut offset, mut blank) = (0, 0);
     let mut walk = Walk::new(file, PAGE, 0..file.len());

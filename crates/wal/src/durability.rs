@@ -11,7 +11,8 @@ pub enum Durability {
     Volatile,
 }
 
-/// The consequences of a promise. The engine asks these and compares no levels, so that a further level is decided here.
+/// The consequences of each level. The engine uses these and compares no levels, so that a new
+/// level is defined here.
 impl Durability {
     /// True if the write is in the log.
     ///

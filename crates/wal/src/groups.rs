@@ -1,9 +1,9 @@
-//! Which groups there are: closed ones that still hold needed records, the active one, and spares.
+//! The groups of a log: closed ones that still hold needed records, the active one, and spares.
 //!
-//! Groups are used in the order of their numbers. A closed group is handed out for removal when all its records are
-//! below the floors of their tenants **and the first page of its successor is durable**. The second half keeps recovery simple:
-//! the oldest group on disk, unless it is the first of all, always begins with a page that was durable, so a missing
-//! beginning is never mistaken for a torn one.
+//! Groups are used in the order of their numbers. A closed group is released when all its records
+//! are below the floors of their tenants **and the first page of its successor is durable**. The
+//! second condition keeps recovery simple: the oldest group on disk, unless it is the first of all,
+//! begins with a page that was durable. So a missing beginning is never mistaken for a torn one.
 
 use crate::history::{Chain, History, PriorGroup};
 use crate::lane::Lane;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// A group file that the manifest already lists, ready to be written.
 #[derive(Clone, Debug)]
 pub struct PreparedGroup {
-    /// Its number: above those of all groups before.
+    /// Its number: above those of all earlier groups.
     pub ltn: u64,
     /// Its identity: random, new each time a file is given to the log, and in the edit that lists the group.
     pub uid: Uid,
@@ -27,12 +27,13 @@ pub struct PreparedGroup {
 }
 
 impl PreparedGroup {
-    /// How long its pages are.
+    /// Returns the format of its pages.
     fn shape(&self, lane: Lane) -> Shape {
         Shape::of(lane, self.file.block_len())
     }
 
-    /// Page numbers that data may use: room for a watermark is kept, so that the log can always be closed.
+    /// Returns the page numbers for data: room for a watermark is reserved, so that the log can
+    /// always be closed.
     fn data_numbers(&self, lane: Lane) -> u64 {
         let watermark = self.shape(lane).page_len(HEADER_LEN) as u64;
         self.file.len().saturating_sub(watermark) / lane.unit() as u64
@@ -43,22 +44,22 @@ impl PreparedGroup {
 #[derive(Debug)]
 pub(crate) struct ActiveGroup {
     pub prepared: PreparedGroup,
-    /// The owner of its pages.
+    /// Identity of its store and of the group, as its pages carry it.
     pub owner: Owner,
-    /// How long its pages are.
+    /// Format of its pages.
     pub shape: Shape,
-    /// Page numbers that data may use.
+    /// Page numbers for data.
     pub data_numbers: u64,
     pub first_lpn: u64,
-    /// What it continues; `ltn` and `end_lpn` 0: nothing.
+    /// End of the group that this one continues; `ltn` and `end_lpn` 0: none.
     pub prev: Chain,
-    /// The first page that counts.
+    /// The first page of the log in this group.
     pub begin_lpn: u64,
     pub seqs: Spans,
 }
 
 impl ActiveGroup {
-    /// A byte of a page of the group.
+    /// Returns the place of a byte of a page of the group.
     pub fn place(&self, lpn: u64, pos: usize) -> Place {
         let offset = (lpn - self.first_lpn) * self.shape.unit() as u64;
         Place::of_page(self.prepared.ltn, offset).in_page(pos)
@@ -78,13 +79,13 @@ impl ActiveGroup {
         }
     }
 
-    /// Bytes of its file before the pages that count.
+    /// Returns the bytes of its file before the beginning of the log.
     fn begins(&self) -> u64 {
         (self.begin_lpn - self.first_lpn) * self.shape.unit() as u64
     }
 }
 
-/// A group that nothing enters any more.
+/// A group that takes no more pages.
 #[derive(Debug)]
 struct ClosedGroup {
     prior: PriorGroup,
@@ -95,7 +96,7 @@ struct ClosedGroup {
 }
 
 impl ClosedGroup {
-    /// What is known of it when all its pages are in its file.
+    /// Returns its description when all its pages are in its file.
     fn whole(self, lane: Lane) -> PriorGroup {
         let own = (self.end_lpn - self.first_lpn) * lane.unit() as u64;
         let filled = if self.own.is_some() { own } else { self.prior.filled };
@@ -124,9 +125,9 @@ pub(crate) struct Groups {
     spares: VecDeque<PreparedGroup>,
 }
 
-/// A group must hold a page of data and one of watermark.
+/// Checks that a group can hold a page of data and a watermark.
 fn check(group: &PreparedGroup) -> Result<()> {
-    // A place in it is a number of blocks.
+    // Places count blocks in 32 bits.
     let blocks = group.file.len() / BLOCK_LEN_MIN as u64;
     if group.file.len() < 2 * PAGE as u64 || blocks > u64::from(u32::MAX) {
         let why = format!("a log group of {} bytes: it needs at least two pages of {PAGE}", group.file.len());
@@ -177,7 +178,7 @@ impl Groups {
         self.spares.len()
     }
 
-    /// True if a spare has room for a batch of `len` bytes.
+    /// Returns true if a spare has room for a batch of `len` bytes.
     pub fn has_spare(&self, len: usize) -> bool {
         self.spares.iter().any(|spare| self.fits(spare, len))
     }
@@ -186,13 +187,15 @@ impl Groups {
         spare.data_numbers(self.lane) >= spare.shape(self.lane).numbers_for(0, len)
     }
 
-    /// Closes the active group at `end` and makes the first spare with room for a batch of `len` bytes the active one. Spares
-    /// that are too small are closed empty. False, and nothing happened, if no spare fits.
+    /// Closes the active group at `end` and activates the first spare with room for a batch of
+    /// `len` bytes. Smaller spares before it are closed empty. Returns false, with no change, if no
+    /// spare fits.
     pub fn roll(&mut self, end: Chain, len: usize) -> bool {
         let Some(fits) = self.spares.iter().position(|spare| self.fits(spare, len)) else { return false };
         let next_lpn = end.end_lpn;
         for prepared in self.spares.drain(..=fits).collect::<Vec<_>>() {
-            // A batch is put where it fits whole; what lies between was never written and is removed in its turn.
+            // A batch goes to a group that holds all of it. The spares that are passed over are
+            // never written, and are released in order.
             let empty = self.active.first_lpn == next_lpn;
             let prev = if empty { self.active.prev } else { end };
             let next = ActiveGroup::new(prepared, self.store, self.lane, next_lpn, prev);
@@ -209,7 +212,7 @@ impl Groups {
         true
     }
 
-    /// The parts of files that hold the pages `start..end`.
+    /// Returns the parts of files that hold the pages `start..end`.
     pub fn segments(&self, start: u64, end: u64) -> Vec<Segment> {
         let closed = self.closed.iter();
         let closed = closed.filter_map(|g| Some((g.prior.ltn, g.own.as_ref()?, g.first_lpn, g.end_lpn)));
@@ -230,7 +233,8 @@ impl Groups {
             .collect()
     }
 
-    /// True if older groups wait for a durable page of the active one before they can be released.
+    /// Returns true if older groups wait for a durable page of the active one before they can be
+    /// released.
     pub fn release_waits(&self, durable_end: u64) -> bool {
         !self.closed.is_empty() && durable_end <= self.active.first_lpn
     }
@@ -251,8 +255,9 @@ impl Groups {
         released
     }
 
-    /// The group in which the log begins if `lpn` is its first page (its number, its first page), and the closed ones that end
-    /// before it. `None`: one of these is needed, or the page is in a group that this log does not write.
+    /// Returns the group in which the log begins if `lpn` is its first page (its number, its first
+    /// page), and the closed groups that end before it. `None`: one of these is needed, or the page
+    /// is in a group that this log does not write.
     pub fn before(&self, lpn: u64, floors: &[(TenantId, SeqNo)]) -> Option<((u64, u64), Vec<u64>)> {
         let gone = self.closed.iter().take_while(|g| g.end_lpn <= lpn);
         let gone: Vec<&ClosedGroup> = gone.collect();
@@ -266,7 +271,7 @@ impl Groups {
         Some((group?, gone.iter().map(|g| g.prior.ltn).collect()))
     }
 
-    /// The log begins at a page of the group `ltn`: all groups before are let go of.
+    /// Begins the log at a page of the group `ltn`, and drops all earlier groups.
     pub fn begin_at(&mut self, ltn: u64, lpn: u64) {
         let gone = self.closed.partition_point(|g| g.prior.ltn < ltn);
         self.closed.drain(..gone);
@@ -277,18 +282,18 @@ impl Groups {
         }
     }
 
-    /// The number of the first page of a group, if this log writes it or wrote it.
+    /// Returns the number of the first page of a group, if this log writes it or wrote it.
     pub fn first_lpn_of(&self, ltn: u64) -> Option<u64> {
         if self.active.prepared.ltn == ltn {
             return Some(self.active.first_lpn);
         }
-        // What is asked for is mostly young.
+        // Most requests are for young groups.
         let closed = self.closed.iter().rev().take_while(|g| g.own.is_some());
         closed.into_iter().find(|g| g.prior.ltn == ltn).map(|g| g.first_lpn)
     }
 
-    /// The groups that were not released, oldest first, the active one last. All pages below `written_end` are in their
-    /// files.
+    /// Returns the groups that were not released, oldest first, the active one last. All pages
+    /// below `written_end` are in their files.
     pub fn all(&self, written_end: u64) -> Vec<PriorGroup> {
         let unit = self.lane.unit() as u64;
         let in_file =
@@ -315,7 +320,7 @@ mod tests {
     use io::sim::SimEnv;
     use std::path::Path;
 
-    /// A log that is told that nothing waits writes no page, and the groups stay.
+    /// The background thread writes no page while no group waits for release, and the groups stay.
     #[test]
     fn groups_wait_until_the_first_page_of_the_active_one_is_durable() {
         for durable_end in 4..8 {

@@ -1,45 +1,47 @@
-//! Which pages the batches are in that are not known to be durable, whose they are, and when they came.
+//! The pages, owners and arrival times of batches that are not known to be durable.
 //!
-//! One note stands for the batches of a tenant that begin in the same page and end in the same page, so there are at most about two for each page and tenant.
-//! Notes are in the order of the log: their pages ascend, and for each tenant their sequences.
+//! One note stands for the batches of a tenant that begin in the same page and end in the same
+//! page. So there are at most about two notes for each page and tenant. Notes are in log order:
+//! their pages ascend, and for each tenant their sequences.
 //!
-//! Invariant: what any tenant may need of the log is noted, or among what is gone.
+//! Invariant: every batch that a tenant may need has a note, or is counted in `gone`.
 
 use crate::page::BatchHeader;
 use crate::tenant::{Span, Spans, TenantId};
 use base::SeqNo;
 use std::collections::VecDeque;
 
-/// Batches of a tenant that are in the same pages.
+/// Batches of a tenant that begin and end in the same pages.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     tenant: TenantId,
-    /// The highest of their sequences.
+    /// The highest sequence of the batches.
     last_seq: SeqNo,
-    /// The page in which they begin, and that in which they end.
+    /// The page in which the batches begin, then the one in which they end.
     first_lpn: u64,
     last_lpn: u64,
-    /// When the first came, clock nanoseconds.
+    /// Arrival of the first batch, in clock nanoseconds.
     since_ns: u64,
 }
 
-/// See the module.
+/// Notes of the log; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     all: VecDeque<Note>,
-    /// The sequences of those of which nothing is noted any more: they are durable, or were skipped.
+    /// Sequences of the batches whose notes were dropped: they are durable, or were skipped.
     gone: Spans,
-    /// The page in which a batch begins that is being appended, across waits for the ring.
+    /// First page of a batch that is being appended, across waits for the tail buffer.
     begun: Option<u64>,
 }
 
 impl Notes {
-    /// A batch begins in this page, and others may look before it ends.
+    /// Notes the first page of a batch, since readers may look before the batch ends.
     pub fn begin(&mut self, first_lpn: u64) {
         self.begun = Some(first_lpn);
     }
 
-    /// A batch in the pages from `first_lpn` to `last_lpn` was appended. `now_ns` is asked for the first in its page.
+    /// Notes a batch in the pages from `first_lpn` to `last_lpn`. `now_ns` is called for the first
+    /// batch in its page.
     pub fn add(
         &mut self,
         header: BatchHeader,
@@ -48,7 +50,7 @@ impl Notes {
     ) {
         let last_seq = header.last_seq();
         self.begun = None;
-        // Tenants may take turns in a page.
+        // Tenants may alternate in a page.
         let here = self.all.iter_mut().rev();
         let mut here = here.take_while(|note| (note.first_lpn, note.last_lpn) == (first_lpn, last_lpn));
         match here.find(|note| note.tenant == header.tenant) {
@@ -60,7 +62,7 @@ impl Notes {
         }
     }
 
-    /// All pages below are durable, or before the beginning of the log.
+    /// Drops the notes of pages that are durable, or before the beginning of the log.
     pub fn forget_below(&mut self, durable_end: u64) {
         while let Some(note) = self.all.front().filter(|note| note.last_lpn < durable_end) {
             self.gone.add(note.tenant, note.last_seq, note.last_seq);
@@ -68,7 +70,8 @@ impl Notes {
         }
     }
 
-    /// The first page that anybody needs, if only what is noted may be needed; `next_lpn`: nobody needs any.
+    /// Returns the first page that a tenant needs, provided that no batch without a note is needed.
+    /// `next_lpn`: no page is needed.
     pub fn needed_from(&self, next_lpn: u64, floors: &[(TenantId, SeqNo)]) -> Option<u64> {
         if self.gone.are_needed(floors) {
             return None;
@@ -82,7 +85,7 @@ impl Notes {
         Some(lpn)
     }
 
-    /// The end of the pages with a record from `until_ns` or before; 0: there are none.
+    /// Returns the end of the pages with a record from `until_ns` or before; 0 if there are none.
     pub fn aged_end(&self, until_ns: u64) -> u64 {
         let aged = self.all.partition_point(|note| note.since_ns <= until_ns);
         aged.checked_sub(1).and_then(|last| self.all.get(last)).map_or(0, |note| note.last_lpn + 1)
@@ -104,7 +107,8 @@ mod tests {
     fn the_log_is_needed_from_where_the_oldest_batch_begins_that_anybody_needs() {
         let mut notes = Notes::default();
         assert_eq!(notes.needed_from(7, &[]), Some(7), "nothing is in it");
-        // Two in page 1, one in pages 1 to 3, one of another tenant in page 3, one in page 4.
+        // Two batches in page 1, one in pages 1 to 3, one of another tenant in page 3, one in page
+        // 4.
         let batches = [(0, 1, 1, 1), (0, 2, 1, 1), (0, 3, 1, 3), (1, 9, 3, 3), (0, 4, 4, 4)];
         for (tenant, seq, first, last) in batches {
             notes.add(header(tenant, seq), (first, last), || seq * 10);

@@ -1,21 +1,24 @@
 //! The format of log pages and of the fragments in them (byte map: `docs/format/wal.md`).
 //!
-//! A page has two forms. The *open* form is in memory and in the staging file while fragments are added; its checksum
-//! covers the header alone, and how far the page is filled follows from the fragments, each of which has a checksum of its
-//! own. So however much of a write to the staging file came through, the page parses up to its last complete fragment. The *closed* form is
-//! what a group file holds: one checksum over the whole page, `used` filled in, the rest zero. A closed page is written
-//! once.
+//! A page has two forms. The *open* form is in memory and in the staging file while fragments are
+//! added. Its checksum covers only the header. The filled length follows from the fragments, each
+//! of which has its own checksum. So after a partial write to the staging file the page parses up
+//! to its last complete fragment. The *closed* form is in the group file: one checksum over the
+//! whole page, `used` filled in, the rest zero. A closed page is written once.
 //!
 //! Invariants:
 //!
-//! * Page checksums are masked with the identities of store and group and the page's number, fragment checksums with
-//!   the position in the page as well, so nothing left in a reused staging slot, in a recycled file, or on blocks that
-//!   another store used before, parses as something else. The identity of a group is random and new each time a file
-//!   is given to the log. Tag and page numbers alone would not do: copies of a store have the same ones.
-//! * `prev_used` says how full the page before was when it was closed. Without it, an old image of a page (staging
-//!   is written back whenever the kernel likes) followed by a complete next page would lose the fragments between.
-//! * What only one engine writes looks as if there were no others: pages of version 3 come about only where a second tenant,
-//!   lane or logger has a part in them. An older release reports them as unsupported, whatever else it thinks of them.
+//! * Page checksums are masked with the identities of store and group and the number of the page;
+//!   fragment checksums also with the position in the page. So remains in a reused staging slot, in
+//!   a recycled file, or on blocks of another store never parse as something else. The identity of
+//!   a group is random and new each time a file is given to the log. Tag and page numbers alone
+//!   would not suffice: copies of a store have the same ones.
+//! * `prev_used` is the used length of the previous page when it was closed. Without it, an old
+//!   image of a page (the kernel writes staging back at any time) followed by a complete next page
+//!   would lose the fragments between.
+//! * Pages of a single engine have the format of version 2: pages of version 3 are written only for
+//!   a second tenant, lane or logger. An older release reports them as unsupported, whatever else
+//!   it makes of them.
 //! * Decoding never panics and allocates nothing.
 
 use crate::lane::Lane;
@@ -28,12 +31,13 @@ use std::fmt;
 
 /// The first four bytes of every page.
 pub const MAGIC: [u8; 4] = *b"LWAL";
-/// The highest version of the page format that this release reads and writes. Where one engine writes alone, pages are of
-/// version 2; pages of version 3 are those of the first lane where several do, pages of version 4 those of the other lanes.
+/// The highest version of the page format that this release reads and writes. Pages of a single
+/// engine are of version 2; pages of the first lane with several engines are of version 3, pages of
+/// the other lanes of version 4.
 pub const FORMAT_VERSION: u8 = 4;
 /// Bytes of the page header.
 pub const HEADER_LEN: usize = 112;
-/// Bytes of the header of version 1, which knew no identity of groups.
+/// Bytes of the header of version 1, which has no identity of groups.
 pub const HEADER_LEN_V1: usize = 88;
 /// Bytes of the header of a fragment that begins a batch.
 pub const FIRST_FRAGMENT_HEADER_LEN: usize = 24;
@@ -41,14 +45,14 @@ pub const FIRST_FRAGMENT_HEADER_LEN: usize = 24;
 pub const NEXT_FRAGMENT_HEADER_LEN: usize = 8;
 /// A page with less room than this is closed.
 pub const ROOM_LEN_MIN: usize = FIRST_FRAGMENT_HEADER_LEN + 32;
-/// Page numbers at and above this are not believed.
+/// Page numbers at and above this are invalid.
 pub const LPN_LIMIT: u64 = 1 << 56;
 
-/// Where the header of versions 3 and 4 has its [`Stream`]; bytes behind it, up to the end of the header, are 0, for what is to
-/// come. In version 2 all are.
+/// Offset of the [`Stream`] in the header of versions 3 and 4; the following bytes of the header
+/// are 0 and reserved. In version 2 all bytes from here on are 0.
 const STREAM_AT: usize = 104;
 const STREAM_LEN: usize = 3;
-/// In version 3, which has no [`Shape`].
+/// The same in version 3, which has no [`Shape`].
 const STREAM_LEN_V3: usize = 2;
 /// Bytes before the part of the header that the checksum covers: the magic and the checksum itself.
 const UNCOVERED_LEN: usize = 8;
@@ -59,11 +63,11 @@ const UNCOVERED_LEN: usize = 8;
 pub enum Form {
     /// In staging, growing.
     Open = 1,
-    /// In a group file, for good.
+    /// In a group file, final.
     Closed = 2,
 }
 
-/// Whose a page is.
+/// The store and group of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// The store.
@@ -73,33 +77,35 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Bytes of the header of its pages.
+    /// Returns the length of the header of its pages.
     pub fn header_len(&self) -> usize {
         if self.group.is_some() { HEADER_LEN } else { HEADER_LEN_V1 }
     }
 
-    /// What the checksums of its pages are masked with: both identities.
+    /// Returns the mask of its checksums, from both identities.
     fn mask(&self, place: u64) -> u32 {
-        // As one number: this is worked out for each fragment, and byte by byte it takes longer than all the rest of it.
+        // As one number: this is computed for each fragment, and a byte-wise mask takes longer than
+        // the rest of the work.
         let group = self.group.unwrap_or_default();
         mask(Uid((u128::from_ne_bytes(self.store.0) ^ u128::from_ne_bytes(group.0)).to_ne_bytes()), place)
     }
 }
 
-/// Which of several logs of one store a page belongs to, and which of those who write it. There is one logger yet; a page
-/// that says otherwise, or is of a lane that is not known, is of a later release.
+/// The lane of a page, and the logger among the writers of that lane. There is only one logger yet.
+/// A page of another logger or of an unknown lane is from a later release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
-    /// A log of its own within the store: groups, pages, watermark.
+    /// A separate log within the store, with its own groups, pages and watermark.
     pub lane: Lane,
-    /// Who wrote the page, of several writers of a lane.
+    /// The writer of the page among several writers of a lane.
     pub logger: u8,
-    /// How long its pages are.
+    /// The format that determines its closed length.
     pub shape: Shape,
 }
 
 impl Stream {
-    /// That of a lane with one logger, whose group is written in blocks of so many bytes.
+    /// Returns the stream of a lane with one logger, whose group is written in blocks of
+    /// `block_len` bytes.
     pub fn of(lane: Lane, block_len: usize) -> Stream {
         Stream { lane, logger: 0, shape: Shape::of(lane, block_len) }
     }
@@ -109,15 +115,16 @@ impl Stream {
     }
 }
 
-/// How long pages are when they are closed: 4 KB, or what is used of them in whole blocks.
+/// Length of closed pages: 4 KB, or the used bytes rounded up to whole blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// The binary logarithm of the block; 0: pages are of one length.
+    /// The binary logarithm of the block length; 0: all pages have the same length.
     block_log2: u8,
 }
 
 impl Shape {
-    /// Of the pages that a lane has in a file that is written in blocks of so many bytes.
+    /// Returns the shape of a lane's pages in a file that is written in blocks of `block_len`
+    /// bytes.
     pub fn of(lane: Lane, block_len: usize) -> Shape {
         match lane {
             Lane::FIRST => Shape::default(),
@@ -132,7 +139,7 @@ impl Shape {
         }
     }
 
-    /// Pages are multiples of this.
+    /// Returns the block length, of which page lengths are multiples.
     pub(crate) fn block_len(self) -> usize {
         match self.block_log2 {
             0 => PAGE,
@@ -140,23 +147,23 @@ impl Shape {
         }
     }
 
-    /// Bytes of a closed page of which so many are used.
+    /// Returns the length of a closed page with `used` used bytes.
     pub(crate) fn page_len(self, used: usize) -> usize {
         used.checked_next_multiple_of(self.block_len()).unwrap_or(usize::MAX).clamp(1, PAGE)
     }
 
-    /// How many page numbers such a page has.
+    /// Returns how many page numbers such a page takes.
     pub(crate) fn numbers(self, used: usize) -> u64 {
         (self.page_len(used) / self.unit()) as u64
     }
 
-    /// Bytes for which one page number stands: [`Lane::unit`].
+    /// Returns the bytes for which one page number stands: [`Lane::unit`].
     pub(crate) fn unit(self) -> usize {
         if self == Shape::default() { PAGE } else { BLOCK_LEN_MIN }
     }
 
-    /// How many page numbers a batch of `len` bytes needs, with the open page of `used` bytes (0: there is none) or without:
-    /// those of the open page count.
+    /// Returns how many page numbers a batch of `len` bytes needs, including those of the open page
+    /// of `used` bytes (0: no page is open).
     pub(crate) fn numbers_for(self, used: usize, len: usize) -> u64 {
         let used = if used == 0 { HEADER_LEN } else { used };
         let start = used + FIRST_FRAGMENT_HEADER_LEN;
@@ -176,9 +183,9 @@ impl Shape {
 pub struct PageHeader {
     /// Open or closed.
     pub form: Form,
-    /// Bytes used, with the header; 0 in the open form.
+    /// Used bytes, including the header; 0 in the open form.
     pub used: u16,
-    /// Bytes used in the page before (0: there is none).
+    /// Used bytes of the previous page (0: there is none).
     pub prev_used: u16,
     /// The store, and the identity of the group.
     pub owner: Owner,
@@ -192,25 +199,25 @@ pub struct PageHeader {
     pub durable_end: u64,
     /// The group that this one continues; 0 with `prev_end` 0: none.
     pub prev_ltn: u64,
-    /// The end of that group's pages.
+    /// The end of the previous group's pages.
     pub prev_end: u64,
     /// The number of an edit of the manifest that was durable when this page was opened.
     pub witness_edit: u64,
-    /// In pages of versions 3 and 4, whose batches may be of several tenants. `None`: versions 1 and 2, all of whose batches
-    /// are of the first.
+    /// Present in pages of versions 3 and 4, whose batches may be of several tenants. `None`:
+    /// versions 1 and 2, whose batches are of the first tenant.
     pub stream: Option<Stream>,
 }
 
-/// What this release does not know of an intact page.
+/// A property of an intact page that this release does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// Its format.
+    /// The format version.
     Version(u8),
-    /// Where it belongs.
+    /// The lane, logger or shape.
     Stream(Stream),
     /// A page of a lane other than the first in the form of version 3, which no release ever wrote.
     Unreleased(Lane),
-    /// What one of its fragments is.
+    /// The kind of a fragment.
     Kind(u8),
 }
 
@@ -236,13 +243,13 @@ impl fmt::Display for Unknown {
 }
 
 impl Unknown {
-    /// The error of a page that is not for this release; `cure`: what to do.
+    /// Returns the error for a page that this release cannot read; `cure`: the remedy.
     pub(crate) fn error(&self, cure: &str) -> Error {
         Error::new(ErrorKind::Unsupported, format!("{self}: {cure}"))
     }
 }
 
-/// What a reader makes of 4 KB.
+/// Result of checking a page of up to 4 KB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A page of this store, intact.
@@ -254,32 +261,32 @@ pub enum Verdict {
 }
 
 impl PageHeader {
-    /// The lane that the page is of.
+    /// Returns the lane of the page.
     pub fn lane(&self) -> Lane {
         self.stream.unwrap_or_default().lane
     }
 
-    /// How long the pages of its group are.
+    /// Returns the shape of the pages of its group.
     pub fn shape(&self) -> Shape {
         self.stream.unwrap_or_default().shape
     }
 
-    /// Where it is in the file of its group. `None`: nowhere.
+    /// Returns the offset in the file of its group; `None` if its numbers make no sense.
     pub fn offset(&self) -> Option<u64> {
         self.lpn.checked_sub(self.first_lpn)?.checked_mul(self.shape().unit() as u64)
     }
 
-    /// Bytes that it has when it is closed.
+    /// Returns its closed length.
     pub fn page_len(&self) -> usize {
         self.shape().page_len(usize::from(self.used))
     }
 
-    /// How many page numbers it has when it is closed.
+    /// Returns how many page numbers it takes when it is closed.
     pub(crate) fn numbers(&self) -> u64 {
         self.shape().numbers(usize::from(self.used))
     }
 
-    /// The number after its own, when it is closed.
+    /// Returns the number of the next page, when this one is closed.
     pub fn end_lpn(&self) -> u64 {
         self.lpn.saturating_add(self.numbers())
     }
@@ -293,7 +300,7 @@ impl PageHeader {
         }
     }
 
-    /// Writes the header as stored in the open form, with its checksum, over the first bytes of `page`.
+    /// Writes the header in the open form, with its checksum, over the first bytes of `page`.
     pub fn encode_open(&self, page: &mut [u8]) {
         let out = &mut page[..self.owner.header_len()];
         out.fill(0);
@@ -324,7 +331,7 @@ impl PageHeader {
         out[4..8].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Parses the fields; `None` where they make no sense.
+    /// Parses the fields; `None` if they are invalid.
     fn decode(page: &[u8]) -> Option<PageHeader> {
         let mut r = Reader::new(page.get(8..)?);
         let version = r.u8().ok()?;
@@ -340,7 +347,8 @@ impl PageHeader {
         let mut word = || r.u64().ok();
         let (ltn, lpn, first_lpn, durable_end) = (word()?, word()?, word()?, word()?);
         let (prev_ltn, prev_end, witness_edit) = (word()?, word()?, word()?);
-        // Identities stay where they are in every version to come, so that an intact page of one is told.
+        // Identities keep their offset in all later versions, so that an intact page of a later
+        // release is recognized.
         let group = if version > 1 { Some(Uid(r.array().ok()?)) } else { None };
         let stream = match version {
             0..=2 => None,
@@ -374,8 +382,8 @@ fn covered(bytes: &[u8]) -> &[u8] {
     bytes.get(UNCOVERED_LEN..).unwrap_or_default()
 }
 
-/// Turns an open page into its closed form, in place: `used` and the watermark filled in, the unused rest zeroed, the
-/// checksum over all of it. `page` has the length that it is to have.
+/// Converts an open page to its closed form, in place: fills in `used` and the watermark, zeroes
+/// the unused rest, and computes the checksum over the page. `page` has its final length.
 pub fn close(page: &mut [u8], used: u16, durable_end: u64, owner: Owner, lpn: u64) {
     assert!((owner.header_len()..=page.len()).contains(&usize::from(used)), "a page of {used} bytes");
     assert!(durable_end <= lpn, "page {lpn} cannot confirm itself");
@@ -387,15 +395,15 @@ pub fn close(page: &mut [u8], used: u16, durable_end: u64, owner: Owner, lpn: u6
     page[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Judges a page of a group file, of which `page` has at least all bytes, by the checksum over all of it, without a look at its
-/// fragments.
+/// Checks a page of a group file, without its fragments, by the checksum over all of it. `page`
+/// holds at least the whole page.
 pub(crate) fn judge_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
     let mine = |header: &PageHeader| header.owner == owner && header.ltn == ltn;
     read(page, Form::Closed, PageHeader::page_len, mine)
 }
 
-/// Judges a page of a group file, of which `page` has at least all bytes: the checksum over all of it, and fragments that fill
-/// exactly the used part.
+/// Checks a page of a group file, of which `page` holds at least all bytes: the checksum over the
+/// page, and fragments that fill exactly the used part.
 pub fn read_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
     let verdict = judge_closed(page, owner, ltn);
     let Verdict::Valid(header) = verdict else { return verdict };
@@ -408,10 +416,10 @@ pub fn read_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
     }
 }
 
-/// Where the intact fragments of a page end.
+/// Returns the end of the intact fragments of a page.
 ///
 /// # Errors
-/// What stands there, if it is intact and of a later release.
+/// The unknown property of the next fragment, if it is intact and of a later release.
 pub(crate) fn extent(page: &[u8], header: &PageHeader) -> Result<usize, Unknown> {
     let mut fragments = Fragments::new(page, header.owner, header.lpn);
     // Versions 1 and 2 have no second tenant.
@@ -421,31 +429,33 @@ pub(crate) fn extent(page: &[u8], header: &PageHeader) -> Result<usize, Unknown>
     fragments.unknown().map_or(Ok(fragments.end()), Err)
 }
 
-/// The header of a page as its bytes say, unchecked; `None` if they make no sense at all.
+/// Returns the header of a page without a check; `None` if its fields are invalid.
 pub(crate) fn peek(page: &[u8]) -> Option<PageHeader> {
     page.starts_with(&MAGIC).then(|| PageHeader::decode(page)).flatten()
 }
 
-/// The tag of the group that an intact page of this store belongs to, whatever the identity of that; `None` for
+/// Returns the tag of the group of an intact page of this store, with any identity; `None` for
 /// anything else.
 pub fn group_of(page: &[u8], store: Uid) -> Option<u64> {
     let PageHeader { owner, ltn, .. } = peek(page).filter(|header| header.owner.store == store)?;
     matches!(read_closed(page, owner, ltn), Verdict::Valid(_)).then_some(ltn)
 }
 
-/// Judges a page of the staging file, of whatever group of the store: the header alone.
+/// Checks the header of a page of the staging file, of any group of the store.
 pub fn read_open(page: &[u8], store: Uid) -> Verdict {
     read(page, Form::Open, |header| header.owner.header_len(), |header| header.owner.store == store)
 }
 
-/// Judges a page of this form if it is `mine`; `covers`: the end of what its checksum covers.
+/// Checks a page of this form if it is `mine`; `covers`: the end of the bytes that its checksum
+/// covers.
 fn read(
     page: &[u8],
     form: Form,
     covers: impl Fn(&PageHeader) -> usize,
     mine: impl Fn(&PageHeader) -> bool,
 ) -> Verdict {
-    // Identity first: pages left over from a former use of the file are told by it without the cost of a checksum.
+    // Identity first: pages from a former use of the file are recognized by it without the cost of
+    // a checksum.
     let Some(header) = peek(page).filter(|header| header.form == form && mine(header)) else {
         return Verdict::Invalid;
     };
@@ -479,7 +489,7 @@ fn read(
     }
 }
 
-/// What part of a batch a fragment is.
+/// Part of a batch in a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FragmentKind {
@@ -494,42 +504,42 @@ pub enum FragmentKind {
 }
 
 impl FragmentKind {
-    /// Bytes of the header of such a fragment.
+    /// Returns the length of the header of such a fragment.
     pub fn header_len(self) -> usize {
         let begins = matches!(self, FragmentKind::Full | FragmentKind::First);
         if begins { FIRST_FRAGMENT_HEADER_LEN } else { NEXT_FRAGMENT_HEADER_LEN }
     }
 }
 
-/// What the batch of a fragment is: the upper half of the byte that has the [`FragmentKind`] in its lower half. These have
-/// their numbers, so that nothing else takes them, and no release writes them yet: whoever finds one reports it as
-/// unsupported.
+/// Role of the batch of a fragment: the upper half of the byte that has the [`FragmentKind`] in its
+/// lower half. The numbers are reserved, and no release writes any but the first yet. A reader
+/// reports the others as unsupported.
 pub mod role {
-    /// Changes, which count when their last fragment is there.
+    /// Changes that take effect when their last fragment is present.
     pub const BATCH: u8 = 0;
-    /// Changes that count once their commit is there.
+    /// Changes that take effect once their commit is present.
     pub const PREPARE: u8 = 1;
-    /// Makes prepared changes count.
+    /// Makes prepared changes take effect.
     pub const COMMIT: u8 = 2;
-    /// Makes them never count.
+    /// Discards prepared changes for good.
     pub const ABORT: u8 = 3;
 }
 
-/// A batch as the first fragment describes it.
+/// Description of a batch in its first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// Whose it is; all its fragments say that.
+    /// The owner; all fragments of the batch carry it.
     pub tenant: TenantId,
     /// Its lowest sequence.
     pub first_seq: SeqNo,
-    /// How much higher its highest sequence is.
+    /// Distance from the lowest to the highest sequence.
     pub seq_span: u32,
     /// Bytes of its payload, over all fragments.
     pub len: u32,
 }
 
 impl BatchHeader {
-    /// Its highest sequence.
+    /// Returns its highest sequence.
     pub fn last_seq(&self) -> SeqNo {
         self.first_seq.saturating_add(u64::from(self.seq_span))
     }
@@ -538,24 +548,24 @@ impl BatchHeader {
 /// One fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// Which part.
+    /// The part of the batch.
     pub kind: FragmentKind,
-    /// Whose it is.
+    /// The owner of the batch.
     pub tenant: TenantId,
     /// The batch: only on [`FragmentKind::Full`] and [`FragmentKind::First`].
     pub batch: Option<BatchHeader>,
-    /// The bytes of this part.
+    /// The payload of this part.
     pub payload: &'a [u8],
-    /// Where it begins in its page.
+    /// Position in its page.
     pub pos: usize,
 }
 
-/// The mask of a fragment: no two positions of the log share it.
+/// Returns the mask of a fragment: no two positions of the log share it.
 fn fragment_mask(owner: Owner, lpn: u64, pos: usize) -> u32 {
     owner.mask(lpn.wrapping_mul(PAGE as u64).wrapping_add(pos as u64))
 }
 
-/// Fills in the header of a fragment whose payload already stands behind the header in `bytes`.
+/// Fills in the header of a fragment whose payload is already behind the header in `bytes`.
 pub fn encode_fragment(
     bytes: &mut [u8],
     kind: FragmentKind,
@@ -577,7 +587,7 @@ pub fn encode_fragment(
     bytes[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The fragments of a page, up to the first that is not intact.
+/// Iterator over the fragments of a page, up to the first that is not intact.
 #[derive(Clone, Debug)]
 pub struct Fragments<'a> {
     page: &'a [u8],
@@ -588,17 +598,18 @@ pub struct Fragments<'a> {
 }
 
 impl<'a> Fragments<'a> {
-    /// Those of the page `lpn`.
+    /// Returns the fragments of the page `lpn`.
     pub fn new(page: &'a [u8], owner: Owner, lpn: u64) -> Self {
         Fragments { page, pos: owner.header_len(), owner, lpn, unknown: None }
     }
 
-    /// What stands behind the last one, if that is intact and of a later release.
+    /// Returns the unknown property of the fragment after the last, if it is intact and of a later
+    /// release.
     pub fn unknown(&self) -> Option<Unknown> {
         self.unknown.map(Unknown::Kind)
     }
 
-    /// Where the next one would begin.
+    /// Returns the position of the next fragment.
     pub fn end(&self) -> usize {
         self.pos
     }
@@ -647,7 +658,8 @@ impl<'a> Iterator for Fragments<'a> {
     }
 }
 
-/// How many pages a batch of `len` bytes opens when the open page has `used` bytes (0: there is none).
+/// Returns how many pages a batch of `len` bytes opens when the open page has `used` bytes (0: no
+/// page is open).
 pub(crate) fn pages_to_open(used: usize, len: usize) -> u64 {
     let first_room = |used: usize| PAGE - used - FIRST_FRAGMENT_HEADER_LEN;
     let next_room = PAGE - HEADER_LEN - NEXT_FRAGMENT_HEADER_LEN;
@@ -655,8 +667,8 @@ pub(crate) fn pages_to_open(used: usize, len: usize) -> u64 {
     (opened + len.saturating_sub(room).div_ceil(next_room)) as u64
 }
 
-/// The length of the smallest group that takes a batch of `batch_len` bytes, in any lane: its pages, and one kept for the last
-/// watermark.
+/// Returns the length of the smallest group that takes a batch of `batch_len` bytes, in any lane:
+/// its pages, and one reserved for the last watermark.
 pub fn group_len_needed(batch_len: usize) -> u64 {
     (pages_to_open(0, batch_len) + 1) * PAGE as u64
 }

@@ -1,22 +1,23 @@
-//! Where the bytes of a batch are, and how a part of one is read without the rest.
+//! Places of the bytes of a batch in the log, and reads of a part of a batch.
 //!
-//! A batch fills every page that it does not end in, all 4 KB of it, so where each of its bytes is follows from where its first one is: that
-//! page to its end, then, page by page, what is behind the headers of page and fragment ([`Place::at`]). Only the page that it
-//! ends in may be shorter. A record inside of a
-//! batch is read alone, with the pages that it touches and no others, in one read of the device.
+//! A batch fills every page but its last, all 4 KB of it, so the place of each byte follows from
+//! the place of the first. The batch continues to the end of that page, and then, page by page,
+//! behind the headers of page and fragment ([`Place::at`]). Only its last page may be shorter. A
+//! record inside a batch is read with one device read of the pages that it touches.
 //!
-//! Every page is checked as it is read: its checksum holds only under the identities of the store and of the group, and it
-//! must be the one that belongs there by number and lane. So what was written over the file of a group since it was given
-//! free, whenever that was, is never taken for a part of it.
+//! Every page is checked as it is read. Its checksum holds only under the identities of the store
+//! and of the group, and its number and lane must belong to that place. So data written over the
+//! file of a released group, at any later time, is never taken for a part of the batch.
 //!
-//! This is so in pages of version 2 and later; groups of version 1 are replayed and never read by place.
+//! This holds for pages of version 2 and later; groups of version 1 are replayed and never read by
+//! place.
 
 use crate::lane::Lane;
 use crate::page::{self, HEADER_LEN, NEXT_FRAGMENT_HEADER_LEN, Owner, Verdict};
 use base::{Error, Result, Uid};
 use io::{AlignedBuf, BLOCK_LEN_MIN, InPlaceFile, PAGE};
 
-/// Where something stands in the files of a log.
+/// A position in the files of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPlace {
     /// The file.
@@ -25,39 +26,41 @@ pub struct LogPlace {
     pub offset: u64,
 }
 
-/// Blocks of a page in which a batch does not end.
+/// Blocks of a page other than the last of a batch.
 const PAGE_BLOCKS: u64 = (PAGE / BLOCK_LEN_MIN) as u64;
-/// Where the bytes of a page begin that continue a batch.
+/// Position of the payload in a page that continues a batch.
 const NEXT_AT: usize = HEADER_LEN + NEXT_FRAGMENT_HEADER_LEN;
 
-/// Where a byte of a batch is in the log.
+/// The place of a byte of a batch in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The number of the group.
     pub ltn: u64,
-    /// Where its page begins: so many blocks of [`BLOCK_LEN_MIN`] bytes behind the beginning of the group.
+    /// The beginning of its page, in blocks of [`BLOCK_LEN_MIN`] bytes from the beginning of the
+    /// group.
     pub block: u32,
     /// Bytes from the beginning of the page.
     pub pos: u16,
 }
 
 impl Place {
-    /// The beginning of the page at `offset` of the file of a group.
+    /// Returns the place of the page at `offset` of the file of a group.
     pub(crate) fn of_page(ltn: u64, offset: u64) -> Place {
         Place { ltn, block: (offset / BLOCK_LEN_MIN as u64) as u32, pos: 0 }
     }
 
-    /// A byte of the page that this is in.
+    /// Returns the place of a byte of the same page.
     pub(crate) fn in_page(self, pos: usize) -> Place {
         Place { pos: pos as u16, ..self }
     }
 
-    /// Where its page begins in the file of the group.
+    /// Returns the offset of its page in the file of the group.
     pub fn offset(self) -> u64 {
         u64::from(self.block) * BLOCK_LEN_MIN as u64
     }
 
-    /// Where the byte `offset` behind this one is, in the same batch. One place behind the end of a batch there is nothing.
+    /// Returns the place of the byte `offset` behind this one, in the same batch. The result is
+    /// meaningless behind the end of the batch.
     pub fn at(self, offset: usize) -> Place {
         let pos = usize::from(self.pos);
         let here = PAGE.saturating_sub(pos);
@@ -70,12 +73,13 @@ impl Place {
         Place { block: u32::try_from(block).unwrap_or(u32::MAX), ..self }.in_page(NEXT_AT + behind % room)
     }
 
-    /// How many pages the `len` bytes from here on touch.
+    /// Returns how many pages the `len` bytes from here on touch.
     pub fn pages(self, len: usize) -> u32 {
         (self.at(len.saturating_sub(1)).block - self.block) / PAGE_BLOCKS as u32 + 1
     }
 
-    /// The parts of pages that hold the `len` bytes from here on: how many pages behind the first, and which bytes.
+    /// Returns the parts of pages that hold the `len` bytes from here on: the distance to the first
+    /// page, and the byte range.
     pub(crate) fn parts(self, len: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
         let (mut left, mut start) = (len, usize::from(self.pos));
         (0..self.pages(len) as usize).map(move |page| {
@@ -87,7 +91,7 @@ impl Place {
     }
 }
 
-/// A group of which something is read.
+/// A group to read from.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadGroup<'a> {
     /// The store.
@@ -103,11 +107,12 @@ pub struct ReadGroup<'a> {
 }
 
 impl ReadGroup<'_> {
-    /// Appends the `len` bytes of a batch from `place` on to `out`. All pages that they touch must be in the file.
+    /// Appends the `len` bytes of a batch from `place` on to `out`. All pages that they touch must
+    /// be in the file.
     ///
     /// # Errors
-    /// `Corruption` with file and offset if one of these pages is not what it must be; those of reading the file. Then
-    /// nothing is appended.
+    /// `Corruption` with file and offset if one of these pages is not the expected one; those of
+    /// reading the file. Then nothing is appended.
     pub fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let offset = place.offset();
         let here = |e: Error, at: u64| e.at_file(self.file.path()).at_offset(at);
@@ -119,7 +124,8 @@ impl ReadGroup<'_> {
         }
         let most = (offset + u64::from(place.pages(len)) * PAGE as u64).min(self.file.len());
         match self.read_to(place, len, most, out) {
-            // How long the last page is says the page. What was read behind it may be unreadable: what was written when the power failed.
+            // Only the last page itself tells its length. The bytes read behind it may be
+            // unreadable after a power failure during their write.
             Err(e) if !e.is_corruption() => {
                 let mut shorter = (offset + least..most).step_by(self.file.block_len());
                 let is_read = shorter.any(|end| self.read_to(place, len, end, out).is_ok());
@@ -129,7 +135,7 @@ impl ReadGroup<'_> {
         }
     }
 
-    /// As [`ReadGroup::read`], from the bytes of the file that end here.
+    /// As [`ReadGroup::read`], from the bytes of the file up to `end`.
     fn read_to(&self, place: Place, len: usize, end: u64, out: &mut Vec<u8>) -> Result<()> {
         let offset = place.offset();
         let here = |e: Error, at: u64| e.at_file(self.file.path()).at_offset(at);
@@ -149,7 +155,8 @@ impl ReadGroup<'_> {
         Ok(())
     }
 
-    /// The blocks of the device from which to which these bytes are, and how many bytes come before them there.
+    /// Reads the device blocks that hold the bytes `start..end`. Also returns how many bytes come
+    /// before them.
     fn read_blocks(&self, start: u64, end: u64) -> Result<(AlignedBuf, usize)> {
         let block = self.file.block_len() as u64;
         let first = start / block * block;
@@ -158,7 +165,7 @@ impl ReadGroup<'_> {
         Ok((buf, (start - first) as usize))
     }
 
-    /// A part of a page, if that is the one that must be at `offset`.
+    /// Returns a part of a page, if it is the one that belongs at `offset`.
     fn part_of<'p>(&self, page: &'p [u8], offset: u64, part: std::ops::Range<usize>) -> Option<&'p [u8]> {
         let owner = Owner { store: self.store, group: Some(self.uid) };
         let Verdict::Valid(header) = page::judge_closed(page, owner, self.ltn) else { return None };

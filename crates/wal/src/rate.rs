@@ -1,13 +1,14 @@
-//! How fast the device takes the log's long writes, as those that were made tell.
+//! Write rate of the device, measured from the log's long writes.
 //!
-//! Bytes and time of the writes so far, of which each takes away an eighth when it is added: the last ten or so count. Short writes say how long the device takes to
-//! answer, not how much it takes, and are left out. Changed by whoever holds the token; any value a moment old will do.
+//! Bytes and time of the writes so far; each new write first removes an eighth of the sums, so
+//! about the last ten count. Short writes measure latency rather than throughput, and are left out.
+//! Changed by the holder of the token; a slightly old value is fine.
 
 use base::sync::statistic::{AtomicU64, Ordering};
 
-/// Of what was measured before, a write leaves all but one part in so many.
+/// Each write removes one part in this many of the earlier measurements.
 const PART: u64 = 8;
-/// Before anything is measured, bytes a second: a disk of flash that is in no hurry.
+/// Rate before anything is measured, bytes per second: a slow flash disk.
 const UNKNOWN_BYTES_PER_S: u64 = 200_000_000;
 
 /// See the module.
@@ -18,7 +19,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// A long write took so long.
+    /// Records a long write.
     pub fn took(&self, bytes: u64, ns: u64) {
         let add = |sum: &AtomicU64, more: u64| {
             let old = sum.load(Ordering::Relaxed);
@@ -28,7 +29,7 @@ impl Rate {
         add(&self.ns, ns);
     }
 
-    /// Bytes that the device takes in such a time.
+    /// Returns the bytes that the device writes in `ns` nanoseconds.
     pub fn bytes_within(&self, ns: u64) -> u64 {
         let (bytes, took_ns) = match self.bytes.load(Ordering::Relaxed) {
             0 => (UNKNOWN_BYTES_PER_S, 1_000_000_000),

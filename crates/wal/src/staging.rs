@@ -1,12 +1,14 @@
-//! What a crash left in the staging file: open pages, by group (its identity and its tag) and number.
+//! The pages that a crash left in the staging file, by group (its identity and its tag) and number.
 //!
-//! After the death of the process these are the pages that were not written out, each filled up to its last complete
-//! fragment. After a loss of power each page is some earlier state of its slot, or a torn one; the header's checksum
-//! and the fragments' own then leave of it a prefix of what it held. Nothing here is trusted further than that: whether
-//! a page continues the log is decided by recovery.
+//! After a process crash these are the unwritten pages, each filled up to its last complete
+//! fragment. After a power loss each page is some earlier state of its slot, or a torn one. The
+//! checksums of the header and of the fragments then leave a prefix of its contents. Nothing here
+//! is trusted beyond that: recovery decides whether a page continues the log.
 //!
-//! The file may be long ([`STAGING_LEN_MAX`]), and is read in pieces. Who has the store for himself keeps where each page is, some hundred bytes, and reads it
-//! once more when its turn has come ([`Staging::index`]). Who reads beside a writer keeps the pages: their slots may have others by then.
+//! The file may be long ([`STAGING_LEN_MAX`]), and is read in pieces. A process that owns the store
+//! keeps only the place of each page, some hundred bytes, and reads a page again when recovery
+//! reaches it ([`Staging::index`]). A reader beside a writer keeps the pages, since the writer may
+//! reuse their slots.
 
 use crate::lane::Lane;
 use crate::page::{self, Owner, PageHeader, Unknown, Verdict};
@@ -17,17 +19,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The name of the staging file of the first lane, which keeps the open pages for the next process, in the log's directory.
+/// Name of the staging file of the first lane, which keeps the open pages for the next process, in
+/// the log's directory.
 pub const STAGING_NAME: &str = "STAGING";
 
-/// The largest ring that recovery reads back, bytes.
+/// Largest staging file that recovery reads, bytes.
 pub const STAGING_LEN_MAX: usize = 64 << 20;
 
 /// Bytes read at a time.
 const READ_LEN: usize = 256 << 10;
 
-/// The highest number of a group of `store` that has a page in the staging file of a lane in `dir`. A group has pages only
-/// once the manifest lists it, durably, so a manifest that does not know it has lost its end.
+/// Returns the highest number of a group of `store` that has a page in the staging file of a lane
+/// in `dir`. A group has pages only once the manifest durably lists it, so a manifest without this
+/// group has lost its end.
 ///
 /// # Errors
 /// Those of reading.
@@ -43,7 +47,7 @@ pub fn newest_staged_group(env: &Env, dir: &Path, lane: Lane, store: Uid) -> Res
     Ok(newest)
 }
 
-/// The staging file, if there is one.
+/// Opens the staging file, if there is one.
 fn open(env: &Env, path: &Path) -> Result<Option<Arc<dyn ReadFile>>> {
     match env.fs.open(path, Access::Buffered) {
         Ok(file) => Ok(Some(file)),
@@ -52,9 +56,9 @@ fn open(env: &Env, path: &Path) -> Result<Option<Arc<dyn ReadFile>>> {
     }
 }
 
-/// Reads the slots of a file one after the other.
+/// Reads the slots of a file in order.
 fn each_page(file: &dyn ReadFile, mut take: impl FnMut(&[u8], u64)) -> Result<()> {
-    // A length that does not fit what this release writes is not believed, and not an error: the file is scratch.
+    // A length that this release does not write is cut, without an error: the file is scratch.
     let len = file.len()?.min(STAGING_LEN_MAX as u64) as usize / PAGE * PAGE;
     let mut buf = vec![0; READ_LEN.min(len)];
     let mut offset = 0;
@@ -69,7 +73,8 @@ fn each_page(file: &dyn ReadFile, mut take: impl FnMut(&[u8], u64)) -> Result<()
     Ok(())
 }
 
-/// It is never synced, so after a loss of power any page may be unreadable, and all of them.
+/// Reads a part of the file. It is never synced, so after a power loss any or all pages may be
+/// unreadable.
 fn read(file: &dyn ReadFile, buf: &mut [u8], offset: u64) -> Result<()> {
     match io::read_around(buf, offset, PAGE, |buf, offset| file.read_at(buf, offset)) {
         Err(e) if io::is_unreadable(&e) => {
@@ -87,7 +92,7 @@ pub(crate) struct StagedPage {
 }
 
 impl StagedPage {
-    /// Its bytes, if they were kept.
+    /// Returns the bytes of the page, if they were kept.
     pub fn kept(&self) -> &[u8] {
         match &self.kept {
             Kept::Whole(bytes) => bytes,
@@ -98,9 +103,9 @@ impl StagedPage {
 
 #[derive(Debug)]
 enum Kept {
-    /// Its bytes.
+    /// The bytes.
     Whole(Box<[u8]>),
-    /// Where it is in the file.
+    /// The offset in the file.
     At(u64),
 }
 
@@ -110,9 +115,9 @@ pub struct Staging {
     /// The file, if pages are not kept.
     file: Option<Arc<dyn ReadFile>>,
     pages: BTreeMap<(Owner, u64, u64), StagedPage>,
-    /// Groups that have a page of a later release here, which nobody may take for one that is not there.
+    /// Groups with a page of a later release in the file, which must not be taken for missing.
     newer: BTreeMap<(Owner, u64), Unknown>,
-    /// The highest number of any page, of whatever group.
+    /// The highest number of any page, in any group.
     pub(crate) highest_lpn: Option<u64>,
 }
 
@@ -125,12 +130,12 @@ impl Staging {
         Staging::index(env, &io::fs::join(dir, lane.staging_name()), store)
     }
 
-    /// The highest number of a group that has a page here; see [`newest_staged_group`].
+    /// Returns the highest number of a group that has a page here; see [`newest_staged_group`].
     pub fn newest_group(&self) -> Option<u64> {
         self.groups().map(|(_, ltn)| ltn).max()
     }
 
-    /// Looks what is in the staging file of somebody who has it for himself as long as this is used.
+    /// Indexes a staging file that does not change while the index is in use.
     ///
     /// # Errors
     /// Those of reading.
@@ -142,14 +147,15 @@ impl Staging {
         Ok(staging)
     }
 
-    /// Reads the staging file; one that does not exist has no pages.
+    /// Reads the staging file; a missing file has no pages.
     pub(crate) fn read(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
         let mut staging = Staging::default();
         staging.take_from(env, path, store)?;
         Ok(staging)
     }
 
-    /// Reads the staging file of the first lane for a reader that goes on at the page `begins` ([`crate::read_on`]). Pages before it are left out.
+    /// Reads the staging file of the first lane for a reader that continues at the page `begins`
+    /// ([`crate::read_on`]). Earlier pages are left out.
     ///
     /// # Errors
     /// Those of reading.
@@ -165,7 +171,7 @@ impl Staging {
         Ok(staging)
     }
 
-    /// As [`Staging::read`], beside what is known.
+    /// As [`Staging::read`], in addition to the pages already read.
     ///
     /// # Errors
     /// Those of reading.
@@ -173,7 +179,7 @@ impl Staging {
         open(env, path)?.map_or(Ok(()), |file| self.take(&*file, store))
     }
 
-    /// Takes the pages of a file as well.
+    /// Adds the pages of a file.
     ///
     /// # Errors
     /// Those of reading.
@@ -196,7 +202,7 @@ impl Staging {
         }
     }
 
-    /// The bytes of a page; zeros where they cannot be read any more.
+    /// Returns the bytes of a page; zeros where they are no longer readable.
     ///
     /// # Errors
     /// Those of reading.
@@ -212,7 +218,7 @@ impl Staging {
         Ok(Cow::Owned(bytes))
     }
 
-    /// Fails if a group of the log has a page here that only a later release knows.
+    /// Fails if a group of the log has a page here that only a later release can read.
     ///
     /// # Errors
     /// `Unsupported`.
@@ -227,14 +233,14 @@ impl Staging {
         self.pages.get(&(owner, ltn, lpn))
     }
 
-    /// The groups that pages belong to: whose, and the tag.
+    /// Returns the groups of the pages: owner and tag.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (Owner, u64)> {
         let mut last = None;
         let groups = self.pages.keys().map(|(owner, ltn, _)| (*owner, *ltn));
         groups.filter(move |group| last.replace(*group) != Some(*group))
     }
 
-    /// The pages of one group, by number.
+    /// Returns the pages of one group, by number.
     pub(crate) fn of_group(&self, owner: Owner, ltn: u64) -> impl Iterator<Item = &StagedPage> {
         self.pages.range((owner, ltn, 0)..=(owner, ltn, u64::MAX)).map(|(_, page)| page)
     }

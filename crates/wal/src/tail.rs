@@ -1,13 +1,14 @@
 //! The tail of the log: the open page, and the closed pages that are not in their group file yet.
 //!
-//! These pages are in memory ([`Pages`]) until they are written to their group file. A buffered batch must outlive the
-//! process, so its pages are also written to the staging file ([`StagingSlots`]) before the batch is acknowledged. Pages take
-//! the slots of that file in turn; of the open page, only the new bytes are written. The write may fail for want of room; the batch is
-//! then taken back ([`Tail::take_back`]). A durable batch is not staged: its sync writes it to the group file.
+//! These pages are in memory ([`Pages`]) until they are written to their group file. A buffered
+//! batch must outlive the process, so its pages are also written to the staging file
+//! ([`StagingSlots`]) before the batch is acknowledged. Pages take the slots of that file in turn;
+//! only the new bytes of the open page are written. If the write finds no space, the batch is taken
+//! back ([`Tail::take_back`]). A durable batch is not staged: its sync writes it to the group file.
 //!
-//! Invariant: when a staged batch is acknowledged, all pages up to its last are in their group file or in the staging
-//! file, as far as they are filled at that time. A slot is reused only after its page was written to the group file
-//! (the caller's duty, [`Tail::has_slots`]).
+//! Invariant: when a staged batch is acknowledged, all pages up to its last are in their group file
+//! or in the staging file, with the bytes they have at that time. A slot is reused only after its
+//! page was written to the group file (the caller ensures this, [`Tail::has_slots`]).
 
 use crate::groups::Groups;
 use crate::groups::PreparedGroup;
@@ -24,11 +25,11 @@ use std::sync::Arc;
 pub(crate) use pages::{ClosedPage, Pages};
 pub(crate) use slots::StagingSlots;
 
-/// A batch on its way into pages.
+/// A batch that is being put into pages.
 #[derive(Debug)]
 pub(crate) struct Batch<'a> {
     pieces: &'a [&'a [u8]],
-    /// Bytes of the first piece that are consumed.
+    /// Consumed bytes of the first piece.
     consumed: usize,
     left: usize,
     header: BatchHeader,
@@ -74,15 +75,15 @@ pub(crate) struct Surroundings {
     pub witness_edit: u64,
 }
 
-/// The state that appending and closing pages share; behind one lock.
+/// State that appending and closing pages share; behind one lock.
 #[derive(Debug)]
 pub(crate) struct Tail {
     pub groups: Groups,
     pub pages: Pages,
     pub slots: StagingSlots,
-    /// Kept where pages wait to be overtaken.
+    /// Used where pages stay in the tail buffer.
     pub notes: Notes,
-    /// Bytes used of the page before the next.
+    /// Used bytes of the page before the open or next one.
     prev_used: u16,
     /// The stream of the pages. In the first lane `None` until a second tenant appends: pages of a single tenant keep the
     /// form of earlier releases. Afterwards every page has it, since a page begins before its batches are known.
@@ -97,10 +98,10 @@ pub(crate) struct Tail {
     pub rolls: u64,
 }
 
-/// Where the tail was before a batch.
+/// Position of the tail before a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    /// The page that was open, or came next.
+    /// The open page, or the next one.
     pub next_lpn: u64,
     used: usize,
     prev_used: u16,
@@ -109,12 +110,12 @@ pub(crate) struct Mark {
 
 /// A batch in pages of the tail.
 pub(crate) struct Put {
-    /// The tail before it.
+    /// The tail before the batch.
     pub mark: Mark,
-    /// Its first byte.
+    /// The first byte of the batch.
     pub place: Place,
     pub last_lpn: u64,
-    /// None of its pages was written meanwhile, so it can be taken back.
+    /// No page of the batch was written meanwhile, so it can be taken back.
     pub is_unbroken: bool,
 }
 
@@ -145,13 +146,13 @@ impl Tail {
         })
     }
 
-    /// The end of the pages that hold batches (watermarks do not count).
+    /// Returns the end of the pages that hold batches (watermarks do not count).
     pub fn data_end(&self) -> u64 {
         if self.pages.used() != 0 { self.pages.end_lpn() } else { self.closed_data_end }
     }
 
-    /// True if a batch fits the open page and nothing has to be done before. Such a batch needs neither a slot nor room
-    /// in the group: the page has both.
+    /// Returns true if a batch fits the open page without any preparation. Such a batch needs
+    /// neither a slot nor room in the group: the page has both.
     pub fn fits_open_page(&self, batch: &BatchHeader) -> bool {
         let used = self.pages.used();
         let is_ready = used != 0
@@ -161,7 +162,7 @@ impl Tail {
         is_ready && used + page::FIRST_FRAGMENT_HEADER_LEN + batch.len as usize <= PAGE
     }
 
-    /// Bytes used of the page before one that is here, or that comes next.
+    /// Returns the used bytes of the page before a page in memory, or before the next one.
     pub fn prev_used_of(&self, lpn: u64) -> Option<u16> {
         if lpn == self.pages.next_lpn() {
             return Some(self.prev_used);
@@ -169,36 +170,39 @@ impl Tail {
         page::peek(self.pages.in_memory(lpn)?).map(|header| header.prev_used)
     }
 
-    /// Returns the number below which all pages must be written before so many pages, the open one first, have a slot.
+    /// Returns the number below which all pages must be written before `pages` pages, the open one
+    /// first, have a slot.
     pub fn must_be_written(&self, pages: u64) -> u64 {
         self.pages.must_be_written(pages, self.slots.count())
     }
 
-    /// True if the slots of so many pages, the open one first, are free, given that all pages below `written_end` were
-    /// written.
+    /// Returns true if the slots of `pages` pages, the open one first, are free, given that all
+    /// pages below `written_end` were written.
     pub fn has_slots(&self, pages: u64, written_end: u64) -> bool {
         self.must_be_written(pages) <= written_end
     }
 
-    /// Goes on in another staging file. All pages must be in their group file.
+    /// Continues in another staging file. All pages must be in their group file.
     pub fn move_to(&mut self, staging: Arc<dyn ScratchFile>) {
         assert!(self.pages.is_empty(), "pages of the old file are still needed");
         self.slots = StagingSlots::new(staging, self.pages.next_lpn());
     }
 
-    /// The most pages that a batch of `len` bytes may need, the open one included.
+    /// Returns the most pages that a batch of `len` bytes may need, including the open one.
     pub fn pages_for(&self, len: usize) -> u64 {
         u64::from(self.pages.used() != 0) + page::pages_to_open(0, len)
     }
 
-    /// Makes room for a batch of `len` bytes in the active group, rolling if need be. False if there is no group for it.
+    /// Ensures room for a batch of `len` bytes in the active group, rolling if necessary. Returns
+    /// false if there is no group for the batch.
     pub fn reserve(&mut self, len: usize) -> bool {
         let active = &self.groups.active;
         let have = self.pages.next_lpn() - active.first_lpn;
         have + active.shape.numbers_for(self.pages.used(), len) <= active.data_numbers || self.roll(len)
     }
 
-    /// Goes on in the first spare group with room for a batch of `len` bytes. False, and nothing happened, if there is none.
+    /// Continues in the first spare group with room for a batch of `len` bytes. Returns false, with
+    /// no change, if there is none.
     pub fn roll(&mut self, len: usize) -> bool {
         let end_lpn = self.pages.end_lpn();
         let used = if self.pages.used() != 0 { self.pages.used() as u16 } else { self.prev_used };
@@ -211,20 +215,21 @@ impl Tail {
         rolled
     }
 
-    /// Where the first byte of the next batch will be, if it goes to the active group.
+    /// Returns the place of the first byte of the next batch, if it goes to the active group.
     pub fn next_place(&self) -> Place {
         let used = if self.pages.used() != 0 { self.pages.used() } else { page::HEADER_LEN };
         self.groups.active.place(self.pages.next_lpn(), used + page::FIRST_FRAGMENT_HEADER_LEN)
     }
 
-    /// True if [`Tail::reserve`] finds room for a batch of `len` bytes, even if the open page is closed before.
+    /// Returns true if [`Tail::reserve`] finds room for a batch of `len` bytes, even if the open
+    /// page is closed before.
     pub fn has_room(&self, len: usize) -> bool {
         let active = &self.groups.active;
         let have = self.pages.end_lpn() - active.first_lpn;
         have + active.shape.numbers_for(0, len) <= active.data_numbers || self.groups.has_spare(len)
     }
 
-    /// Begins the next page. There must be a slot for it and no open page.
+    /// Begins the next page. There must be a slot for the page, and no open page.
     pub fn open_page(&mut self, around: Surroundings) {
         assert_eq!(self.pages.used(), 0, "a page is open");
         let mut header = [0; page::HEADER_LEN];
@@ -251,7 +256,7 @@ impl Tail {
         }
     }
 
-    /// From now on batches are of several tenants. The open page is not for that, and is closed.
+    /// Switches to batches of several tenants. The open page has the older format, and is closed.
     pub fn share(&mut self) {
         if self.stream.is_none() {
             self.close_page();
@@ -259,8 +264,8 @@ impl Tail {
         }
     }
 
-    /// Appends a batch that fits the open page ([`Tail::fits_open_page`]), and closes the page if it is then full. Returns
-    /// the page.
+    /// Appends a batch that fits the open page ([`Tail::fits_open_page`]), and closes the page if
+    /// it is then full. Returns the page.
     pub fn put_in_open_page(&mut self, pieces: &[&[u8]], header: BatchHeader) -> u64 {
         let (lpn, pos, open) = (self.pages.next_lpn(), self.pages.used(), self.pages.open());
         open.resize(pos + page::FIRST_FRAGMENT_HEADER_LEN, 0);
@@ -282,7 +287,8 @@ impl Tail {
         }
     }
 
-    /// Appends as much of the batch as fits to the open page, and closes the page if it is then full. Returns the page.
+    /// Appends the part of the batch that fits the open page, and closes the page if it is then
+    /// full. Returns the page.
     pub fn write_fragment(&mut self, batch: &mut Batch<'_>) -> u64 {
         let begins = batch.left == batch.header.len as usize;
         let (whole, part) = match begins {
@@ -300,7 +306,7 @@ impl Tail {
         lpn
     }
 
-    /// Closes the open page, if there is one: nothing is added to it any more.
+    /// Closes the open page, if there is one.
     pub fn close_page(&mut self) {
         if self.pages.used() != 0 {
             self.prev_used = self.pages.used() as u16;
@@ -309,8 +315,9 @@ impl Tail {
         }
     }
 
-    /// Makes `out` a page without batches, in its closed form, and returns its number and the one after it. All pages before
-    /// it must be in their group file; it does not pass through the ring.
+    /// Makes `out` a page without batches, in its closed form, and returns its number and the next
+    /// one. All earlier pages must be in their group file; this page does not pass through the tail
+    /// buffer.
     pub fn watermark_page(&mut self, around: Surroundings, out: &mut AlignedBuf) -> (u64, u64) {
         assert_eq!(self.pages.used(), 0, "a page is open");
         let (lpn, used) = (self.pages.next_lpn(), page::HEADER_LEN);
@@ -325,20 +332,21 @@ impl Tail {
         (lpn, end)
     }
 
-    /// Where the tail is now. As long as the lock is held, and no page is opened for lack of a slot in between, it can be
-    /// brought back there.
+    /// Returns the position of the tail. The tail can be reset to it as long as the lock is held,
+    /// and no page is opened for lack of a slot in between.
     pub fn mark(&self) -> Mark {
         let (next_lpn, closed_data_end) = (self.pages.next_lpn(), self.closed_data_end);
         Mark { next_lpn, used: self.pages.used(), prev_used: self.prev_used, closed_data_end }
     }
 
-    /// Forgets the bytes since the mark. None of them is in a group file, and none was acknowledged.
+    /// Removes the bytes since the mark. None of them is in a group file, and none was
+    /// acknowledged.
     pub fn take_back(&mut self, mark: Mark) {
         self.pages.cut_back(mark.next_lpn, mark.used);
         (self.prev_used, self.closed_data_end) = (mark.prev_used, mark.closed_data_end);
     }
 
-    /// Notes the sequences of a batch that is now in the log.
+    /// Adds the sequences of an appended batch to the active group.
     pub fn record(&mut self, header: BatchHeader) {
         self.groups.active.seqs.add(header.tenant, header.first_seq, header.last_seq());
         (self.batches, self.payload_bytes) = (self.batches + 1, self.payload_bytes + u64::from(header.len));

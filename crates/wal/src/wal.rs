@@ -1,12 +1,14 @@
 //! The log while it is open: appending, syncing, writing out, rolling.
 //!
-//! Locks, in the order they are taken: `order` (one appender at a time, for a whole batch), the token of
-//! `commit` (one writer at a time, across I/O), `tail` (short, never across I/O). A leader needs the token and,
-//! for a moment, the tail, so appending goes on while pages are being written. An append that finds the ring full gives
-//! up the tail, takes the token and writes the ring out itself.
+//! Locks, in acquisition order: `order` (one appender at a time, for a whole batch), the token of
+//! `commit` (one writer at a time, across I/O), `tail` (short, never across I/O). A leader needs
+//! the token and, for a moment, the tail, so appends continue while pages are being written. An
+//! append that finds the tail buffer full releases the tail, takes the token and writes the buffer
+//! out itself.
 //!
-//! [`Wal`] appends; its [`Syncer`] makes durable what callers wait for; [`Deferred`] decides when the other pages are
-//! written; [`Content`] tells what the log holds. They share the tail and the commit.
+//! [`Wal`] appends; its [`Syncer`] makes pages durable for waiters; [`Deferred`] decides when the
+//! other pages are written; [`Content`] describes the groups and pages of the log. They share the
+//! tail and the commit.
 
 use crate::commit::{Commit, Frontier, Loggers};
 use crate::counters::{Counters, Times, WalStats, add};
@@ -31,29 +33,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use syncer::Syncer;
 
-/// Sizes of the log.
+/// Options of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalOptions {
-    /// Which log of the store.
+    /// The lane of the store.
     pub lane: Lane,
-    /// Bytes of a group file, as the caller prepares them.
+    /// Length of a group file as the caller prepares it, bytes.
     pub group_len: u64,
-    /// Bytes of the ring of pages that are not written yet.
+    /// Length of the tail buffer of unwritten pages, bytes.
     pub staging_len: usize,
-    /// Full pages in the ring that make a background write worth its while, bytes.
+    /// Full pages in the tail buffer that justify a background write, bytes.
     pub write_len_min: usize,
-    /// The most that goes to the device in one write, bytes.
+    /// Largest write to the device, bytes.
     pub write_len_max: usize,
-    /// Spare groups to keep ready.
+    /// Spare groups to keep prepared.
     pub spares: usize,
-    /// Durable writes at the device at once.
+    /// Concurrent durable writes.
     pub loggers: Loggers,
-    /// Pages stay in the ring until one of their records is so old, nanoseconds: see the module `overtaken`. 0: they are written when they are
-    /// worth a write. Of the first lane only.
+    /// Maximum age of a buffered record, nanoseconds: its page stays in the tail buffer until then,
+    /// see the module `overtaken`. 0: pages are written once they justify a write. First lane only.
     pub buffered_age_ns: u64,
-    /// Once there are durable batches no more pages stay there than the device takes in this time, nanoseconds: who waits for one writes them.
+    /// Limit of the tail buffer once there are durable batches: the pages that the device writes in
+    /// this time, nanoseconds, since a durable batch must wait for them.
     pub durable_wait_ns_max: u64,
-    /// Durable batches will come.
+    /// Whether durable batches are expected.
     pub expects_durable: bool,
 }
 
@@ -75,24 +78,25 @@ impl Default for WalOptions {
 }
 
 impl WalOptions {
-    /// True if pages stay in the ring as long as they may.
+    /// Returns true if pages stay in the tail buffer as long as allowed.
     fn keeps_pages(&self) -> bool {
-        // Where groups are storage, what is in them is to be there.
+        // Where groups are storage, their pages must reach the files.
         self.buffered_age_ns > 0 && !self.lane.retains()
     }
 }
 
-/// Where a batch ended up: the page of its last byte, by the number of that ([`Lane::unit`]). Later batches have equal or greater positions.
+/// End of a batch in the log: the number of the page of its last byte, in units of [`Lane::unit`].
+/// Later batches have equal or greater positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Number of the page.
     pub lpn: u64,
 }
 
-/// The turn of appenders and of changes of the ring.
+/// State of appends and of changes of the tail buffer.
 #[derive(Debug, Default)]
 struct Order {
-    /// The directory of a ring whose name is not durable yet.
+    /// Directory of a staging file whose name is not durable yet.
     unnamed: Option<(Env, PathBuf)>,
 }
 
@@ -101,16 +105,17 @@ struct Order {
 pub struct Wal {
     options: WalOptions,
     clock: Arc<dyn Clock>,
-    /// Held from the first page of a batch to its last, and while the ring is exchanged: batches lie one behind another.
+    /// Held from the first page of a batch to its last, and while the tail buffer is replaced, so
+    /// that batches are contiguous.
     order: Mutex<Order, rank::LogOrder>,
-    /// Open pages, the ring of closed ones, the groups they go to. Held while a buffered batch goes to `STAGING`, never
-    /// across a write to a group.
+    /// Open pages, the buffer of closed ones, and their groups. Held while a buffered batch goes to
+    /// `STAGING`, never across a write to a group.
     tail: Arc<Mutex<Tail, rank::LogTail>>,
     commit: Arc<Commit>,
     syncer: Arc<Syncer>,
     deferred: Deferred,
     content: Content,
-    /// Pages stay in the ring as long as they may.
+    /// Pages stay in the tail buffer as long as allowed.
     keeps_pages: bool,
     /// Changed under `order`.
     closed: AtomicBool,
@@ -118,7 +123,8 @@ pub struct Wal {
     times: Arc<Times>,
 }
 
-/// Poisons the log if the thread panics while it changes the tail: half a batch may stand there.
+/// Poisons the log if the thread panics while it changes the tail, which may then hold half a
+/// batch.
 struct PanicGuard<'a>(&'a Commit);
 
 impl Drop for PanicGuard<'_> {
@@ -130,14 +136,17 @@ impl Drop for PanicGuard<'_> {
 }
 
 impl Wal {
-    /// Starts the log of `store` with an empty group, in which the first page gets the number `next_lpn`.
+    /// Starts the log of `store` with an empty group, in which the first page gets the number
+    /// `next_lpn`.
     ///
-    /// The manifest must list the group already, and whatever recovery reported to be sealed and discarded must be
-    /// durable: starting erases the staging file. `next_lpn` is above every number seen before
-    /// ([`crate::recover::RecoveryReport::next_lpn`]); `history` is what the log continues.
+    /// The manifest must list the group already. The groups that recovery reported as sealed or
+    /// discarded must be durably so: starting erases the staging file. `next_lpn` is above every
+    /// number seen before ([`crate::recover::RecoveryReport::next_lpn`]); `history` describes the
+    /// groups that the log continues.
     ///
     /// # Errors
-    /// Those of the file system; `InvalidArgument` for a group or ring that is too small, or out of order.
+    /// Those of the file system; `InvalidArgument` for a group or tail buffer that is too small, or
+    /// out of order.
     pub fn start(
         env: &Env,
         dir: &Path,
@@ -185,42 +194,45 @@ impl Wal {
         })
     }
 
-    /// The log fails with this domain from now on, and the domain with the log. To be called before the first batch.
+    /// Assigns the log to a domain; from then on they fail together. To be called before the first
+    /// batch.
     pub fn join(&self, domain: Arc<dyn Domain>) {
         self.commit.join(domain);
     }
 
-    /// The part that makes the log durable.
+    /// Returns the part that makes the log durable.
     pub fn syncer(&self) -> &Syncer {
         &self.syncer
     }
 
-    /// The contents of the log.
+    /// Returns the groups and pages of the log.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// Pages without a waiting durable write.
+    /// Returns the part that writes pages without a waiter.
     pub fn deferred(&self) -> &Deferred {
         &self.deferred
     }
 
-    /// True if pages stay in the ring as long as they may.
+    /// Returns true if pages stay in the tail buffer as long as allowed.
     pub fn keeps_pages(&self) -> bool {
         self.keeps_pages
     }
 
-    /// Appends one batch, given in pieces, which recovery hands back whole or not at all. A buffered one has then survived
-    /// the process. [`Syncer::sync`] makes it survive the power; a durable one has survived nothing before.
+    /// Appends one batch, given in pieces, which recovery returns whole or not at all. When this
+    /// returns, a buffered batch survives a crash of the process; a durable batch survives nothing
+    /// until [`Syncer::sync`] returns, which makes both survive power loss.
     ///
-    /// A tenant serializes its calls, so that its sequences ascend with positions. `witness_edit` is the number of the
-    /// manifest's last durable edit; pages carry it, so that a manifest that lost its end is found out.
+    /// A tenant serializes its calls, so that its sequences ascend with positions. `witness_edit`
+    /// is the number of the last durable edit of the manifest. Pages carry this number, so that a
+    /// manifest that lost its end is detected.
     ///
     /// # Errors
-    /// `Busy` when there is no spare group that the batch fits in: add one of at least [`crate::group_len_needed`]
-    /// bytes and try again; `NoSpace` when the volume has no room where a copy-on-write file system needs it: in both cases
-    /// nothing happened. `TooLarge` above [`BATCH_LEN_MAX`], `InvalidArgument` when empty, `Poisoned` and `Closed`. All
-    /// others poison the log.
+    /// `Busy` when there is no spare group for the batch: add one of at least
+    /// [`crate::group_len_needed`] bytes and try again. `NoSpace` when a copy-on-write file system
+    /// has no space. In both cases nothing was appended. `TooLarge` above [`BATCH_LEN_MAX`],
+    /// `InvalidArgument` when empty, `Poisoned` and `Closed`. All other errors poison the log.
     pub fn append(
         &self,
         tenant: TenantId,
@@ -234,7 +246,8 @@ impl Wal {
         placed.map(|(position, _)| position)
     }
 
-    /// As [`Wal::append`]; also says where the first byte of the batch is. All others follow from that ([`Place::at`]).
+    /// As [`Wal::append`]; also returns the place of the first byte of the batch. The places of the
+    /// other bytes follow from it ([`Place::at`]).
     ///
     /// # Errors
     /// As there.
@@ -293,7 +306,7 @@ impl Wal {
         if durability.is_staged()
             && let Err(e) = slots.stage(pages, self.commit.frontier.written_end())
         {
-            // For want of room the batch is taken back, if none of its pages can be in a group file.
+            // After `NoSpace` the batch is taken back, if none of its pages can be in a group file.
             if !put.is_unbroken || e.kind() != ErrorKind::NoSpace {
                 return Err(self.fail(e));
             }
@@ -308,7 +321,7 @@ impl Wal {
         Ok((Position { lpn: put.last_lpn }, put.place))
     }
 
-    /// Puts a batch that does not fit the open page into pages.
+    /// Puts a batch that does not fit the open page into several pages.
     fn put_over_pages<'a>(
         &'a self,
         tail: MutexGuard<'a, Tail>,
@@ -333,8 +346,9 @@ impl Wal {
         Ok((tail, Put { mark, place, last_lpn, is_unbroken }))
     }
 
-    /// Prepares the tail for a batch that does not fit the open page. Also returns whether the ring has a slot for every
-    /// page of the batch, which then goes in without a break, and can be taken back.
+    /// Prepares the tail for a batch that does not fit the open page. Also returns whether the tail
+    /// buffer has a slot for every page of the batch. If so, the append does not release the lock,
+    /// and the batch can be taken back.
     fn make_room<'a>(
         &'a self,
         mut tail: MutexGuard<'a, Tail>,
@@ -367,16 +381,16 @@ impl Wal {
         }
     }
 
-    /// Fails if nothing can be appended any more.
+    /// Fails if the log takes no more batches.
     ///
     /// # Errors
-    /// `Closed`; what failed first of its writes and syncs, as `Poisoned`.
+    /// `Closed`; the first failure of a write or sync, as `Poisoned`.
     pub fn check(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) { Err(closed()) } else { self.commit.check() }
     }
 
-    /// Waits until so many pages, the open one first, have a slot: for the thread that writes, or by writing a run of the
-    /// ring itself.
+    /// Waits until `pages` pages, the open one first, have a slot: for the writer thread, or by
+    /// writing pages of the tail buffer itself.
     fn wait_for_slots<'a>(
         &'a self,
         mut tail: MutexGuard<'a, Tail>,
@@ -404,7 +418,8 @@ impl Wal {
         Ok(tail)
     }
 
-    /// True if a batch of `len` bytes is appended without a wait: it finds a group, and slots in the ring, unless others are appended before it.
+    /// Returns true if an append of `len` bytes needs no wait: a group and slots in the tail buffer
+    /// are free, unless other appends take them first.
     pub fn takes_at_once(&self, len: usize) -> bool {
         let mut tail = lock(&self.tail);
         let written_end = self.commit.frontier.written_end();
@@ -413,8 +428,9 @@ impl Wal {
         tail.has_room(len) && pages <= tail.slots.count() && tail.has_slots(pages, written_end)
     }
 
-    /// Closes the group that is written, however much room it has, so that the next batch goes to another. False if it has
-    /// no batches. It may be released once a page of the next one is durable, which [`Wal::persist_watermark`] sees to.
+    /// Closes the active group, however much room it has, so that the next batch goes to another.
+    /// Returns false if the group has no batches. The group may be released once a page of the next
+    /// one is durable, which [`Wal::persist_watermark`] ensures.
     ///
     /// # Errors
     /// `Busy` if there is no spare group: add one and try again. `Poisoned`, `Closed`.
@@ -429,10 +445,11 @@ impl Wal {
         if tail.roll(1) { Ok(true) } else { Err(busy(1)) }
     }
 
-    /// Makes everything appended so far durable, and then leaves a page that says so. After that a damaged page is
-    /// told from a torn one everywhere in the log. True if there was something to confirm.
+    /// Makes everything appended so far durable, and then writes a page that confirms it. From then
+    /// on a damaged page anywhere in the log is distinguished from a torn one. Returns true if
+    /// there was something to confirm.
     ///
-    /// To be called on idleness (nothing is gained while batches keep coming); [`Wal::close`] does it too.
+    /// To be called on idleness (pointless while batches keep coming); [`Wal::close`] does it too.
     ///
     /// # Errors
     /// Those of the file system; they poison the log.
@@ -451,14 +468,15 @@ impl Wal {
         token.finish(outcome)
     }
 
-    /// Makes the staging ring longer: for a log that is written faster than when it was started. Everything appended so
-    /// far is made durable before, so that nothing in the old file is needed.
+    /// Makes the tail buffer longer, for a log that is written faster than at its start. Everything
+    /// appended so far is made durable before, so that no page in the old file is needed.
     ///
     /// # Errors
-    /// `Poisoned`, and those of the file system. After `NoSpace`, or without a descriptor, the ring is as long as it was, or its
-    /// name is not durable yet: buffered batches are refused until it is. Failures of syncs for other reasons poison the log.
+    /// `Poisoned`, and those of the file system. After `NoSpace`, or without a descriptor, the tail
+    /// buffer keeps its length, or the name of its file is not durable yet: buffered batches are
+    /// refused until it is. Failures of syncs for other reasons poison the log.
     pub fn lengthen_staging(&self, env: &Env, dir: &Path, len: usize) -> Result<()> {
-        // No page is begun before this is over.
+        // No page is begun before the replacement is complete.
         let mut order = lock(&self.order);
         self.check()?;
         self.sync_ring_name(&mut order)?;
@@ -470,7 +488,8 @@ impl Wal {
         let end = self.syncer.take_all(&token);
         let outcome = self.syncer.make_durable(&token, end);
         token.finish(outcome)?;
-        // The old file stays until the longer one is whole: there may be no room to make it again.
+        // The old file stays until the longer one is complete, since there may be no space to make
+        // it again.
         let path = io::fs::join(dir, self.options.lane.staging_name());
         let beside = io::fs::join(dir, &self.options.lane.staging_temp_name());
         let longer = env.fs.create_scratch(&beside, len.min(STAGING_LEN_MAX) / PAGE * PAGE);
@@ -484,8 +503,8 @@ impl Wal {
         self.sync_ring_name(&mut order)
     }
 
-    /// Makes the name of the staging ring durable. No page goes to the file before its name outlives the process: LavaFS keeps names in
-    /// memory up to a sync.
+    /// Makes the name of the staging file durable. No page goes to the file before its name
+    /// survives the process: LavaFS keeps names in memory until a sync.
     fn sync_ring_name(&self, order: &mut Order) -> Result<()> {
         let Some((env, dir)) = &order.unnamed else { return Ok(()) };
         match env.fs.sync_dir(dir) {
@@ -496,8 +515,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes everything durable, confirms it and ends the log: later appends fail with `Closed`. Closing twice
-    /// does nothing.
+    /// Makes everything durable, confirms it and ends the log: later appends fail with `Closed`. A
+    /// second call does nothing.
     ///
     /// # Errors
     /// Those of the file system; `Poisoned` after an earlier failure.
@@ -509,17 +528,17 @@ impl Wal {
         self.persist_watermark_in_order().map(drop)
     }
 
-    /// How long appends and syncs take.
+    /// Returns the latencies of appends and syncs.
     pub fn times(&self) -> &Times {
         &self.times
     }
 
-    /// Nanoseconds that durable writes took, those of all who sync together; several at once count each.
+    /// Returns the total time of durable writes in nanoseconds; concurrent writes count each.
     pub fn durable_ns(&self) -> u64 {
         self.counters.durable_ns()
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> WalStats {
         let (at_once, width) = self.commit.width();
         let tail = lock(&self.tail);

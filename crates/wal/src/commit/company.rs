@@ -1,104 +1,110 @@
-//! How many threads a round is worth waiting for, and how long.
+//! Commit groups: how many threads a round waits for, and how long.
 //!
-//! Where several threads sync again and again, each as soon as its last one is done, a round that begins as soon as the one
-//! before it ends takes only those who came meanwhile: the others have just been woken. Then two halves take turns, and
-//! each sync lasts two rounds. If the round waits until they are back, which takes a part of the time of a write, one write
-//! serves all, and each sync lasts one round and that moment.
+//! Several threads may sync repeatedly, each as soon as its previous sync is done. A round that
+//! begins as soon as the previous one ends takes only the threads that arrived in between, since
+//! the others have just been woken. Then two halves alternate, and each sync lasts two rounds. If
+//! the round waits until the woken threads are back, for a part of the time of a write, one write
+//! serves all of them. Each sync then lasts one round and that wait.
 //!
-//! So who finds the token free waits for the *company*: as many threads as the last round made durable, with those who waited
-//! for the next when it ended. **The last to come leads**, at once: nobody is woken for it. One of the others, the *watch*, waits
-//! for a moment only, and leads if that passes. The watch is bound to a round: whoever begins it ends the watch.
+//! So a thread that finds the token free waits for its *commit group*: as many threads as the last
+//! round made durable, plus those that waited for the next round when it ended. **The last thread
+//! to arrive leads**, at once, so no thread needs to be woken. One of the others, the *watch*,
+//! waits with a timeout, and leads when it expires. The watch is bound to a round and ends when any
+//! thread begins that round.
 //!
-//! That is for few threads ([`COMPANY_MAX`]). What many have to do between two syncs takes as long as a write, and two halves that take
-//! turns do it while the other half's is under way: with 64 threads on two cores waiting for all of them cost a tenth of the throughput.
+//! This applies to few threads ([`COMPANY_MAX`]). With many threads, their work between two syncs
+//! takes as long as a write, and one half does that work while the write of the other half is in
+//! flight. With 64 threads on two cores, waiting for all of them costs a tenth of the throughput.
 //!
-//! What it costs where nobody comes back: a part of the time of a write, once; and if most of the company stays away again
-//! and again, nothing is waited for in the next round, in the next two, four, and so on up to [`SKIPS_MAX`]. One thread alone is its own
-//! company and waits for nobody.
+//! If no thread comes back, the cost is a part of the time of one write. If most of the commit
+//! group stays away repeatedly, the next round does not wait, then the next two, four, and so on up
+//! to [`SKIPS_MAX`]. A single thread is its own commit group and never waits.
 
-/// Larger companies are not waited for.
+/// Largest commit group that a round waits for.
 pub(super) const COMPANY_MAX: usize = 16;
-/// The longest that anybody waits for others.
+/// Longest wait for a commit group.
 const PATIENCE_NS_MAX: u64 = 2_000_000;
-/// The part of the time of a round that the next is waited for: one over this.
+/// Wait for a commit group, as a fraction of the time of a round: one over this.
 const PATIENCE_PART: u64 = 2;
-/// Rounds that are not waited for, at most, after waiting was in vain again.
+/// Most rounds that do not wait, after another wait in vain.
 const SKIPS_MAX: u32 = 64;
 
-/// See the module. All of it is of the state that the lock of the commit guards.
+/// State of the commit group; guarded by the lock of [`Commit`](super::Commit).
 #[derive(Debug, Default)]
 pub(super) struct Company {
-    /// Whom to wait for.
+    /// Threads to wait for.
     size: usize,
-    /// Threads that have come for the next round.
+    /// Threads that have arrived for the next round.
     came: usize,
-    /// Threads that came for the present one.
+    /// Threads that arrived for the present round.
     present: usize,
-    /// The round that somebody watches.
+    /// The round that has a watch.
     watched: u64,
-    /// So many rounds are not waited for.
+    /// Coming rounds that do not wait.
     skips: u32,
-    /// So many were not after the last time that it was in vain.
+    /// Value of `skips` after the last wait in vain.
     last_skips: u32,
-    /// How long to wait.
+    /// Wait for a commit group.
     patience_ns: u64,
-    /// How often somebody watched.
+    /// Number of watches.
     #[cfg(test)]
     watches: u64,
 }
 
-/// A thread that asks for a page: for which round it is counted, and whether it has watched.
+/// A waiter: the round that it is counted for, and whether it has been the watch.
 #[derive(Debug, Default)]
 pub(super) struct Comer {
     round: Option<u64>,
     has_watched: bool,
 }
 
-/// What a thread does that finds the token free.
+/// Action of a thread that finds the token free.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// It leads.
+    /// Lead the round.
     Lead,
-    /// It waits for the others.
+    /// Wait for the commit group.
     Wait,
-    /// It waits for the others, for so many nanoseconds, and then leads if nobody did.
+    /// Wait for the commit group for this many nanoseconds, then lead if no other thread did.
     Watch(u64),
 }
 
 impl Comer {
-    /// It waits for a round. True: it is to be counted for it.
+    /// Assigns the waiter to a round. Returns true if it must be counted for that round.
     pub fn comes(&mut self, round: u64) -> bool {
         self.round.replace(round) != Some(round)
     }
 }
 
 impl Company {
-    /// A thread waits for the next round.
+    /// Counts a waiter for the next round.
     pub fn comes(&mut self) {
         self.came += 1;
     }
 
-    /// A thread waits for the present round.
+    /// Counts a waiter for the present round.
     pub fn joins(&mut self) {
         self.present += 1;
     }
 
-    /// The present round goes on without the token, with so many threads.
+    /// Returns the number of threads of the present round, which goes on without the token.
     pub fn takes_off(&mut self) -> usize {
         std::mem::take(&mut self.present)
     }
 
-    /// True if there are at least `crowd`, and a part of them of one in `parts` has come for the next round.
+    /// Returns true if the commit group has at least `crowd` threads, and one in `parts` has
+    /// arrived for the next round.
     pub fn has_part(&self, parts: usize, crowd: usize) -> bool {
         self.size >= crowd && self.came * parts >= self.size
     }
 
-    /// Threads that have come, for the present round or for the next.
+    /// Threads that have arrived, for the present round or the next.
     pub fn under_way(&self) -> usize {
         self.present + self.came
     }
 
-    /// What a thread does for a round that has not begun. It has come for it. A round takes one of so many parts of the company.
+    /// Chooses the action of a thread, which has been counted, for a round that has not begun. A
+    /// round takes one of `parts` parts of the commit group.
     pub fn plan(&mut self, comer: &mut Comer, round: u64, parts: usize) -> Plan {
         let complete = self.came * parts >= self.size || self.size > COMPANY_MAX;
         if complete || comer.has_watched || self.skips > 0 || self.patience_ns == 0 {
@@ -116,18 +122,19 @@ impl Company {
         Plan::Watch(self.patience_ns)
     }
 
-    /// How often somebody watched.
+    /// Returns the number of watches.
     #[cfg(test)]
     pub fn watches(&self) -> u64 {
         self.watches
     }
 
-    /// How many have come for the next round, of how many: before a watch.
+    /// Threads of the commit group that have not arrived for the next round.
     pub fn missing(&self) -> usize {
         self.size.saturating_sub(self.came)
     }
 
-    /// A watch is over: so many were missing when it began. `led`: somebody has led the round.
+    /// Ends a watch, at whose start `missing` threads had not arrived. `led`: another thread led
+    /// the round.
     pub fn watch_ends(&mut self, missing: usize, led: bool) {
         if led || 2 * self.missing() <= missing {
             self.last_skips = 0;
@@ -137,7 +144,7 @@ impl Company {
         }
     }
 
-    /// A round begins, with those who have come. `is_sync`: they are what it is for.
+    /// Begins a round with the threads that have arrived. `is_sync`: the round serves them.
     pub fn begins(&mut self, is_sync: bool) {
         self.present = std::mem::take(&mut self.came);
         if is_sync {
@@ -145,7 +152,7 @@ impl Company {
         }
     }
 
-    /// A round for those who have come was over after so long; so many threads wait for others that are in flight.
+    /// Ends a round that took `took_ns`; `others` threads wait for rounds in flight.
     pub fn ends(&mut self, took_ns: u64, others: usize) {
         self.size = self.present + others + self.came;
         self.patience_ns = (took_ns / PATIENCE_PART).min(PATIENCE_NS_MAX);
@@ -158,7 +165,7 @@ mod tests {
 
     const TOOK_NS: u64 = 100_000;
 
-    /// After a round of so many.
+    /// Returns the state after a round of `threads`.
     fn after(threads: usize) -> Company {
         let mut company = Company::default();
         (0..threads).for_each(|_| company.comes());
@@ -167,7 +174,7 @@ mod tests {
         company
     }
 
-    /// Another thread comes for a round.
+    /// Another thread arrives for a round.
     fn comes(company: &mut Company, round: u64) -> Plan {
         let mut comer = Comer::default();
         assert!(comer.comes(round));
@@ -207,7 +214,8 @@ mod tests {
         assert_eq!(comes(&mut after(COMPANY_MAX + 1), 2), Plan::Lead);
     }
 
-    /// A watch that leads, a thread that looks again, and one that comes while the round is written.
+    /// Covers a watch that leads, a thread that checks again, and a thread that arrives during the
+    /// write.
     #[test]
     fn everybody_counts_once_for_a_round() {
         let mut company = after(3);
@@ -237,7 +245,7 @@ mod tests {
                 company.watch_ends(missing, false);
             }
             company.begins(true);
-            // Others come meanwhile, and not before.
+            // The other threads arrive during the round, and not before.
             (0..7).for_each(|_| company.joins());
             company.ends(TOOK_NS, 0);
             round += 1;
@@ -250,7 +258,7 @@ mod tests {
         assert_eq!((company.skips, company.last_skips), (0, 0));
     }
 
-    /// A round that was written for something else says nothing of who syncs, and ends the watch.
+    /// A round for other work says nothing about the threads that sync, and ends the watch.
     #[test]
     fn other_work_ends_a_watch_and_changes_no_size() {
         let mut company = after(2);

@@ -1,26 +1,32 @@
-//! Rounds that are at the device without the token: several writes of the log at once.
+//! Rounds in flight without the token: several concurrent writes of the log.
 //!
-//! A leader whose pages all are new and of one group needs the token only until it has them in a buffer. It gives the token up
-//! ([`Token::takes_off`]) and makes its durable write; meanwhile another may lead the next round, with the pages behind. So the log is
-//! pipelined (SpanDB, section 4.2: its *loggers* are these writes, no threads of their own).
+//! A leader whose pages are all new and of one group needs the token only until its pages are in a
+//! buffer. It releases the token ([`Token::takes_off`]) and makes its durable write; meanwhile
+//! another thread may lead the next round, with the following pages. So the log is pipelined
+//! (SpanDB, section 4.2: its *loggers* are these writes, not threads).
 //!
-//! **Landing is in order.** A round that ends before one that began earlier is only noted ([`Flight::lands`]): the frontiers go to the end
-//! of the last of those that have ended *and all before them*. So what is acknowledged is a prefix, and no page that is durable behind
-//! a hole counts. Whoever led such a round waits with all others.
+//! **Rounds complete in order.** A round that ends before an older one is only marked as ended
+//! ([`Flight::lands`]). The frontiers move to the end of the last round that has ended *together
+//! with all rounds before it*. So the acknowledged pages are a prefix, and a durable page behind a
+//! hole does not count. The leader of such a round waits like every other waiter.
 //!
-//! * A page's watermark says what was durable when it was put into the buffer, and is read from the same frontier.
-//! * The first failure ends it: from then on the frontiers stay where they are, whatever lands later, and only those count as in flight that
-//!   are at the device.
-//! * A round that needs more than a write of its own (two groups, pages that were written before and not synced, a long run) waits
-//!   until all have landed ([`Token::settles`]), as does everybody who takes the token for something else, and nobody takes off while
-//!   one waits for that.
+//! * The watermark of a page is the durable end when the page was copied to the buffer, read from
+//!   the same frontier.
+//! * After the first failure the frontiers no longer move, whatever ends later. Then only rounds at
+//!   the device count as in flight.
+//! * A round that needs more than one write of its own waits until all rounds in flight have ended
+//!   ([`Token::settles`]). Examples are two groups, pages written before and not synced, or a long
+//!   run. Every thread that takes the token for other work waits likewise, and no round takes off
+//!   while a thread waits for this.
 //!
-//! **Whether it pays** is measured, since it depends on the device and on the length of a write: two writes of 4 KB at once may take a
-//! third longer than one, two of 64 KB twice as long, and then they gain nothing ([`Pays`]). Nor do they where those who sync are few: one
-//! round takes all of them ([`super::company`]), and each that is split costs a page that is half empty.
+//! **Whether concurrency pays** is measured, since it depends on the device and on the length of a
+//! write. Two concurrent writes of 4 KB may take a third longer than one; two of 64 KB take twice
+//! as long, and gain nothing ([`Pays`]). Few waiters gain nothing either: one round takes all of
+//! them ([`super::company`]), and each split costs a half-empty page.
 //!
-//! **Nobody has said how many** ([`Loggers::AUTO`]): then it is tried what gives most, and that is followed ([`super::width`]). The company that a round
-//! waits for is then the part of all that one of so many takes.
+//! **Automatic concurrency** ([`Loggers::AUTO`]): trials find the number of concurrent writes with
+//! the highest throughput, and the log follows them ([`super::width`]). A round then waits for its
+//! share of the commit group.
 
 use super::company::{COMPANY_MAX, Company};
 use super::width::{Served, Width, WidthTold};
@@ -31,35 +37,36 @@ use base::sync::model::atomic::Ordering;
 use base::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 
-/// The most writes of the log at once.
+/// Upper limit of concurrent writes of the log.
 pub(crate) const FLIGHTS_MAX: usize = 3;
-/// Requests without a thread that make a round beside others worth its while.
+/// Asynchronous requests that justify a concurrent round.
 const WITHOUT_THREAD_MIN: usize = 8;
-/// Classes of lengths of a write: up to one page, two, four, and so on.
+/// Classes of write lengths: up to one page, two, four, and so on.
 const CLASSES: usize = 8;
-/// A write beside another pays if it takes at most so many quarters of the time that one alone takes.
+/// A concurrent write pays if it takes at most this many quarters of the time of a single write.
 const PAYS_QUARTERS: u64 = 7;
-/// Where it does not pay it is tried again after so many rounds.
+/// Rounds after which concurrency is tried again where it did not pay.
 const TRIED_AGAIN_ROUNDS: u32 = 1000;
 
-/// Durable writes of a log that are at the device at once.
+/// Concurrent durable writes of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loggers {
-    /// The most, 1 to 3. More than one are made where that was found to pay. 0: as many, up to 3, as are found to serve most writers in a second, which
-    /// is tried from time to time. Default: 1.
+    /// Upper limit, 1 to 3. More than one are made where that was found to pay. 0: automatic, up to
+    /// 3, chosen by repeated trials for the most durable commits per second. Default: 1.
     pub writes_max: usize,
-    /// More than one only where at least so many threads sync, since few share one write, or eight records wait without a thread. 0:
-    /// always, whether it pays or not. Default: 17. With `writes_max` 0: from so many waiting writers on other numbers are tried; 0: whoever waits.
+    /// Concurrent writes need at least this many threads that sync, since few threads share one
+    /// write, or eight asynchronous waiters. 0: always, whether they pay or not. Default: 17. With
+    /// `writes_max` 0: trials begin at this many waiting writers; 0: at any number.
     pub threads_min: usize,
 }
 
 impl Loggers {
     /// One write at a time: the default.
     pub const ONE: Loggers = Loggers { writes_max: 1, threads_min: COMPANY_MAX + 1 };
-    /// As many as are found to serve most: one at a time as long as few wait.
+    /// Automatic: one write at a time while few writers wait.
     pub const AUTO: Loggers = Loggers { writes_max: 0, threads_min: 4 };
 
-    /// Fails for what cannot be.
+    /// Checks the range of the options.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -80,13 +87,13 @@ impl Default for Loggers {
     }
 }
 
-/// Where a thread that asks for a page finds it.
+/// Round of the page that a thread asks for.
 pub(super) enum Whose {
-    /// In a round that is in flight.
+    /// A round in flight.
     InFlight,
-    /// In the round of the holder of the token.
+    /// The round of the holder of the token.
     Present,
-    /// In none that has begun.
+    /// A round that has not begun.
     Next,
 }
 
@@ -94,7 +101,7 @@ pub(super) enum Whose {
 #[derive(Debug)]
 struct Round {
     round: u64,
-    /// The end of its pages.
+    /// End of its pages.
     end: u64,
     /// Threads that wait for it.
     threads: usize,
@@ -106,10 +113,10 @@ struct Round {
 pub(super) struct Flights {
     rounds: VecDeque<Round>,
     loggers: Loggers,
-    /// Requests without a thread since pages were taken last.
+    /// Asynchronous requests since pages were last taken.
     without_thread: usize,
     pays: Pays,
-    /// Where nobody has said how many.
+    /// Present where the concurrency is automatic.
     width: Option<Width>,
 }
 
@@ -119,23 +126,23 @@ impl Flights {
         Flights { loggers, width, ..Flights::default() }
     }
 
-    /// How many may be in flight now.
+    /// Returns how many rounds may be in flight now.
     pub fn at_once(&self) -> usize {
         self.width.as_ref().map_or(self.loggers.writes_max, Width::get).clamp(1, FLIGHTS_MAX)
     }
 
-    /// As in the middle of a trial.
+    /// Puts the automatic concurrency into the middle of a trial.
     #[cfg(all(test, loom))]
     pub fn tries(&mut self) {
         self.width = Some(Width::in_a_trial());
     }
 
-    /// What was tried where nobody has said how many.
+    /// Returns the trials of the automatic concurrency.
     pub fn told(&self) -> WidthTold {
         self.width.as_ref().map(Width::told).unwrap_or_default()
     }
 
-    /// Of how many parts of all who sync one is waited for, for a round that nobody has begun.
+    /// Returns into how many parts the commit group is divided; a round waits for one part.
     pub fn parts(&self) -> usize {
         self.width.as_ref().map_or(1, Width::get)
     }
@@ -144,39 +151,39 @@ impl Flights {
         self.rounds.is_empty()
     }
 
-    /// The round that has a page.
+    /// Returns the round that has a page.
     pub fn of(&self, lpn: u64) -> Option<u64> {
         self.rounds.iter().find(|round| lpn < round.end).map(|round| round.round)
     }
 
-    /// The end of the pages that are in flight.
+    /// Returns the end of the pages in flight.
     fn end(&self) -> Option<u64> {
         self.rounds.back().map(|round| round.end)
     }
 
-    /// A thread waits for a round.
+    /// Counts a thread that waits for a round.
     pub fn joins(&mut self, number: u64) {
         if let Some(round) = self.rounds.iter_mut().find(|round| round.round == number) {
             round.threads += 1;
         }
     }
 
-    /// Threads that wait for rounds in flight.
+    /// Returns the number of threads that wait for rounds in flight.
     pub fn threads(&self) -> usize {
         self.rounds.iter().map(|round| round.threads).sum()
     }
 
-    /// Somebody waits without a thread.
+    /// Counts an asynchronous waiter.
     pub fn comes_without_thread(&mut self) {
         self.without_thread += 1;
     }
 
-    /// Pages are taken: all that was asked for is among them.
+    /// Resets the count of asynchronous waiters: the pages that are taken include theirs.
     pub fn takes_pages(&mut self) {
         self.without_thread = 0;
     }
 
-    /// True if one more may take off beside those there are, with those who have come for it.
+    /// Returns true if one more round may take off now, with the threads that have arrived for it.
     pub fn has_place(&mut self, company: &Company) -> bool {
         let beside = self.rounds.len();
         let threads_min = self.loggers.threads_min;
@@ -185,21 +192,21 @@ impl Flights {
         }
         let many_without = self.without_thread >= WITHOUT_THREAD_MIN;
         match &self.width {
-            // Whether it pays is seen in what all of it gives.
+            // The trials measure the total throughput, so [`Pays`] is not needed.
             Some(width) => many_without || company.has_part(width.get(), width.get()),
             None => (many_without || company.has_part(beside + 1, threads_min)) && self.pays.tries(beside),
         }
     }
 }
 
-/// What writes take that are alone, and beside one and two others, by their length.
+/// Time of a write alone, and beside one or two others, by its length.
 #[derive(Debug, Default)]
 struct Pays {
-    /// Nanoseconds, a moving average; 0: none yet.
+    /// Nanoseconds, a moving average; 0: not measured yet.
     took_ns: [[u64; CLASSES]; FLIGHTS_MAX],
-    /// The class of the last write.
+    /// Class of the last write.
     class: usize,
-    /// Rounds since writes beside others were found not to pay, and were not made.
+    /// Concurrent rounds skipped since they were found not to pay.
     skipped: u32,
 }
 
@@ -208,7 +215,7 @@ impl Pays {
         (pages.max(1).ilog2() as usize).min(CLASSES - 1)
     }
 
-    /// A write of so many pages that began beside so many others has ended.
+    /// Records a write of `pages` that began beside `beside` others.
     fn took(&mut self, beside: usize, pages: u64, ns: u64) {
         self.class = Self::class_of(pages);
         if let Some(mean) = self.took_ns.get_mut(beside).and_then(|of| of.get_mut(self.class)) {
@@ -216,11 +223,11 @@ impl Pays {
         }
     }
 
-    /// Whether to make one beside so many others.
+    /// Returns whether to make a write beside `beside` others.
     fn tries(&mut self, beside: usize) -> bool {
         let of = |n: usize| self.took_ns.get(n).map_or(0, |of| of[self.class]);
         let (alone, together) = (of(0), of(beside));
-        // What so many at once give, each in its time, against what one gives.
+        // Throughput of concurrent writes against that of a single write.
         let pays = alone == 0 || together == 0 || together * 4 <= alone * PAYS_QUARTERS * beside as u64;
         if pays {
             return true;
@@ -238,7 +245,7 @@ impl Pays {
 }
 
 impl<'a> Token<'a> {
-    /// Where pages begin that nobody has taken.
+    /// Returns the first page that no round has taken.
     pub fn taken_end(&self) -> u64 {
         let state = self.commit.lock();
         state.flights.end().unwrap_or(self.commit.frontier.written_end())
@@ -263,7 +270,8 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Goes on without the token, to write the pages below `end`, which are new and so many: they must be made durable by one write.
+    /// Continues without the token, to write the `pages` new pages below `end`. One write must make
+    /// them durable.
     pub fn takes_off(mut self, end: u64, pages: u64) -> Flight<'a> {
         let commit = self.commit;
         let mut state = commit.lock();
@@ -272,7 +280,8 @@ impl<'a> Token<'a> {
         state.flights.rounds.push_back(Round { round, end, threads, landed: false });
         state.busy = false;
         self.finished = true;
-        // Who came since the pages were taken may be enough for one more. If not, the end of a flight wakes one of them.
+        // Waiters that arrived since the pages were taken may suffice for one more round. If not,
+        // the end of a round in flight wakes one of them.
         let State { flights, company, sides, .. } = &mut *state;
         let wakes_next = sides[side_of(round + 1)].threads > 0 && flights.has_place(company);
         drop(state);
@@ -283,24 +292,25 @@ impl<'a> Token<'a> {
     }
 }
 
-/// A round that is at the device. Dropped without [`Flight::lands`] (a panic), it poisons the log.
+/// Round in flight. If dropped without [`Flight::lands`] (a panic), poisons the log.
 #[derive(Debug)]
 pub(crate) struct Flight<'a> {
     commit: &'a Commit,
     round: u64,
-    /// So many were in flight when it took off.
+    /// Rounds in flight when it took off.
     beside: usize,
     pages: u64,
     landed: bool,
 }
 
 impl Flight<'_> {
-    /// True if others were in flight when it took off.
+    /// Returns true if other rounds were in flight when it took off.
     pub fn is_beside(&self) -> bool {
         self.beside > 0
     }
 
-    /// Its write is over, after so long. Its pages are durable when all before them are: ask again.
+    /// Records the end of its write. Its pages are durable once those of all older rounds are:
+    /// check the frontier.
     pub fn lands(mut self, outcome: Result<()>, took: Took) -> Result<()> {
         self.landed = true;
         self.commit.lands(&self, outcome.as_ref().err().cloned(), took).resolve();
@@ -349,12 +359,12 @@ impl Commit {
         answered
     }
 
-    /// The rounds that are durable now that this one is at an end; after a failure none.
+    /// Returns the rounds that became durable with the end of this one; after a failure none.
     fn take_landed(&self, state: &mut State, landed: u64) -> Vec<Round> {
         let mut satisfied = Vec::new();
         if state.failure.is_some() {
-            // Nothing is acknowledged any more. Whoever waits is told by all sides. Of those that landed behind this one nobody is left
-            // who would take them away.
+            // Nothing is acknowledged any more, and every side wakes its waiters. Rounds that ended
+            // behind this one have no thread left that would remove them.
             state.flights.rounds.retain(|round| round.round != landed && !round.landed);
             return satisfied;
         }
@@ -374,7 +384,8 @@ impl Commit {
 }
 
 impl State {
-    /// A round in flight has ended, and so many need not wait any more.
+    /// Passes the end of a round in flight, which satisfied `done` waiters, to the automatic
+    /// concurrency.
     fn served(&mut self, at_ns: u64, done: usize) {
         let Flights { rounds, without_thread, width, .. } = &mut self.flights;
         if let Some(width) = width {
@@ -389,7 +400,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// How often one is made beside another, in so many rounds of one page, if it takes so long.
+    /// Returns how often a concurrent write is made in `rounds` rounds of one page.
     fn made(rounds: u32, alone_ns: u64, beside_ns: u64) -> u32 {
         let mut pays = Pays::default();
         let mut made = 0;
@@ -407,7 +418,7 @@ mod tests {
     fn writes_beside_each_other_are_made_where_they_pay() {
         assert_eq!(made(5000, 100, 130), 5000, "two in the time of 1.3");
         assert_eq!(made(5000, 100, 170), 5000);
-        // It is tried, and then again after so many rounds, in case the device has changed.
+        // Tried once, then again after `TRIED_AGAIN_ROUNDS`, in case the device has changed.
         assert_eq!(made(5000, 100, 190), 5, "two in the time of 1.9");
     }
 

@@ -1,76 +1,82 @@
-//! How many rounds are in flight at once where nobody has said so: tried while the log runs, and followed.
+//! Automatic number of concurrent rounds: found by trials while the log runs.
 //!
-//! What counts is what all of it gives: writers whose pages become durable in a second. How long a write takes beside another says
-//! nothing of what it costs to split those who sync, nor of the processors that they need in between; and what a device gives on an empty store
-//! says nothing of what it gives beside compactions. So there is no measurement at open, which nobody would wait for either: the
-//! first rounds of a crowd are the calibration, and it is repeated as long as the log runs.
+//! The measure is the total throughput: writers whose pages become durable per second. The time of
+//! a write beside another omits the cost of splitting the commit group, and the processor time in
+//! between. The speed of a device on an empty store says nothing about its speed beside
+//! compactions. So there is no measurement at open, which would also delay it: the first rounds
+//! with enough writers are the calibration, and it is repeated as long as the log runs.
 //!
-//! * **The crowd** is how many wait or have been served when a round ends, a moving average. While it is less than asked for there is one
-//!   write at a time and nothing is tried. It has to fall to half of that before what was found is given up, and when it is back that holds again.
-//! * **A trial** has five laps, of so many rounds each: as it is, the other number, as it is, the other, as it is. *One more* is kept only
-//!   if both of its laps gave a sixteenth more than each of the three. *One less* is kept if its laps were as good on the average, since fewer writes are
-//!   fewer padded pages. So what else happens on the machine meanwhile does not decide it, and where nothing is clear all stays as it is.
-//! * **Rests** between trials grow by two while they are in vain, up to [`REST_LAPS_MAX`] laps, and are short again when
-//!   something was found, or when the crowd has doubled or halved. So trials that gain nothing cost two laps in thousands.
+//! * **The crowd** is the number of writers that wait or were served when a round ends, a moving
+//!   average. Below the threshold there is one write at a time and no trial. The number found is
+//!   suspended only when the crowd falls to half the threshold, and holds again when the crowd is
+//!   back.
+//! * **A trial** has five laps of the same number of rounds, alternating between the present number
+//!   and the other one. *One more* is kept only if both of its laps gave a sixteenth more than each
+//!   of the three. *One less* is kept if its laps were as good on average, since fewer writes are
+//!   fewer padded pages. So other load on the machine does not decide the trial, and an unclear
+//!   result changes nothing.
+//! * **Rests** between trials double while trials find nothing, up to [`REST_LAPS_MAX`] laps. They
+//!   are short again after a success, or when the crowd has doubled or halved. So trials that gain
+//!   nothing cost two laps in thousands.
 //!
-//! It is a pure function of what it was told; the lock of the commit guards it.
+//! The state is a pure function of its inputs; the lock of the commit guards it.
 
 use super::flights::FLIGHTS_MAX;
 
 /// Rounds of a lap.
 const LAP_ROUNDS: u32 = 32;
-/// The same where more than one is tried whoever waits.
+/// Rounds of a lap where the threshold is 0.
 const EAGER_LAP_ROUNDS: u32 = 1;
 /// Laps of a trial.
 const TRIAL_LAPS: usize = 5;
 /// Laps until the next trial, at first.
 const REST_LAPS: u32 = 16;
-/// The same at most.
+/// Upper limit of the laps until the next trial.
 const REST_LAPS_MAX: u32 = 4096;
-/// One more has to give so many sixteenths.
+/// Sixteenths of the throughput that one more write must give.
 const BETTER_16THS: u64 = 17;
-/// Parts of a writer in which the crowd is counted.
+/// Fractions of a writer in which the crowd is counted.
 const PARTS: u64 = 16;
 
-/// What became of a round.
+/// Result of a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Served {
-    /// When it ended, in clock nanoseconds.
+    /// End of the round, in clock nanoseconds.
     pub at_ns: u64,
-    /// Writers that need not wait any more.
+    /// Writers that the round satisfied.
     pub done: usize,
-    /// Writers that wait on.
+    /// Writers that still wait.
     pub waiting: usize,
 }
 
-/// See the module.
+/// State of the trials; see the module.
 #[derive(Debug)]
 pub(super) struct Width {
-    /// A crowd from which more than one is tried; 0: whoever waits.
+    /// Crowd from which more than one write is tried; 0: always.
     threads_min: usize,
-    /// What was found to be best for a crowd.
+    /// Best number found for a crowd.
     best: usize,
-    /// The crowd, in sixteenths of a writer; what it was when the rests began.
+    /// The crowd, in sixteenths of a writer; then its value when the rests began.
     crowd: u64,
     crowd_of_rests: u64,
     is_crowded: bool,
     lap: Lap,
-    /// What the laps of a trial gave so far; empty: between two.
+    /// Throughput of the laps of the present trial; empty between trials.
     laps: Vec<u64>,
-    /// What is tried, or was.
+    /// The number that is tried, or was tried last.
     other: usize,
-    /// Laps until the next trial, and how many there were before the last.
+    /// Laps until the next trial; then the length of the last rest.
     rest: u32,
     rest_before: u32,
     told: WidthTold,
 }
 
-/// What statistics tell of it.
+/// Statistics of the trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WidthTold {
     /// Trials of another number.
     pub trials: u64,
-    /// Those of them whose number was kept.
+    /// Trials whose number was kept.
     pub kept: u64,
 }
 
@@ -78,12 +84,12 @@ pub(crate) struct WidthTold {
 struct Lap {
     rounds: u32,
     done: u64,
-    /// When it began; `None`: with the next round.
+    /// Start of the lap; `None`: at the end of the next round.
     since_ns: Option<u64>,
 }
 
 impl Width {
-    /// More than one is tried where so many wait.
+    /// `threads_min`: crowd from which more than one write is tried.
     pub fn new(threads_min: usize) -> Width {
         Width {
             threads_min,
@@ -100,7 +106,7 @@ impl Width {
         }
     }
 
-    /// How many rounds may be in flight.
+    /// Returns how many rounds may be in flight.
     pub fn get(&self) -> usize {
         match self.is_crowded {
             false => 1,
@@ -109,12 +115,12 @@ impl Width {
         }
     }
 
-    /// What was tried.
+    /// Returns the statistics of the trials.
     pub fn told(&self) -> WidthTold {
         self.told
     }
 
-    /// A round has ended.
+    /// Takes the result of a round.
     pub fn served(&mut self, served: Served) {
         self.follow_crowd(served.done + served.waiting);
         if !self.is_crowded {
@@ -136,7 +142,7 @@ impl Width {
         if self.threads_min == 0 { EAGER_LAP_ROUNDS } else { LAP_ROUNDS }
     }
 
-    /// In the middle of a trial, with two; the next round is the last of the lap.
+    /// In the middle of a trial of two writes; the next round is the last of the lap.
     #[cfg(all(test, loom))]
     pub fn in_a_trial() -> Width {
         let lap = Lap { rounds: EAGER_LAP_ROUNDS - 1, done: 1, since_ns: Some(0) };
@@ -152,17 +158,17 @@ impl Width {
         let has_changed = self.crowd > 2 * self.crowd_of_rests
             || 2 * self.crowd < self.crowd_of_rests.saturating_sub(PARTS);
         if was_crowded != self.is_crowded || has_changed {
-            // What was measured was another crowd's.
+            // The measurements belong to a crowd of another size.
             self.crowd_of_rests = self.crowd;
             self.laps.clear();
             self.lap = Lap::default();
             self.rest_before = REST_LAPS / 2;
-            // A moment, for the average to come to where the crowd is.
+            // One lap, so that the moving average reaches the new crowd.
             self.rest = 1;
         }
     }
 
-    /// One more and one less, in turn, as far as there is one.
+    /// Chooses one more and one less in turn, within the limits.
     fn choose_other(&mut self) {
         let was_more = self.other > self.best;
         self.other = match self.best {
@@ -172,7 +178,7 @@ impl Width {
         };
     }
 
-    /// A lap of a trial has ended.
+    /// Takes the throughput of a lap of a trial.
     fn tries(&mut self, rate: u64) {
         self.laps.push(rate);
         if self.laps.len() < TRIAL_LAPS {
@@ -183,7 +189,7 @@ impl Width {
         let keeps = is_better(&laps, self.other > self.best);
         if keeps {
             self.told.kept += 1;
-            // What comes next is further in the same direction.
+            // The next trial goes further in the same direction.
             std::mem::swap(&mut self.best, &mut self.other);
             self.rest_before = REST_LAPS / 2;
         }
@@ -192,7 +198,7 @@ impl Width {
     }
 }
 
-/// Whether what was tried in every other lap is to be kept.
+/// Returns whether to keep the number that every other lap tried.
 fn is_better(laps: &[u64], is_more: bool) -> bool {
     let of = |first: usize| laps.iter().skip(first).step_by(2).copied();
     if is_more {
@@ -204,9 +210,9 @@ fn is_better(laps: &[u64], is_more: bool) -> bool {
 }
 
 impl Lap {
-    /// A round has ended; if the lap has with it, what it gave in a second.
+    /// Takes the result of a round; returns the throughput if it ends the lap.
     fn ends_with(&mut self, served: Served, rounds: u32) -> Option<u64> {
-        // What the very first round served came before the lap.
+        // The writers of the very first round arrived before the lap.
         let Some(since_ns) = self.since_ns else {
             self.since_ns = Some(served.at_ns);
             return None;
@@ -227,7 +233,8 @@ impl Lap {
 mod tests {
     use super::*;
 
-    /// A log with so many writers, of which so many are served in a round, on a device that takes so long for one with so many at once.
+    /// Model of a log with `writers`, and of a device with `round_ns` for a number of concurrent
+    /// rounds.
     struct Device<F: Fn(usize, u64) -> u64> {
         writers: usize,
         round_ns: F,
@@ -240,7 +247,7 @@ mod tests {
             Device { writers, round_ns, now_ns: 1, rounds: 0 }
         }
 
-        /// So many rounds; how many of them ended while more than one was allowed.
+        /// Runs `rounds` rounds. Returns how many of them ended while more than one was allowed.
         fn run(&mut self, width: &mut Width, rounds: u64) -> u64 {
             let mut beside = 0;
             for _ in 0..rounds {
@@ -255,7 +262,8 @@ mod tests {
         }
     }
 
-    /// Rounds end so often, where two at once give so many percent of what one gives. Each serves fewer the more there are.
+    /// Round times where two concurrent writes give `two_percent` percent of the throughput of one.
+    /// Each round serves fewer writers the more rounds there are.
     fn gives(two_percent: u64, three_percent: u64) -> impl Fn(usize, u64) -> u64 {
         move |at_once, _| match at_once {
             1 => 120_000,
@@ -286,7 +294,7 @@ mod tests {
 
     #[test]
     fn what_else_happens_on_the_machine_decides_nothing() {
-        // Now and then everything takes ten times as long, whatever is tried.
+        // Now and then every round takes ten times as long, whatever number is tried.
         let mut width = Width::new(4);
         let mut rng = io::Rng::new(7);
         let noises: Vec<u64> = (0..4096).map(|_| if rng.one_in(40) { 10 } else { 1 }).collect();
@@ -303,7 +311,7 @@ mod tests {
         assert_eq!((width.get(), width.told), (1, WidthTold::default()));
         Device::new(60, gives(150, 100)).run(&mut width, 5_000);
         assert_eq!(width.get(), 2);
-        // Three of four are few enough to be a crowd still; one is none.
+        // Three of four are still a crowd; one is not.
         Device::new(3, gives(150, 100)).run(&mut width, 1);
         assert_eq!(width.best, 2);
         Device::new(1, gives(150, 100)).run(&mut width, 200);

@@ -5,38 +5,39 @@ use io::PAGE;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Buffers of pages that are kept for later ones.
+/// Upper limit of spare page buffers.
 const SPARE_PAGES_MAX: usize = 256;
 
-/// A page as far as it is filled, in its open form.
+/// Used bytes of a page, in its open form.
 pub(crate) type PageBytes = Arc<Vec<u8>>;
 
-/// A page to which nothing is added any more.
+/// A page that is never appended to again.
 #[derive(Debug)]
 pub(crate) struct ClosedPage {
     pub lpn: u64,
-    /// Bytes that it takes in its group file.
+    /// Bytes of the page in its group file.
     pub len: usize,
-    /// As far as it is filled.
+    /// The used bytes.
     pub bytes: PageBytes,
 }
 
 /// The pages that are not known to be in their group file.
 ///
-/// A page has a number (in the log, by the bytes before it) and an ordinal (one more than that of the page before it).
+/// A page has a number (in the log, by the bytes before it) and an ordinal (one more than that of
+/// the page before it).
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// The pages so far that left: the ordinal of the first of `closed`.
+    /// Pages that left so far: the ordinal of the first of `closed`.
     gone: u64,
     closed: VecDeque<ClosedPage>,
-    /// The page after them; empty: none is open.
+    /// The page after the closed ones; empty: no page is open.
     open: Vec<u8>,
-    /// Its number, or that of the next.
+    /// Number of the open page, or of the next.
     next_lpn: u64,
-    /// How long it will be.
+    /// Format of the open page, from which its closed length follows.
     shape: Shape,
     spare: Vec<Vec<u8>>,
-    /// How often batches were taken back.
+    /// Number of batches that were taken back.
     taken_back: u64,
 }
 
@@ -53,37 +54,37 @@ impl Pages {
         }
     }
 
-    /// True if all pages are in their group file.
+    /// Returns true if all pages are in their group file.
     pub fn is_empty(&self) -> bool {
         self.closed.is_empty() && self.open.is_empty()
     }
 
-    /// The page that is open, or the next to be opened.
+    /// Returns the number of the open page, or of the next to be opened.
     pub fn next_lpn(&self) -> u64 {
         self.next_lpn
     }
 
-    /// Bytes used of the open page; 0: no page is open.
+    /// Returns the used bytes of the open page; 0: no page is open.
     pub fn used(&self) -> usize {
         self.open.len()
     }
 
-    /// The end of all pages, the open one included.
+    /// Returns the end of all pages, including the open one.
     pub fn end_lpn(&self) -> u64 {
         if self.open.is_empty() { self.next_lpn } else { self.next_lpn + self.shape.numbers(self.open.len()) }
     }
 
-    /// How often batches were taken back.
+    /// Returns how many batches were taken back.
     pub fn taken_back(&self) -> u64 {
         self.taken_back
     }
 
-    /// The first page that is here; all before it are in their group file.
+    /// Returns the first page in memory; all earlier ones are in their group file.
     pub fn first_lpn(&self) -> u64 {
         self.closed.front().map_or(self.next_lpn, |page| page.lpn)
     }
 
-    /// The ordinal of a page that is here; that of the open page for those to come.
+    /// Returns the ordinal of a page in memory; for later pages, that of the open one.
     pub(super) fn ordinal(&self, lpn: u64) -> u64 {
         let closed = if lpn < self.next_lpn { self.closed_below(lpn) } else { self.closed.len() };
         self.gone + closed as u64
@@ -93,17 +94,19 @@ impl Pages {
         self.closed.partition_point(|page| page.lpn < lpn)
     }
 
-    /// Where a closed page is in `closed`; the end of it for the open one and those to come.
+    /// Returns the index of a page in `closed`; for the open page and later ones, the length of
+    /// `closed`.
     fn index(&self, lpn: u64) -> usize {
         (self.ordinal(lpn) - self.gone) as usize
     }
 
-    /// The bytes of a page by its ordinal, closed or open.
+    /// Returns the bytes of a page by its ordinal, closed or open.
     pub(super) fn bytes(&self, ordinal: u64) -> &[u8] {
         self.closed.get((ordinal - self.gone) as usize).map_or(&self.open, |page| &page.bytes)
     }
 
-    /// Closed pages from `start` on up to `end`, as many as have `len_max` bytes together, and one in any case.
+    /// Returns closed pages of `start..end`: at least one, and as many as have `len_max` bytes
+    /// together.
     pub fn run(&self, start: u64, end: u64, len_max: usize) -> impl Iterator<Item = &ClosedPage> {
         let mut len = 0usize;
         self.closed.range(self.index(start)..).take_while(move |page| {
@@ -113,7 +116,7 @@ impl Pages {
         })
     }
 
-    /// The number after the pages that make such a run.
+    /// Returns the number after the pages of such a run.
     pub fn end_of_run(&self, start: u64, end: u64, len_max: usize) -> u64 {
         self.run(start, end, len_max).last().map_or(end, |page| self.number_after(page.lpn))
     }
@@ -128,12 +131,12 @@ impl Pages {
         }
     }
 
-    /// The number of the page behind a closed one.
+    /// Returns the number of the page after a closed one.
     fn number_after(&self, lpn: u64) -> u64 {
         self.closed.get(self.index(lpn + 1)).map_or(self.next_lpn, |page| page.lpn)
     }
 
-    /// Lets go of pages that are in their group file by now.
+    /// Drops pages that are now in their group file.
     pub fn forget_below(&mut self, written_end: u64) {
         while self.first_lpn() < written_end {
             let Some(page) = self.closed.pop_front() else { break };
@@ -158,7 +161,7 @@ impl Pages {
         self.shape = shape;
     }
 
-    /// The bytes of the open page, to append to.
+    /// Returns the bytes of the open page, to append to.
     pub(super) fn open(&mut self) -> &mut Vec<u8> {
         &mut self.open
     }
@@ -171,14 +174,15 @@ impl Pages {
         self.closed.push_back(ClosedPage { lpn, len, bytes });
     }
 
-    /// The numbers up to `next_lpn` were given to a page that is in its group file, as are all before it.
+    /// Skips the numbers up to `next_lpn`. Their page is in its group file, as are all earlier
+    /// ones.
     pub(super) fn skip_to(&mut self, next_lpn: u64) {
         self.forget_below(next_lpn);
         self.gone += 1;
         self.next_lpn = next_lpn;
     }
 
-    /// Goes back to where `lpn` was the open page, with `used` bytes.
+    /// Makes `lpn` the open page again, with `used` bytes.
     pub(super) fn cut_back(&mut self, lpn: u64, used: usize) {
         self.taken_back += 1;
         while self.next_lpn > lpn {
@@ -190,7 +194,7 @@ impl Pages {
         self.open.truncate(used);
     }
 
-    /// A page that is here, as far as it is filled.
+    /// Returns the used bytes of a page in memory.
     pub fn in_memory(&self, lpn: u64) -> Option<&[u8]> {
         let page = self.closed.get(self.index(lpn)).filter(|page| page.lpn == lpn);
         match page {

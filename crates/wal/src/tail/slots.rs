@@ -1,4 +1,4 @@
-//! The staging file: slots of pages, which take turns.
+//! The staging file: a ring of page slots.
 
 use super::pages::Pages;
 use crate::page;
@@ -11,41 +11,42 @@ use std::sync::Arc;
 pub(crate) struct StagingSlots {
     file: Arc<dyn ScratchFile>,
     count: u64,
-    /// How far the file has the pages: up to this many bytes of this page.
+    /// Staged position: all earlier pages, and this many bytes of this page.
     staged: (u64, usize),
     /// Buffer of a write of several pages.
     run: Vec<u8>,
-    /// Bytes of the file that batches left which found no room, as offset and length. No position is used again before they are zero.
+    /// Bytes of the file left by refused batches, as offset and length. They must be zeroed before
+    /// their positions are used again.
     refused: Vec<(usize, usize)>,
 }
 
 /// A write of several pages that failed.
 struct FailedRun {
-    /// The ordinal of the page in which it began.
+    /// Ordinal of the page in which the write began.
     ordinal: u64,
-    /// Where it began in that page.
+    /// Position in that page where the write began.
     used: usize,
     failure: PartialWrite,
 }
 
 impl StagingSlots {
-    /// The slots of a file that has no page below `next_lpn`.
+    /// Returns the slots of a file that has no page below `next_lpn`.
     pub fn new(file: Arc<dyn ScratchFile>, next_lpn: u64) -> Self {
         let count = (file.len() / PAGE) as u64;
         StagingSlots { file, count, staged: (next_lpn, 0), run: Vec::new(), refused: Vec::new() }
     }
 
-    /// How many pages the file has room for.
+    /// Returns how many pages the file can hold.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// True if no refused batch left bytes in the file.
+    /// Returns true if no refused batch left bytes in the file.
     pub fn is_clean(&self) -> bool {
         self.refused.is_empty()
     }
 
-    /// The pages from `written_end` on that the file holds, each with the bytes of it that were staged.
+    /// Returns the pages from `written_end` on that the file holds, each with its staged bytes.
     pub fn staged_from(&self, pages: &Pages, written_end: u64) -> Vec<(u64, usize)> {
         let (last, last_used) = self.staged;
         let whole = pages.run(written_end, last, usize::MAX).map(|page| (page.lpn, page.bytes.len()));
@@ -53,8 +54,8 @@ impl StagingSlots {
         whole.chain(part).collect()
     }
 
-    /// Makes the file hold all pages from `written_end` on. After `NoSpace` their numbers may be given once more, behind
-    /// [`StagingSlots::erase_refused`].
+    /// Writes all pages from `written_end` on to the file. After `NoSpace` their numbers may be
+    /// reused, after [`StagingSlots::erase_refused`].
     pub fn stage(&mut self, pages: &Pages, written_end: u64) -> Result<()> {
         let end = (pages.next_lpn(), pages.used());
         let (lpn, used) = self.staged.max((written_end, 0));
@@ -87,7 +88,7 @@ impl StagingSlots {
         Ok(())
     }
 
-    /// The slot of a page, by its ordinal.
+    /// Returns the slot of a page, by its ordinal.
     fn slot(&self, ordinal: u64) -> u64 {
         ordinal % self.count
     }
@@ -96,7 +97,7 @@ impl StagingSlots {
         self.file.write(self.slot(ordinal) as usize * PAGE + at, bytes)
     }
 
-    /// Several pages at once; as many writes as the slots wrap.
+    /// Writes several pages at once, in one write unless the slots wrap.
     fn stage_run(
         &mut self,
         pages: &Pages,
@@ -125,9 +126,10 @@ impl StagingSlots {
         staged
     }
 
-    /// Notes bytes to erase of a batch that found no room: the beginning of its fragment in the first page, and the headers of the pages
-    /// after it. The next batch takes the same positions, and recovery must find neither these bytes nor a page that continues them.
-    /// `start` and `end` count bytes of slots from the page `first` on.
+    /// Notes the bytes to erase of a batch that found no space: the beginning of its fragment in
+    /// the first page, and the headers of the following pages. The next batch takes the same
+    /// positions. Recovery must find neither these bytes nor a page that continues them. `start`
+    /// and `end` count bytes of slots from the page `first` on.
     fn refuse(&mut self, first: u64, start: usize, end: usize) {
         let mut at = start;
         while at < end {
@@ -138,10 +140,11 @@ impl StagingSlots {
         }
     }
 
-    /// Erases what refused batches left in the file. To be called before a page is begun or added to.
+    /// Erases the bytes of refused batches from the file. To be called before a page is begun or
+    /// appended to.
     ///
     /// # Errors
-    /// Those of the file; after `NoSpace` it may be tried again.
+    /// Those of the file; after `NoSpace` it may be repeated.
     pub fn erase_refused(&mut self) -> Result<()> {
         while let Some((at, len)) = self.refused.last() {
             self.file.write(*at, &[0; page::HEADER_LEN][..*len]).map_err(|e| e.error)?;

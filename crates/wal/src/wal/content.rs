@@ -14,7 +14,7 @@ use base::{Result, SeqNo};
 use io::PAGE;
 use std::sync::Arc;
 
-/// The groups of a log that is open, and its pages in memory.
+/// The groups of an open log, and its pages in memory.
 #[derive(Debug)]
 pub struct Content {
     lane: Lane,
@@ -22,7 +22,7 @@ pub struct Content {
     start_lpn: u64,
     /// Spare groups to keep ready.
     spares: usize,
-    /// The tail of the log: open pages, the ring of closed ones, the groups they go to.
+    /// Tail of the log: open pages, the buffer of closed ones, and their groups.
     tail: Arc<Mutex<Tail, rank::LogTail>>,
     commit: Arc<Commit>,
 }
@@ -46,43 +46,46 @@ impl Content {
         lock(&self.tail).groups.add_spare(group)
     }
 
-    /// How many spares are missing. The caller prepares them ahead of time, in the background.
+    /// Returns the number of missing spares. The caller prepares them ahead of time, in the
+    /// background.
     pub fn groups_wanted(&self) -> usize {
         self.spares.saturating_sub(lock(&self.tail).groups.spares())
     }
 
-    /// True if a batch of `len` bytes finds a group, unless another is appended before it.
+    /// Returns true if a batch of `len` bytes finds a group, unless another append takes the room
+    /// first.
     pub fn has_room(&self, len: usize) -> bool {
         lock(&self.tail).has_room(len)
     }
 
-    /// True if half of the active group is taken: time to prepare a spare. (Before that a spare would only be
-    /// disk space that a small store never needs.)
+    /// Returns true if half of the active group is used: time to prepare a spare. An earlier spare
+    /// would only be disk space that a small store never needs.
     pub fn is_half_full(&self) -> bool {
         let tail = lock(&self.tail);
         let active = &tail.groups.active;
         (tail.pages.next_lpn() - active.first_lpn) * 2 >= active.data_numbers
     }
 
-    /// Closed groups, oldest first, that nobody needs: they hold no record with a sequence at or above the floor of its
-    /// tenant, and none of a tenant that has no floor here. Each is handed out once: the caller drops it from the manifest
-    /// and removes or recycles its file.
+    /// Returns the closed groups, oldest first, that no tenant needs: they hold no record with a
+    /// sequence at or above the floor of its tenant, and none of a tenant without a floor here.
+    /// Each is returned once: the caller drops it from the manifest and removes or recycles its
+    /// file.
     ///
-    /// A group stays until the first page of its successor is durable; where nobody syncs, [`super::Deferred::write_out`] and
-    /// [`super::Wal::persist_watermark`] see to that.
+    /// A group stays until the first page of its successor is durable. Without syncs,
+    /// [`super::Deferred::write_out`] and [`super::Wal::persist_watermark`] make it durable.
     pub fn release_below(&self, floors: &[(TenantId, SeqNo)]) -> Vec<u64> {
         self.release_groups_below(floors).into_iter().map(|group| group.ltn).collect()
     }
 
-    /// As [`Content::release_below`], with what is known of each group.
+    /// As [`Content::release_below`], with the description of each group.
     pub fn release_groups_below(&self, floors: &[(TenantId, SeqNo)]) -> Vec<PriorGroup> {
         let durable_end = self.commit.frontier.durable_end();
         lock(&self.tail).groups.release_below(floors, durable_end)
     }
 
-    /// Appends those of the `len` bytes from `place` on that are in pages in memory to `out`, and says how many come before
-    /// them: those are in the file of the group. `None`: the log does not write this group, or nothing of it is in memory;
-    /// then all are.
+    /// Appends the part of the `len` bytes from `place` on that is in memory to `out`. Returns the
+    /// number of bytes before that part, which are in the file of the group. `None`: the log does
+    /// not write this group, or all of the bytes are in its file.
     pub fn read_ring(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Option<usize> {
         let tail = lock(&self.tail);
         let start_lpn = tail.groups.first_lpn_of(place.ltn)? + place.offset() / self.lane.unit() as u64;
@@ -96,7 +99,7 @@ impl Content {
             }
             match tail.pages.in_memory(lpn).and_then(|page| page.get(part)) {
                 Some(part) => out.extend_from_slice(part),
-                // There never was a batch that reaches so far.
+                // No batch ever reached this far.
                 None => {
                     out.truncate(start);
                     return None;
@@ -106,13 +109,14 @@ impl Content {
         (before < len).then_some(before)
     }
 
-    /// The groups that were not released, oldest first, the one that is written last (spares not counted).
+    /// Returns the groups that were not released, oldest first and the active one last (without
+    /// spares).
     pub fn groups(&self) -> Vec<PriorGroup> {
         let tail = lock(&self.tail);
         tail.groups.all(self.commit.frontier.written_end())
     }
 
-    /// The file of each part of the log, at one moment.
+    /// Returns the file of each part of the log, at one moment.
     pub(crate) fn ends(&self) -> LogEnd {
         let tail = lock(&self.tail);
         let written_end = self.commit.frontier.written_end();
@@ -131,13 +135,13 @@ impl Content {
         }
     }
 
-    /// Bytes of all groups that were not released (spares not counted).
+    /// Returns the bytes of all groups that were not released (without spares).
     pub fn live_bytes(&self) -> u64 {
         lock(&self.tail).groups.live_bytes()
     }
 
-    /// The position of the last page that was begun; a sync of it makes all of the log durable. `None` if nothing
-    /// was appended since the start.
+    /// Returns the position of the last page that was begun; a sync of it makes all of the log
+    /// durable. `None` if nothing was appended since the start.
     pub fn last_position(&self) -> Option<Position> {
         let tail = lock(&self.tail);
         let open = (tail.pages.used() != 0).then(|| tail.pages.next_lpn());
@@ -145,8 +149,9 @@ impl Content {
         last.map(|lpn| Position { lpn })
     }
 
-    /// The group that is written, and the number after its last page; `None` if it has no pages. After [`super::Wal::close`] this
-    /// is where the log ends: a manifest that remembers it notices if the whole group is lost.
+    /// Returns the active group and the number after its last page; `None` if it has no pages.
+    /// After [`super::Wal::close`] this is the end of the log: a manifest that records it detects
+    /// the loss of the whole group.
     pub fn end(&self) -> Option<(u64, u64)> {
         let tail = lock(&self.tail);
         let end = tail.pages.end_lpn();
@@ -154,14 +159,14 @@ impl Content {
         (end > active.first_lpn).then_some((active.prepared.ltn, end))
     }
 
-    /// Bytes of the file of the group that is written, up to the end of its last page.
+    /// Returns the offset of the end of the last page in the file of the active group.
     pub fn end_offset(&self) -> u64 {
         let tail = lock(&self.tail);
         let active = &tail.groups.active;
         tail.pages.end_lpn().saturating_sub(active.first_lpn) * self.lane.unit() as u64
     }
 
-    /// Bytes of the staging ring.
+    /// Returns the bytes of the staging file.
     pub fn staging_len(&self) -> usize {
         lock(&self.tail).slots.count() as usize * PAGE
     }

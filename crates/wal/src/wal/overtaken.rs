@@ -1,23 +1,30 @@
-//! What a flush overtakes is never written.
+//! Log pages that are superseded by a flush before they are written.
 //!
-//! With an age ([`crate::wal::WalOptions::buffered_age_ns`]) pages stay in the ring, and in the staging file, until one of their records is
-//! that old, the ring is nearly full, or somebody waits for a record at or behind them. Meanwhile the memtables that
-//! hold their records may have been flushed. Then the log *begins* behind them: an edit of the manifest says so, and they are
-//! let go of like pages that were written ([`Deferred::skip_to`]). `docs/decisions/0098-what-a-flush-overtakes.md` has the argument.
+//! With an age ([`crate::wal::WalOptions::buffered_age_ns`]), pages stay in the tail buffer and in
+//! the staging file. They are written when one of their records reaches that age, when the buffer
+//! is nearly full, or when there is a waiter for a record at or behind them. The memtables that
+//! hold their records may be flushed before that. Then the log *begins* behind these pages: an edit
+//! of the manifest records this, and their slots are freed as if they had been written
+//! ([`Deferred::skip_to`]). `docs/decisions/0098-what-a-flush-overtakes.md` has the argument.
 //!
-//! Where somebody waits for durable writes now and then he would wait for all that is kept, up to the ring. So for [`ASKED_NS`](super::syncer::ASKED_NS) after such a write pages
-//! are written when they are worth it, as without an age.
+//! An occasional durable write would have to wait for all kept pages, up to the whole buffer. So
+//! for [`ASKED_NS`](super::syncer::ASKED_NS) after such a write pages are written once they justify
+//! a write, as without an age.
 //!
-//! After that the log still knows that durable batches come ([`crate::wal::WalOptions::expects_durable`], or one came since the start; that somebody syncs what was buffered
-//! says nothing of the kind). From then on no more pages wait than the device takes in [`crate::wal::WalOptions::durable_wait_ns_max`], as fast as it took the log's long
-//! writes so far: a durable batch that comes at any time waits for no more than that, and for what is appended while a part of it is written. In a log in which there never was one all of the ring waits.
+//! After that the log still knows that durable batches come: from
+//! [`crate::wal::WalOptions::expects_durable`], or from one since the start. A sync of buffered
+//! records does not count. From then on the kept pages are limited to the amount that the device
+//! writes in [`crate::wal::WalOptions::durable_wait_ns_max`], at the rate of the log's long writes
+//! so far. So a durable batch waits at most for these pages, and for the appends during a write of
+//! a part of them. Without any durable batch, pages may fill the whole buffer.
 //!
-//! For that the log notes which pages each batch is in, and when it came (`notes`).
+//! For that the log notes the pages and the arrival time of each batch (`notes`).
 //!
-//! Invariants: the log begins at the first page of the oldest batch that anybody may need, or before it. Only what is in the ring is
-//! skipped, and only while nothing before that is needed. The edit is durable before any page before the new beginning
-//! loses its slot, and whoever takes the slot says so in its header (`durable_end`): a manifest that loses this edit is found out.
-//! The frontiers move by whoever holds the token, so nobody is writing pages that are skipped.
+//! Invariants: the log begins at the first page of the oldest batch that any tenant may need, or
+//! before it. Only pages in the tail buffer are skipped, and only while no page before them is
+//! needed. The edit is durable before any page before the new beginning loses its slot. The next
+//! page in the slot records this in its header (`durable_end`), so a manifest that loses this edit
+//! is detected. The holder of the token moves the frontiers, so no thread is writing skipped pages.
 
 use super::{Syncer, WalOptions};
 use crate::commit::Commit;
@@ -30,32 +37,32 @@ use base::{ErrorKind, Result, SeqNo};
 use io::{Clock, Env, PAGE};
 use std::sync::Arc;
 
-/// A new beginning of the log, before the manifest knows it.
+/// New beginning of the log that the manifest does not record yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overtaken {
     /// The group in which the log will begin.
     pub ltn: u64,
-    /// Where.
+    /// The first page in that group.
     pub begin: LogBegin,
-    /// The groups before it, oldest first: nobody needs them any more.
+    /// The groups before it, oldest first: no tenant needs them any more.
     pub released: Vec<u64>,
 }
 
-/// What is to be done by now with the pages that are kept.
+/// Kept pages that must be written by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Up to there they are to be written, since the ring is nearly full, or somebody is expected to wait for them.
+    /// End of the pages to write, since the tail buffer is nearly full or a waiter is expected.
     written_end: u64,
-    /// Up to there they are to be durable, since some are old.
+    /// End of the pages to make durable, since some records are old.
     durable_end: u64,
 }
 
-/// The pages of a log that nobody waits for: when they are written, or that they never are.
+/// Pages of a log without a waiter: decides when they are written, or that they never are.
 #[derive(Debug)]
 pub struct Deferred {
     options: WalOptions,
     clock: Arc<dyn Clock>,
-    /// The tail of the log: open pages, the ring of closed ones, the groups they go to.
+    /// Tail of the log: open pages, the buffer of closed ones, and their groups.
     tail: Arc<Mutex<Tail, rank::LogTail>>,
     commit: Arc<Commit>,
     counters: Arc<Counters>,
@@ -81,7 +88,7 @@ impl Deferred {
         }
     }
 
-    /// True if [`Deferred::write_out`] has something to do. Cheap enough to ask after every append.
+    /// Returns true if [`Deferred::write_out`] has work. Cheap enough to call after every append.
     pub fn wants_write_out(&self) -> bool {
         let tail = lock(&self.tail);
         if self.options.keeps_pages() {
@@ -90,7 +97,7 @@ impl Deferred {
         self.has_a_write(&tail) || self.release_waits(&tail)
     }
 
-    /// True if so many full pages are in the ring that they are worth a write.
+    /// Returns true if enough full pages are in the tail buffer to justify a write.
     fn has_a_write(&self, tail: &Tail) -> bool {
         let page = PAGE as u64;
         let half = (tail.slots.count() / 2).max(1) * page;
@@ -99,11 +106,12 @@ impl Deferred {
         full * self.options.lane.unit() as u64 >= threshold
     }
 
-    /// Moves full pages from the ring to the group files, if enough have come together for a large write. True if
-    /// there was work. For a background thread; without one, appends do it when the ring is full.
+    /// Writes full pages from the tail buffer to the group files, if there are enough for a large
+    /// write. Returns true if there was work. For a background thread; without one, appends do it
+    /// when the buffer is full.
     ///
-    /// Where nobody syncs, this makes the log durable once for each group, when the group's first pages have been
-    /// written: older groups can be released only then.
+    /// Without syncs, this makes the log durable once for each group, when the group's first pages
+    /// have been written: older groups can be released only then.
     ///
     /// # Errors
     /// Those of the file system; they poison the log.
@@ -114,7 +122,8 @@ impl Deferred {
         }
         let outcome = if self.options.keeps_pages() { self.write_due() } else { self.write_full() };
         match outcome {
-            // There may be room later, or never. A waiter without a thread gets the error, as one with a thread does.
+            // There may be space later, or never. An asynchronous waiter gets the error, as a
+            // blocked one does.
             Err(e) if e.kind() == ErrorKind::NoSpace => {
                 self.syncer.refuse_wanted(&e);
                 Err(e)
@@ -123,7 +132,7 @@ impl Deferred {
         }
     }
 
-    /// As [`Deferred::write_out`], of a log that keeps no pages back.
+    /// As [`Deferred::write_out`], for a log that keeps no pages in its tail buffer.
     fn write_full(&self) -> Result<()> {
         let token = self.commit.acquire()?;
         let (end, waits) = {
@@ -140,8 +149,9 @@ impl Deferred {
         token.finish(outcome)
     }
 
-    /// Where the log could begin, and pages with it that were not written yet would never be; `None`: it is no gain. The caller makes
-    /// it durable in the manifest, in one edit with the removal of the groups that are released, and then calls [`Deferred::skip_to`]. One
+    /// Returns a possible new beginning of the log behind pages that were not written yet, which
+    /// then never are; `None` if nothing is gained. The caller makes it durable in the manifest, in
+    /// one edit with the removal of the released groups, and then calls [`Deferred::skip_to`]. One
     /// caller at a time.
     pub fn overtaken(&self, floors: &[(TenantId, SeqNo)]) -> Option<Overtaken> {
         if !self.options.keeps_pages() {
@@ -156,18 +166,19 @@ impl Deferred {
         Some(Overtaken { ltn, begin: LogBegin { first_lpn, lpn, used }, released })
     }
 
-    /// The manifest says, durably, that the log begins there: pages before that are not written any more. Files of groups that were released may be used
-    /// again afterwards, and not before: somebody may be writing to them.
+    /// Skips the pages before a new beginning that the manifest durably records. Files of released
+    /// groups may be reused only after this call: a thread may be writing to them until then.
     ///
     /// # Errors
     /// `Poisoned` after an earlier failure.
     pub fn skip_to(&self, overtaken: &Overtaken) -> Result<()> {
         let token = self.commit.acquire()?;
         {
-            // Under the lock, so that whoever opens a page in a slot that this frees knows why it is free.
+            // Under the lock, so that the next page in a freed slot has the new durable end in its
+            // header.
             let mut tail = lock(&self.tail);
             let lpn = overtaken.begin.lpn;
-            // First: what is in files is told by both.
+            // First, since `groups` and the frontier together tell which pages are in files.
             tail.groups.begin_at(overtaken.ltn, lpn);
             let frontier = &self.commit.frontier;
             let written_end = frontier.written_end();
@@ -183,12 +194,13 @@ impl Deferred {
         token.finish(Ok(()))
     }
 
-    /// What is to be done by now in a log that keeps pages.
+    /// Returns the pages that must be written by now in a log that keeps pages.
     fn due(&self, tail: &Tail) -> Due {
         let (now_ns, age_ns) = (self.clock.now_ns(), self.options.buffered_age_ns);
         let aged_end = |age_ns: u64| tail.notes.aged_end(now_ns.saturating_sub(age_ns));
         let is_old = aged_end(age_ns) > self.commit.frontier.durable_end();
-        // With those that will be old soon: there are two syncs in that time at most, however fast pages come.
+        // Includes pages that will be old soon, so there are at most two syncs per age, however
+        // fast pages come.
         let durable_end = if is_old { aged_end(age_ns / 2) } else { 0 };
         let kept = tail.pages.next_lpn().saturating_sub(self.commit.frontier.written_end());
         let (kept_max, stays) = self.kept_max(tail);
@@ -200,10 +212,10 @@ impl Deferred {
         Due { written_end: full_end, durable_end }
     }
 
-    /// So many pages wait at most, and so many of them when some have been written because of that.
+    /// Returns the most pages to keep, and how many stay when that limit causes a write.
     fn kept_max(&self, tail: &Tail) -> (u64, u64) {
         let slots = tail.slots.count();
-        // A quarter of the ring is for those who append meanwhile.
+        // A quarter of the tail buffer is for appends during the write.
         let of_ring = (slots - slots / 4, slots / 2);
         let waits_max = self.waiting_bytes_max() / PAGE as u64;
         if waits_max >= of_ring.0 {
@@ -214,7 +226,8 @@ impl Deferred {
         (waits_max, waits_max / 2)
     }
 
-    /// Bytes of the pages that may wait as long as the ring has room: all, until durable batches come.
+    /// Returns the bytes of pages that may be kept if the tail buffer has room: no limit until
+    /// durable batches come.
     fn waiting_bytes_max(&self) -> u64 {
         let is_bound = self.options.expects_durable || self.counters.has_durable();
         match is_bound {
@@ -223,13 +236,14 @@ impl Deferred {
         }
     }
 
-    /// Bytes of a ring that is of use, where more than a short one is only for pages that wait.
+    /// Returns the useful length of the tail buffer, where any length above the minimum serves only
+    /// kept pages.
     pub fn useful_ring_bytes(&self) -> u64 {
         let has_buffered = self.counters.has_buffered().unwrap_or(!self.options.expects_durable);
         if !self.options.keeps_pages() || !has_buffered || self.counters.are_asked_for(self.clock.now_ns()) {
             return 0;
         }
-        // With what comes while the half of it is written.
+        // Twice, for the appends while half of it is written.
         self.waiting_bytes_max().saturating_mul(2)
     }
 
@@ -238,14 +252,16 @@ impl Deferred {
         due.durable_end > 0 || due.written_end > frontier.written_end() || self.release_waits(tail)
     }
 
-    /// Older groups wait for a page of the active one to be durable, which is written.
+    /// Returns true if older groups wait for a durable page of the active one, and that page is
+    /// written.
     fn release_waits(&self, tail: &Tail) -> bool {
         let frontier = &self.commit.frontier;
         tail.groups.release_waits(frontier.durable_end())
             && frontier.written_end() > tail.groups.active.first_lpn
     }
 
-    /// As [`Deferred::write_out`], of a log that keeps pages: what is old becomes durable, and what is too much for the ring is written.
+    /// As [`Deferred::write_out`], for a log that keeps pages: makes old pages durable, and writes
+    /// pages that exceed the limit.
     fn write_due(&self) -> Result<()> {
         let token = self.commit.acquire()?;
         let (due, syncs) = {
@@ -253,7 +269,7 @@ impl Deferred {
             tail.notes.forget_below(self.commit.frontier.durable_end());
             let (due, waits) = (self.due(&tail), self.release_waits(&tail));
             if due.durable_end > tail.pages.next_lpn() {
-                // The open page has a record that is old.
+                // The open page has an old record.
                 tail.close_page();
             }
             (due, waits || due.durable_end > 0)
@@ -262,7 +278,7 @@ impl Deferred {
             let outcome = self.syncer.write_pages(&token, due.written_end);
             return token.finish_write(outcome);
         }
-        // A sync makes durable all that was written.
+        // A sync makes all written pages durable.
         let end = due.durable_end.max(due.written_end).max(self.commit.frontier.written_end());
         token.covers(end);
         if let Err(e) = self.syncer.write_pages(&token, end) {

@@ -1,9 +1,10 @@
-//! The log under schedules: several threads append, sync, write out, leave watermarks and make the ring longer, and the
-//! power fails anywhere.
+//! The log under schedules: several threads append, sync, write out, write watermarks and lengthen
+//! the tail buffer, and the power fails anywhere.
 //!
-//! Every schedule ends (no wake-up is lost), a sync that returned has made its page durable, and after a crash at any
-//! operation everything is back that was promised by then, in order, without a gap. In some runs pages wait to be overtaken by flushes,
-//! and somebody has the log begin further on meanwhile.
+//! Every schedule ends (no wake-up is lost), and a sync that returned has made its page durable.
+//! After a crash at any operation every batch promised by then is recovered, in order, without a
+//! gap. In some runs pages are kept until flushes supersede them, and a thread moves the beginning
+//! of the log meanwhile.
 
 use super::*;
 use crate::check::{GroupToCheck, LogCheck, LogFindings};
@@ -21,26 +22,28 @@ use std::sync::Arc;
 
 type Lock<T> = Mutex<T, rank::Outside>;
 
-/// Seeds that every change is tried with.
+/// Seeds of a regular run.
 const SEEDS: u64 = 3_000;
-/// One in so many is also tried with crashes.
+/// One seed in this many is also tested with crashes.
 const CRASHES_ONE_IN: u64 = 8;
 /// Groups of a log.
 const GROUPS: u64 = 12;
 const PATIENCE_NS: u64 = 200_000_000;
 
-/// A log, and what was written to it.
+/// A log, and the batches written to it.
 struct Shared {
     wal: Wal,
     env: Env,
     sim: SimEnv,
     written: Lock<Vec<Written>>,
-    /// From which operation on the manifest says that the log begins in a group, and below which sequence all is in tables.
+    /// Beginnings of the log in the order of the operations that recorded them in the manifest,
+    /// each with its floor.
     begins: Lock<Vec<Began>>,
     lane: Lane,
-    /// Batches that checks of the log met.
+    /// Batches encountered by checks of the log.
     checked: Lock<u64>,
-    /// Every batch is durable and followed by a sync, and nothing else is done: then rounds come beside each other most.
+    /// Every batch is durable and followed by a sync, and there is no other work, so that most
+    /// rounds run beside each other.
     all_sync: bool,
 }
 
@@ -53,7 +56,7 @@ struct Began {
     begin: LogBegin,
 }
 
-/// In some runs of the first lane pages wait.
+/// In some runs of the first lane pages stay in the tail buffer.
 fn keeps_pages(seed: u64) -> bool {
     seed.is_multiple_of(3) && lane_of(seed) == Lane::FIRST
 }
@@ -63,18 +66,19 @@ fn options_of(seed: u64) -> WalOptions {
     WalOptions { lane, loggers, ..if keeps_pages(seed) { keeping_pages(seed) } else { options() } }
 }
 
-/// Every other run of schedules is of the lane that has pages of many lengths.
+/// Every other run of schedules uses the lane with pages of several lengths.
 fn lane_of(seed: u64) -> Lane {
     Lane::ALL[(seed / CRASHES_ONE_IN % 2) as usize]
 }
 
-/// In some runs a round is written beside others whenever it can be, in some never, and in some it changes while they run.
+/// In some runs rounds are concurrent whenever possible, in some never, and in some the number
+/// changes.
 fn loggers_of(seed: u64) -> Loggers {
     let always = |writes_max| Loggers { writes_max, threads_min: 0 };
     [always(3), always(2), Loggers::ONE, always(0), always(0)][(seed % 5) as usize]
 }
 
-/// A log with a ring of 5 pages and small groups, of which there are enough.
+/// Starts a log with a tail buffer of 5 pages and enough small groups.
 fn started(env: &Env, options: &WalOptions) -> Wal {
     env.fs.create_dir_all(dir()).unwrap();
     env.fs.sync_dir("/".as_ref()).unwrap();
@@ -115,7 +119,8 @@ fn append(shared: &Shared, rng: &mut Rng) -> (usize, Position) {
     (seq as usize - 1, position)
 }
 
-/// A flush: what was written up to some batch is in tables. Then the log begins behind what nobody needs any more.
+/// A flush: batches up to some sequence are in tables. The log then begins behind the pages that
+/// are no longer needed.
 fn flush(shared: &Shared, rng: &mut Rng) {
     let floor = {
         let written = take(&shared.written);
@@ -131,7 +136,7 @@ fn flush(shared: &Shared, rng: &mut Rng) {
     shared.wal.deferred().skip_to(&overtaken).unwrap();
 }
 
-/// Sleeps for a moment, or so long that whoever was forgotten by then is noticed.
+/// Sleeps for a moment, or so long that a forgotten waiter is noticed.
 fn rest(shared: &Shared, rng: &mut Rng) {
     match rng.below(4) {
         0 => {}
@@ -140,7 +145,7 @@ fn rest(shared: &Shared, rng: &mut Rng) {
     }
 }
 
-/// Of six batches of a client so many are followed by a sync.
+/// Appends batches; `syncs` of six are followed by a sync.
 fn client(shared: &Shared, mut rng: Rng, syncs: u64) {
     for _ in 0..rng.range(1, 6) {
         let (nth, position) = append(shared, &mut rng);
@@ -157,7 +162,7 @@ fn client(shared: &Shared, mut rng: Rng, syncs: u64) {
     }
 }
 
-/// Makes the ring longer, or meets a full volume and leaves it as long as it is.
+/// Makes the tail buffer longer, or meets a full volume and leaves its length unchanged.
 fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
     let (before, full) = (shared.wal.content().staging_len(), rng.one_in(3));
     let wanted = before + rng.range(1, 6) as usize * PAGE;
@@ -171,7 +176,7 @@ fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
     assert_eq!(shared.wal.content().staging_len(), if full { before } else { wanted });
 }
 
-/// Checks what is in files, beside those who write: nothing is damaged.
+/// Checks the files beside the writers: nothing is damaged.
 fn check(shared: &Shared) {
     let groups = shared.wal.content().groups().into_iter().map(|group| GroupToCheck {
         ltn: group.ltn,
@@ -194,7 +199,7 @@ fn check(shared: &Shared) {
     *take(&shared.checked) += found.batches;
 }
 
-/// What the background does for the log.
+/// Background work of the log.
 fn upkeep(shared: &Shared, mut rng: Rng) {
     let jobs = if shared.wal.keeps_pages() { 16 } else { 4 };
     for _ in 0..if shared.all_sync { 0 } else { rng.below(8) } {
@@ -211,8 +216,8 @@ fn upkeep(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// What was written, where the log began, how often somebody waited for others that would sync; the writes beside others, and numbers of them that were tried; waits that ended with looks; batches
-/// that checks met.
+/// Batches; beginnings of the log; waits for a commit group; concurrent writes and trials of their
+/// number; batches encountered by checks.
 type Done = (Vec<Written>, Vec<Began>, u64, (u64, u64), u64);
 
 fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
@@ -255,7 +260,7 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
     (sim, ran)
 }
 
-/// After a crash at an operation the promises made by then hold.
+/// Checks that after a crash at some operation the promises made by then hold.
 fn check_crash(sim: &SimEnv, options: &WalOptions, (written, begins): (&[Written], &[Began]), rng: &mut Rng) {
     let record = sim.record();
     let ops = record.mutations();

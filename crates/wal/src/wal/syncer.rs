@@ -1,7 +1,7 @@
-//! How the log becomes durable: syncs, and the rounds of writing that the holder of the token does.
+//! Syncs, and the writes of the holder of the token.
 //!
-//! A sync whose pages are new, of one group, and no more than a write takes them to the device beside other rounds, without the token
-//! (`commit::flights`). All other work has the token for itself.
+//! A sync whose pages are new, in one group, and fit one write, writes them without the token and
+//! beside other rounds (`commit::flights`). All other work holds the token alone.
 
 use super::{Position, WalOptions};
 use crate::commit::{Commit, Token, Took, Turn};
@@ -15,13 +15,13 @@ use base::{Error, Result, Uid};
 use io::{AlignedBuf, Clock, Env, PAGE};
 use std::sync::Arc;
 
-/// After a durable write that somebody waited for, more are expected for so long.
+/// Time after a durable write with a waiter in which more are expected.
 const ASKED_NS: u64 = 10_000_000_000;
 
 /// Makes the pages of a log durable.
 #[derive(Debug)]
 pub struct Syncer {
-    /// The tail of the log: open pages, the ring of closed ones, the groups they go to.
+    /// Tail of the log: open pages, the buffer of closed ones, and their groups.
     tail: Arc<Mutex<Tail, rank::LogTail>>,
     commit: Arc<Commit>,
     /// Free buffers for writes to the device.
@@ -32,11 +32,11 @@ pub struct Syncer {
     times: Arc<Times>,
     /// Bytes for which one page number stands.
     unit: u64,
-    /// The most that goes to the device in one write, bytes.
+    /// Largest write to the device, bytes.
     write_len_max: usize,
-    /// Writes of so many bytes tell how fast the device is.
+    /// Shortest write whose time measures the rate of the device, bytes.
     measured_len_min: usize,
-    /// Pages stay in the ring as long as they may.
+    /// Pages stay in the tail buffer as long as allowed.
     keeps_pages: bool,
 }
 
@@ -60,18 +60,19 @@ impl Syncer {
             times: Arc::clone(times),
             unit: options.lane.unit() as u64,
             write_len_max: options.write_len_max,
-            // Where little may wait they come by halves of what is worth a write.
+            // Where few pages may be kept, they are written in halves of a worthwhile write.
             measured_len_min: options.write_len_min / 2,
             keeps_pages: options.keeps_pages(),
         }
     }
 
-    /// Returns when every page up to `position` is durable: then, and not before, the batch may be acknowledged as
-    /// durable, together with all before it.
+    /// Returns when every page up to `position` is durable. Only then may the batch, and all
+    /// batches before it, be acknowledged as durable.
     ///
     /// # Errors
-    /// The first failure as it is to the caller that met it, `Poisoned` to all others, and to everyone once the domain failed. What the device then holds is
-    /// unknown; only a restart tells.
+    /// The original error for the caller that met the first failure, `Poisoned` for all others, and
+    /// for every caller once the domain failed. The contents of the device are then unknown until a
+    /// restart.
     pub fn sync(&self, position: Position) -> Result<()> {
         loop {
             match self.commit.lead_or_wait(position.lpn)? {
@@ -81,23 +82,24 @@ impl Syncer {
                     self.lead(token, position)?;
                 }
             }
-            // Its pages are durable when those before them are, which may be under way.
+            // The pages are durable once all earlier ones are, which may be in flight.
         }
     }
 
-    /// `completer` is resolved when [`Syncer::sync`] of this position would return, without a thread that waits. Some thread has to call
-    /// [`Syncer::sync_wanted`]. Returns true if no completer waited before: that thread may be asleep then.
+    /// Resolves `completer` when [`Syncer::sync`] of this position would return, without blocking a
+    /// thread. Some thread has to call [`Syncer::sync_wanted`]. Returns true if no completer waited
+    /// before, so that thread may be asleep.
     pub fn when_durable(&self, position: Position, completer: Completer<()>) -> bool {
         self.counters.waits_for_durable();
         self.commit.when_durable(position.lpn, completer)
     }
 
-    /// Nobody is going to sync any more: all who wait without a thread are told so, unless theirs is durable.
+    /// Refuses all asynchronous waiters whose page is not durable: no thread will sync any more.
     pub fn refuse_wanted(&self, why: &Error) {
         self.commit.refuse_wanted(why);
     }
 
-    /// True if a completer waits for a durable write.
+    /// Returns true if a completer waits for a durable write.
     pub fn is_wanted(&self) -> bool {
         self.commit.last_wanted().is_some()
     }
@@ -110,19 +112,19 @@ impl Syncer {
         self.commit.last_wanted().map_or(Ok(()), |lpn| self.sync(Position { lpn }))
     }
 
-    /// True if every page up to `position` is durable already.
+    /// Returns true if every page up to `position` is already durable.
     pub fn is_durable(&self, position: Position) -> bool {
         position.lpn < self.commit.frontier.durable_end()
     }
 
-    /// Somebody waits for a durable write: more are expected.
+    /// Records a waiter for a durable write, so that more are expected.
     fn expects_more(&self) {
         if self.keeps_pages {
             self.counters.asks_until(self.clock.now_ns().saturating_add(ASKED_NS));
         }
     }
 
-    /// Writes all there is, durably: beside other writes, where one write is all it takes.
+    /// Writes all unwritten pages durably: beside other rounds where one write suffices.
     fn lead(&self, token: Token<'_>, position: Position) -> Result<()> {
         let end = self.take_all(&token);
         assert!(position.lpn < end, "sync of page {}, which was never appended", position.lpn);
@@ -137,14 +139,15 @@ impl Syncer {
         }
     }
 
-    /// What is to be written, if all of it is new, of one group, and takes no more than a write.
+    /// Returns the pages to write, if all of them are new, in one group, and fit one write.
     fn fresh(&self, token: &Token<'_>, end: u64) -> Option<Segment> {
         let start = token.taken_end();
-        // In this order: a flight that lands moves both.
+        // In this order: the end of a round in flight moves both.
         let written_end = self.commit.frontier.written_end();
         let durable_end = self.commit.frontier.durable_end();
         let mut segments = lock(&self.tail).groups.segments(durable_end, end);
-        // What is in flight is going to be durable; but what was written before and not synced needs more than this write.
+        // Pages in flight will be durable. Pages written before and not synced need more than this
+        // write.
         let unsynced = segments.first().is_some_and(|first| first.start < written_end);
         let segment = segments.pop().filter(|last| last.start <= start && start < last.end)?;
         let segment = Segment { start, ..segment };
@@ -163,7 +166,7 @@ impl Syncer {
         flight.lands(outcome, took)
     }
 
-    /// Makes pages durable for those who sync, and how long that took.
+    /// Runs a sync, and measures its duration.
     fn timed(&self, sync: impl FnOnce() -> Result<()>) -> (Result<()>, Took) {
         let begun_ns = self.clock.now_ns();
         let outcome = sync();
@@ -174,7 +177,7 @@ impl Syncer {
         (outcome, took)
     }
 
-    /// Writes the buffer durably to where page `start` is in the group.
+    /// Writes the buffer durably at the offset of page `start` in the group.
     fn write_durable(&self, segment: &Segment, buf: &AlignedBuf, start: u64) -> Result<()> {
         add(&self.counters.durable_writes, 1);
         let offset = self.offset_of(segment, start);
@@ -225,7 +228,7 @@ impl Syncer {
         Ok(())
     }
 
-    /// The same where nobody waits for it. Nobody else writes meanwhile.
+    /// As `make_durable`, without a waiter. No other thread writes meanwhile.
     pub(super) fn make_durable_unasked(&self, token: &Token<'_>, end: u64) -> Result<()> {
         let count = || self.counters.read().durable_writes;
         let before = count();
@@ -254,7 +257,7 @@ impl Syncer {
         Ok(())
     }
 
-    /// Writes so many bytes; how long that takes tells how fast the device is, if they are many.
+    /// Runs a write of `len` bytes, and measures the rate of the device if the write is long.
     fn measured(&self, len: usize, write: impl FnOnce() -> Result<()>) -> Result<()> {
         if len < self.measured_len_min {
             return write();
@@ -285,12 +288,13 @@ impl Syncer {
         start + len as u64 / self.unit
     }
 
-    /// Where a page is in the file of its group.
+    /// Returns the offset of a page in the file of its group.
     fn offset_of(&self, segment: &Segment, lpn: u64) -> u64 {
         (lpn - segment.first_lpn) * self.unit
     }
 
-    /// Writes a page without batches, which confirms all pages before it. False: there is nothing to confirm.
+    /// Writes a page without batches, which confirms all pages before it. Returns false if there is
+    /// nothing to confirm.
     pub(super) fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {
         let frontier = &self.commit.frontier;
         let watermark = frontier.durable_end();

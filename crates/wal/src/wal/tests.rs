@@ -123,7 +123,7 @@ fn a_large_batch_gets_a_group_of_its_own() {
     assert_eq!((report.batches, replayed[0].1.len()), (1, 200_000));
 }
 
-/// The lowest sequence in a group that was not released.
+/// Returns the lowest sequence in a group that was not released.
 fn oldest_seq(caller: &Caller) -> Option<u64> {
     caller
         .wal
@@ -135,7 +135,7 @@ fn oldest_seq(caller: &Caller) -> Option<u64> {
         .min()
 }
 
-/// Two tenants with sequences of their own; the group of `n` batches each is closed.
+/// A log with `n` batches of each of two tenants with separate sequences; the group is closed.
 fn of_two_tenants(n: u64) -> Caller {
     let mut caller = Caller::new(1, 1);
     for seq in 1..=n {
@@ -171,7 +171,8 @@ fn a_group_goes_when_all_of_its_tenants_have_let_go_of_it() {
     assert_eq!(released(&[all, (mine, 9005)]), [1]);
 }
 
-/// What one log keeps for two comes back to each, also where the process dies with pages that are in staging only.
+/// The batches of two tenants in one log are recovered for each, also after a process crash with
+/// pages only in staging.
 #[test]
 fn two_tenants_have_sequences_of_their_own() {
     let caller = of_two_tenants(4);
@@ -198,13 +199,14 @@ fn two_tenants_have_sequences_of_their_own() {
     assert_eq!(found.last(), Some(&(9, 9005)));
     assert_eq!((report.seqs.last(TenantId(9)), report.staged_pages > 0), (Some(9005), true));
     assert!(report.history.groups[0].seqs.of(TenantId(9)).is_some());
-    // The next log holds them for both.
+    // The next log has the groups of both tenants.
     let mut all = report.history.groups.clone();
     all.retain(|g| g.seqs.of(TenantId(9)).is_some());
     assert_eq!(all.len(), 2);
 }
 
-/// A log that had one tenant so far: what it wrote stays of version 2, what comes is of version 3.
+/// Pages of a log with one tenant are of version 2; pages from the second tenant on are of version
+/// 3.
 #[test]
 fn pages_are_of_version_3_from_the_second_tenant_on() {
     let mut caller = Caller::new(1, 1);
@@ -271,7 +273,7 @@ fn a_watermark_is_written_once_and_always_fits() {
         assert!(caller.persist_watermark().unwrap());
         assert!(!caller.persist_watermark().unwrap());
     }
-    // Fill a group to its last data page.
+    // Fills a group to its last data page.
     while caller.wal.content().groups_wanted() == 1 {
         caller.add_group(12).unwrap();
     }
@@ -352,7 +354,7 @@ fn groups_out_of_order_or_too_small_are_refused() {
     assert_eq!(told, "log group 31 from page 49 does not follow page 50 of group 30");
 }
 
-/// Half a batch may stand where a thread panicked.
+/// Half a batch may be in the tail after a panic.
 #[test]
 fn a_panic_under_the_lock_of_the_tail_stops_the_log() {
     let mut caller = Caller::new(1, 1);
@@ -368,8 +370,8 @@ fn a_panic_under_the_lock_of_the_tail_stops_the_log() {
     poisoned_for_good(&mut caller);
 }
 
-/// Every write and sync of a short life fails once: nothing is acknowledged after it, and what a restart then
-/// recovers stays, also when the power fails next.
+/// Every write and sync of a short life fails once: nothing is acknowledged after the failure. The
+/// batches that a restart then recovers survive a power loss.
 #[test]
 fn a_failure_poisons_and_a_restart_recovers() {
     let kinds = [OpKind::WriteAt, OpKind::WriteDurable, OpKind::SyncData];
@@ -416,7 +418,7 @@ fn poisoned_for_good(caller: &mut Caller) {
     assert_eq!(caller.sim.op_count(), before, "no further write");
 }
 
-/// A file that calls somebody before each write, with the offset.
+/// A file that calls a probe before each write, with the offset.
 struct ProbedFile {
     inner: Arc<dyn InPlaceFile>,
     before: Box<dyn Fn(u64) + Send + Sync>,
@@ -451,7 +453,8 @@ impl InPlaceFile for ProbedFile {
     }
 }
 
-/// A log in one group of 1,000 pages from page 0, with a ring of 8 and writes of at most 2.
+/// A log in one group of 1,000 pages from page 0, with a tail buffer of 8 pages and writes of at
+/// most 2.
 fn probed(sim: &SimEnv, before: impl Fn(u64) + Send + Sync + 'static) -> Wal {
     probed_of(sim, WalOptions::default(), before)
 }
@@ -472,7 +475,7 @@ fn probed_of(sim: &SimEnv, options: WalOptions, before: impl Fn(u64) + Send + Sy
 #[test]
 fn slots_are_given_up_only_after_their_pages_were_written() {
     let wal: Arc<OnceLock<Wal>> = Arc::default();
-    // Not the log itself, which holds what probes it.
+    // A weak reference, since the log holds the probe.
     let probe = Arc::downgrade(&wal);
     let sim = SimEnv::new(1);
     let log = probed(&sim, move |offset| {
@@ -496,8 +499,8 @@ fn slots_are_given_up_only_after_their_pages_were_written() {
     assert!(stats.inline_write_outs > 0 && stats.syncs > 10, "{stats:?}");
 }
 
-/// A batch that is longer than the ring is written while it is appended: nobody has stated a floor above it, but of what is noted all
-/// is in tables.
+/// A batch longer than the tail buffer is written while it is appended. No floor covers the batch,
+/// while all noted batches are in tables.
 #[test]
 fn half_a_batch_is_not_overtaken() {
     let wal: Arc<OnceLock<Wal>> = Arc::default();
@@ -508,7 +511,7 @@ fn half_a_batch_is_not_overtaken() {
         let wal = probe.upgrade();
         let floors = crate::store_model::floors_of_all(u64::MAX);
         let overtaken = wal.as_ref().and_then(|wal| wal.get()).map(|wal| wal.deferred().overtaken(&floors));
-        // The page in which it begins is the first of those that are written.
+        // The page in which the batch begins is the first of those being written.
         assert!(overtaken.flatten().is_none_or(|it| it.begin.lpn <= 1), "in the middle of the batch");
     });
     let wal = wal.get_or_init(|| log);
@@ -524,7 +527,7 @@ fn threads_share_writes_and_lose_nothing() {
     const EACH: u64 = 200;
     let sim = SimEnv::new(3);
     let kernel = Env::kernel();
-    // As long as a device takes, so that others come meanwhile.
+    // Takes as long as a device, so that other threads arrive meanwhile.
     let wal = probed(&sim, move |_| kernel.clock.sleep_ns(50_000));
     let order = Mutex::<_, rank::Outside>::new(0u64);
     std::thread::scope(|scope| {
@@ -560,7 +563,8 @@ fn threads_share_writes_and_lose_nothing() {
     assert_eq!(report.unverified_tail_bytes, 0);
 }
 
-/// The staging ring becomes longer between batches; a process that dies at any operation of that loses nothing.
+/// The staging file becomes longer between batches; a process crash at any operation of that loses
+/// nothing.
 #[test]
 fn a_longer_ring_loses_nothing() {
     let mut caller = Caller::new(3, 1);
@@ -579,12 +583,12 @@ fn a_longer_ring_loses_nothing() {
         let (_, replayed) = recover_all(&after, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
         expected.check(&replayed);
     }
-    // Shorter than it is: nothing to do.
+    // Shorter than the present length: nothing to do.
     caller.wal.lengthen_staging(&caller.sim.env(), dir(), 4 * PAGE).unwrap();
     assert_eq!(caller.wal.content().staging_len(), 9 * PAGE);
 }
 
-/// Without room for a longer one the log goes on with the ring it has.
+/// Without space for a longer staging file the log continues with the present one.
 #[test]
 fn a_ring_that_finds_no_room_stays_as_it_is() {
     let mut caller = Caller::new(4, 1);
@@ -602,7 +606,8 @@ fn a_ring_that_finds_no_room_stays_as_it_is() {
     expected.check(&replayed);
 }
 
-/// The volume is full for the longer ring, and stays full. The log goes on with the ring that it has.
+/// The volume has no space for the longer staging file, and stays full. The log continues with the
+/// present file.
 #[test]
 fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log() {
     let mut caller = Caller::new(5, 1);
@@ -626,7 +631,8 @@ fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log()
     append(&mut caller, 700);
 }
 
-/// The name of the longer ring finds no room, as on LavaFS. No page goes there before it has.
+/// The name of the longer staging file finds no space, as on LavaFS. No page goes to the file
+/// before its name is durable.
 #[test]
 fn a_ring_whose_name_finds_no_room_is_not_used_before_it_has() {
     let mut caller = Caller::new(6, 1);
@@ -647,7 +653,8 @@ fn a_ring_whose_name_finds_no_room_is_not_used_before_it_has() {
     expected.check(&replayed);
 }
 
-/// The pages of a durable batch find no room in their group. The log goes on, and makes them durable when there is room.
+/// The pages of a durable batch find no space in their group. The log continues, and makes them
+/// durable once there is space.
 #[test]
 fn who_waits_without_a_thread_is_told_that_there_is_no_room() {
     let mut caller = Caller::new(8, 1);
@@ -677,7 +684,7 @@ impl crate::domain::Domain for OneDomain {
     }
 }
 
-/// A failure elsewhere in the domain ends the acknowledgements of a log that is sound itself.
+/// A failure elsewhere in the domain ends the acknowledgments of an intact log.
 #[test]
 fn a_failed_domain_acknowledges_nothing() {
     let (mut caller, domain) = (Caller::new(6, 1), Arc::new(OneDomain::default()));
@@ -695,7 +702,7 @@ fn a_failed_domain_acknowledges_nothing() {
     for position in [position, waits] {
         assert_eq!(caller.wal.syncer().sync(position).unwrap_err().kind(), base::ErrorKind::Poisoned);
     }
-    // One that waited, and one that comes to what is durable.
+    // One earlier waiter, and one for a page that is already durable.
     caller.wal.syncer().when_durable(position, teller());
     let kinds: Vec<_> = lock(&told).iter().map(|told| told.as_ref().unwrap_err().kind()).collect();
     assert_eq!(kinds, [base::ErrorKind::Poisoned; 2]);
@@ -711,11 +718,11 @@ fn a_failure_of_the_log_is_one_of_its_domain() {
     assert_eq!(lock(&domain.0).as_ref().unwrap().kind(), base::ErrorKind::Io);
 }
 
-/// A group commit of records of 1,000 bytes in the lane that keeps records: what the device writes for each of their bytes, in one
-/// write, in the place where they stay.
+/// A group commit of records of 1,000 bytes in the log lane: bytes written per byte of payload, in
+/// one write, at the final place of the records.
 #[test]
 fn a_group_commit_costs_what_it_has_to_say() {
-    // As the log engine encodes an append.
+    // The encoding of an append by the log engine.
     let (head, record) = ([1; 14], [7; 1000]);
     for (block, records, at_most) in
         [(512, 1, 1.54), (512, 8, 1.16), (512, 64, 1.09), (4096, 1, 4.10), (4096, 8, 1.54), (4096, 64, 1.10)]

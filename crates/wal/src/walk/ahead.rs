@@ -1,20 +1,23 @@
-//! Threads that read the windows of a file before the one who looks at them asks.
+//! Threads that read windows of a file ahead of the replay.
 //!
-//! There is one set of them for a replay ([`Readers`]), which turns to one group after another; the files of groups are looked at in
-//! turn, so that one is read at a time. They are started when the first file comes that is worth them.
+//! A replay has one set of threads ([`Readers`]), for one group after another. Group files are
+//! replayed in turn, so one is read at a time. The threads are started with the first file that is
+//! long enough.
 //!
-//! Each thread claims the lowest window that nobody has, reads it without a lock and puts it on the shelf. Who looks at the
-//! file takes the windows in their order: one that is on the shelf or under way is waited for, one that nobody has claimed
-//! or that a thread failed to bring is read at once. So nobody depends on a thread that has not begun, and where none can be
-//! started there is nothing here at all.
+//! Each thread claims the lowest unclaimed window, reads it without a lock and puts it on the
+//! shelf. The replay takes the windows in order. It waits for a window that is on the shelf or
+//! being read. It reads a window itself if no thread has claimed it, or if the thread failed to
+//! deliver it. So the replay never depends on a thread that has not begun, and it works without
+//! threads.
 //!
-//! A window comes with the outcome of reading it, and that is told only when the window is asked for: what is wrong behind
-//! the place where replay ends is never heard of, as if it had not been read.
+//! The result of reading a window is reported only when the replay takes the window. Errors behind
+//! the place where replay ends are never reported, as if the window had not been read.
 //!
-//! Invariants: each window is claimed once. No more than [`WINDOWS_MAX`] are claimed and not taken. A thread that has claimed a
-//! window always puts something on the shelf, also if it panics. Nothing is read, and nobody waits, under the lock. When an
-//! [`Ahead`] is dropped no thread has its file any more, and nothing of it is on the shelf; when the [`Readers`] are, their threads have
-//! ended.
+//! Invariants: each window is claimed once. At most [`WINDOWS_MAX`] windows are claimed and not
+//! taken. A thread that has claimed a window always puts a result on the shelf, also if it panics.
+//! No read and no wait happens under the lock. When an [`Ahead`] is dropped, no thread holds its
+//! file any more, and nothing of it is on the shelf. When the [`Readers`] are dropped, their
+//! threads have ended.
 
 use super::Windows;
 use base::Result;
@@ -23,15 +26,17 @@ use io::{AlignedBuf, Env, InPlaceFile, Priority, ThreadHandle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Threads of a replay. What they do is to wait for the device, so there may be more of them than cores.
+/// Threads of a replay. They mostly wait for the device, so there may be more of them than cores.
 pub(super) const READERS: usize = 2;
-/// Windows that are read and were not taken yet; also those that a file must have to be worth threads.
+/// Most windows that are read and not taken; also the fewest windows of a file that justify
+/// threads.
 pub(super) const WINDOWS_MAX: u64 = 4;
 
-/// A window that was read, and how that went. `None`: the thread that read it has panicked.
+/// Contents of a window, and the result of reading it. `None`: the thread that read it has
+/// panicked.
 type Read = Option<(AlignedBuf, Result<()>)>;
 
-/// What is read.
+/// The file to read, and its windows.
 struct Source {
     file: Arc<dyn InPlaceFile>,
     windows: Windows,
@@ -39,17 +44,17 @@ struct Source {
 
 #[derive(Default)]
 struct Shelf {
-    /// The file that is looked at.
+    /// The present file.
     source: Option<Arc<Source>>,
-    /// The lowest window that nobody has claimed.
+    /// The lowest unclaimed window.
     next: u64,
-    /// Those below were taken.
+    /// The windows below were taken.
     taken: u64,
-    /// How many are claimed and not on the shelf.
+    /// Windows that are claimed and not on the shelf.
     claimed: u64,
-    /// Read and not taken.
+    /// Windows that are read and not taken.
     ready: BTreeMap<u64, Read>,
-    /// Buffers to be used again.
+    /// Buffers for reuse.
     spare: Vec<AlignedBuf>,
     /// There are no more files.
     is_over: bool,
@@ -57,15 +62,15 @@ struct Shelf {
 
 #[derive(Default)]
 struct Shared {
-    /// Which windows are claimed, read and taken. Held for a moment, never while a window is read.
+    /// Claimed, read and taken windows. Held for a moment, never while a window is read.
     shelf: Mutex<Shelf, rank::LogAhead>,
-    /// A window came on the shelf: for who takes them.
+    /// Signals the replay: a window came on the shelf.
     came: Condvar,
-    /// One was taken, a file has come, or it is over: for the threads.
+    /// Signals the threads: a window was taken, a file has come, or the replay is over.
     went: Condvar,
 }
 
-/// A claimed window. It comes on the shelf when this ends, however it ends.
+/// A claimed window. Its result comes on the shelf when this is dropped, in any case.
 struct Claim<'s> {
     shared: &'s Shared,
     source: Option<Arc<Source>>,
@@ -75,7 +80,7 @@ struct Claim<'s> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Before it is told: nobody has the file then.
+        // Dropped before the signal, so that no thread holds the file afterwards.
         self.source = None;
         let mut shelf = lock(&self.shared.shelf);
         shelf.claimed -= 1;
@@ -85,7 +90,7 @@ impl Drop for Claim<'_> {
 }
 
 impl Shared {
-    /// Claims a window as soon as there is room for one. `None`: there is no more to do.
+    /// Waits for room and claims a window. `None`: the replay is over.
     fn claim(&self) -> Option<(Claim<'_>, AlignedBuf)> {
         let mut shelf = lock(&self.shelf);
         let source = loop {
@@ -114,7 +119,7 @@ impl Shared {
     }
 }
 
-/// The threads of a replay. See the module.
+/// The threads of a replay; see the module.
 pub(crate) struct Readers<'e> {
     env: &'e Env,
     shared: Arc<Shared>,
@@ -122,18 +127,19 @@ pub(crate) struct Readers<'e> {
 }
 
 impl<'e> Readers<'e> {
-    /// None yet.
+    /// Returns a set without threads.
     pub fn new(env: &'e Env) -> Readers<'e> {
         Readers { env, shared: Arc::default(), threads: Vec::new() }
     }
 
-    /// Has them read a file, the only one until what is returned is dropped. `None`: there are none to be had, or the file is too short.
+    /// Starts to read a file ahead, the only one until the result is dropped. `None`: there are no
+    /// threads, or the file is too short.
     pub(super) fn begin(&mut self, file: &Arc<dyn InPlaceFile>, windows: Windows) -> Option<Ahead> {
         let spawner = self.env.spawner.as_ref().filter(|_| windows.count() >= WINDOWS_MAX)?;
         let start = |n: usize| {
             let shared = self.shared.clone();
             let body = Box::new(move || shared.run());
-            // One less is slower, and nothing else.
+            // With fewer threads the replay is slower, and nothing else.
             spawner.spawn(&format!("lava-replay-{n}"), Priority::Foreground, body).ok()
         };
         self.threads.extend((self.threads.len()..READERS).map_while(start));
@@ -167,10 +173,11 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Takes a window, which must be the one behind the last that was taken. The buffer has that one until then.
+    /// Takes a window, which must be the one after the last taken. The buffer holds that one until
+    /// then.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Those of reading the window.
     pub fn take(&self, window: u64, buf: &mut AlignedBuf) -> Result<()> {
         let Shared { shelf, came, went } = &*self.shared;
         let mut shelf = lock(shelf);

@@ -13,7 +13,8 @@ fn append(caller: &mut Caller, len: usize) {
     caller.append(len, Durability::Buffered).unwrap();
 }
 
-/// Overwrites whose memtables are flushed before the ring is full write nothing but what is staged, however long that goes on.
+/// Overwrites whose memtables are flushed before the tail buffer is full cause no writes except to
+/// the staging file, for any length of time.
 #[test]
 fn what_is_flushed_in_time_costs_no_write_of_the_log() {
     let mut caller = Caller::that_keeps_pages(1, 1);
@@ -21,7 +22,7 @@ fn what_is_flushed_in_time_costs_no_write_of_the_log() {
     for n in 1..400 {
         append(&mut caller, 900);
         if n % 20 == 0 {
-            // The memtable before the one that is being filled.
+            // The memtable before the active one.
             let floor = caller.written[caller.written.len() - 10].seq;
             let before = caller.wal.content().groups().len();
             caller.flush_below(floor);
@@ -46,7 +47,7 @@ fn what_is_old_is_made_durable() {
     assert!(!caller.wal.deferred().wants_write_out(), "nothing is that old");
     caller.sim.advance_ns(SECOND_NS / 10 * 2);
     assert!(caller.wal.deferred().write_out().unwrap());
-    // Up to the page in which the first ends, and all of what the second has in it.
+    // Up to the page in which the first batch ends, with the part of the second in it.
     assert_eq!((caller.wal.stats().durable_end, caller.wal.stats().next_lpn), (3, 4));
     assert!(!caller.wal.deferred().wants_write_out());
     caller.sim.advance_ns(SECOND_NS / 10 * 8);
@@ -72,7 +73,8 @@ fn a_ring_that_is_nearly_full_is_written_by_half() {
     assert_eq!(stats.inline_write_outs, 0);
 }
 
-/// A durable write takes along all before it, and who waits for one that a flush overtakes waits no longer.
+/// A durable write includes all earlier pages, and a waiter for a batch that is superseded by a
+/// flush is satisfied.
 #[test]
 fn a_durable_batch_that_is_overtaken_is_durable() {
     let mut caller = Caller::that_keeps_pages(1, 1);
@@ -88,7 +90,7 @@ fn a_durable_batch_that_is_overtaken_is_durable() {
     assert_eq!(caller.wal.stats().written_bytes, 0);
 }
 
-/// What a tenant needs that is not here keeps all behind it as well.
+/// A batch that its tenant still needs keeps all pages behind it as well.
 #[test]
 fn nothing_is_skipped_behind_what_is_needed() {
     let mut caller = Caller::that_keeps_pages(1, 1);
@@ -106,7 +108,7 @@ fn nothing_is_skipped_behind_what_is_needed() {
     assert!(caller.wal.deferred().overtaken(&[]).is_none(), "nobody has stated a floor");
 }
 
-/// A check of the log looks at what counts, and finds all of it.
+/// A check of the log reads from its beginning, and finds all of it.
 #[test]
 fn a_check_begins_where_the_log_does() {
     let mut caller = Caller::that_keeps_pages(1, 1);
@@ -136,7 +138,7 @@ fn a_check_begins_where_the_log_does() {
     assert!(seqs.ends_with(&wanted), "{seqs:?}");
 }
 
-/// Who makes durable writes does not wait each time for all that others have buffered.
+/// A durable write does not wait each time for all buffered pages.
 #[test]
 fn where_durable_writes_are_expected_pages_are_written_when_they_are_worth_it() {
     let mut caller = Caller::that_keeps_pages(1, 1);
@@ -148,14 +150,14 @@ fn where_durable_writes_are_expected_pages_are_written_when_they_are_worth_it() 
     let stats = caller.wal.stats();
     assert!(stats.written_bytes >= 4 * PAGE as u64 && stats.syncs == 0, "{stats:?}");
     assert!(!caller.wal.deferred().wants_write_out());
-    // He has gone.
+    // There are no waiters for durable writes any more.
     caller.sim.advance_ns(10 * SECOND_NS);
     while caller.wal.deferred().write_out().unwrap() {}
     append(&mut caller, 9000);
     assert!(!caller.wal.deferred().wants_write_out());
 }
 
-/// A log with a ring of 8 MB and an age of a minute, on a disk that takes so many bytes a second.
+/// A log with a tail buffer of 8 MB and an age of a minute, on a disk with the given write rate.
 fn on_a_disk(bytes_per_s: u64, durable_wait_ns_max: u64) -> Caller {
     let sim = SimEnv::new(1);
     sim.env().fs.create_dir_all(dir()).unwrap();
@@ -172,7 +174,8 @@ fn on_a_disk(bytes_per_s: u64, durable_wait_ns_max: u64) -> Caller {
     caller
 }
 
-/// Ten seconds of buffered batches, 4 MB of them, with what there is to do in the background, and how long a durable one takes then.
+/// Appends buffered batches for ten seconds, 4 MB of them, with background work. Returns the wait
+/// of a durable batch after that.
 fn waits_after_ten_seconds_of_buffered(caller: &mut Caller) -> u64 {
     for _ in 0..1000 {
         append(caller, 4000);
@@ -184,7 +187,8 @@ fn waits_after_ten_seconds_of_buffered(caller: &mut Caller) -> u64 {
     caller.sim.now_ns() - begun_ns
 }
 
-/// A durable batch waits for what the disk takes within the budget, however long there was none.
+/// A durable batch waits at most for the pages that the disk writes within the budget, however long
+/// there was no durable batch.
 #[test]
 fn a_durable_batch_waits_for_no_more_than_the_disk_takes_within_the_budget() {
     const MS_NS: u64 = 1_000_000;
@@ -195,9 +199,9 @@ fn a_durable_batch_waits_for_no_more_than_the_disk_takes_within_the_budget() {
         let whole_ns = waits_after_ten_seconds_of_buffered(&mut caller);
         let all_ns = 4_000_000 * (SECOND_NS / 1000) / (bytes_per_s / 1000);
         assert!(whole_ns >= all_ns, "{whole_ns}: the first of all waits for all that is kept");
-        // From then on it is known that they come.
+        // From then on durable batches are expected.
         for round in 0..3 {
-            // He has gone, as far as anybody knows.
+            // The time without durable writes exceeds `ASKED_NS`.
             caller.sim.advance_ns(10 * SECOND_NS);
             let written = caller.wal.stats().written_bytes;
             let wait_ns = waits_after_ten_seconds_of_buffered(&mut caller);
@@ -216,7 +220,8 @@ fn a_durable_batch_waits_for_no_more_than_the_disk_takes_within_the_budget() {
     }
 }
 
-/// Who syncs what he has buffered waits for what he has written: that does not say that durable batches come.
+/// A sync of buffered records waits for those records; it does not make the log expect durable
+/// batches.
 #[test]
 fn who_syncs_what_was_buffered_expects_no_durable_batches() {
     let mut caller = on_a_disk(100_000_000, 10_000_000);
@@ -227,7 +232,7 @@ fn who_syncs_what_was_buffered_expects_no_durable_batches() {
     let before = caller.wal.stats().written_bytes;
     (0..1000).for_each(|_| append(&mut caller, 4000));
     assert!(!caller.wal.deferred().wants_write_out());
-    // Who waits without a thread is one of those who write.
+    // An asynchronous waiter counts as a durable writer.
     let (completer, _told) = base::completion::pending();
     caller.wal.syncer().when_durable(caller.wal.content().last_position().unwrap(), completer);
     assert!(caller.wal.deferred().write_out().unwrap() && caller.wal.stats().written_bytes > before);
