@@ -1,10 +1,16 @@
-//! The families and what is seen of them: memtables and version as one read state, snapshots, who reads.
+//! Column families and their read view: read states (memtables and version), snapshots and open
+//! iterators.
 //!
-//! * `families`: the list of families, `family_work`: which of them have changes in memtables. `family`: read states; `settings`: options, and tables that cannot be read. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
-//! * `snapshot`, `readers`, `kept`: who keeps what. `read_gate`: whether reads are let in.
-//! * `empty_ranges`: where iterators found no visible key.
-//! * `log_floor`: what the log still holds for them.
-//! * `output`: the files that jobs write; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
+//! * `families`: the list of families. `family_work`: the families with unflushed changes.
+//!   `family`: read states. `settings`: options and unreadable tables.
+//! * `summary`, `chain`, `demand`, `space_sums`: figures derived from a version or collected at run
+//!   time. `install`: commits an edit and publishes the new versions.
+//! * `snapshot`, `open_iterators`, `retained`: snapshots, iterators, and the versions that tables
+//!   retain for them. `read_gate`: admits or refuses reads.
+//! * `empty_ranges`: key ranges in which iterators found no visible key.
+//! * `log_floor`: the oldest sequence that the log must still hold.
+//! * `output`: files written by jobs. `disk`, `speed_tables`, `speed_values`: placement of files on
+//!   two tiers. `damage`: consequences of an unreadable file for its family.
 
 pub(crate) mod chain;
 pub(crate) mod damage;
@@ -47,40 +53,40 @@ use std::sync::Arc;
 use store::space::{Demands, EDITS_BYTES, SpaceBudget};
 use version::{Edit, FamilyId, Record, StoreRecord};
 
-/// See the module.
+/// The column families of a store, with their snapshots, readers and space demands.
 pub(crate) struct Tree {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
     pub files: Arc<Files>,
     pub families: Families,
     pub snapshots: Arc<Snapshots>,
-    /// What tables hold only because of snapshots.
+    /// Versions that tables retain only for snapshots.
     pub kept: Arc<RetainedVersions>,
-    /// The iterators that are open.
     pub readers: Arc<OpenIterators>,
     pub together: Together,
     pub speed: SpeedTables,
-    /// What the families ask of the space.
+    /// Space demands of all families.
     space_sums: Arc<SpaceSums>,
-    /// Whether reads are let in.
     pub reads: ReadGate,
 }
 
-/// What flushes must put into tables together, or must not yet.
+/// Bounds for atomic flush groups, and the ceiling of a running checkpoint.
 #[derive(Debug)]
 pub(crate) struct Together {
     /// Memtables above this sequence are not flushed while a checkpoint is being taken.
     flush_ceiling: AtomicU64,
-    /// The highest sequence of a volatile batch over several families: memtables that reach down to it are flushed in
-    /// one edit (see `write::commit`).
+    /// The highest sequence of an unlogged batch over several families. Memtables that reach down
+    /// to it are flushed in one edit (see `write::commit`).
     volatile_seq: AtomicU64,
-    /// Memtables that reach down to this sequence were frozen with those of other families, so that they are best flushed in one edit.
+    /// Memtables that reach down to this sequence were rotated together with those of other
+    /// families. One edit for all of them is best.
     joined_seq: AtomicU64,
-    /// No memtable that is frozen has anything above this sequence, nor a part of a batch that ends above it. Raised before the memtable is seen as
-    /// frozen.
+    /// No frozen memtable holds a change above this sequence, nor part of a batch that ends above
+    /// it. Raised before the memtable is published as frozen.
     frozen_to: AtomicU64,
-    /// Held while several families are frozen, and while a flush chooses among what is: it takes none of one family's half
-    /// of a batch before the other's is frozen.
+    /// Held while the memtables of several families are rotated, and while a flush picks memtables.
+    /// So a flush never picks half of a batch while the other family still has its half in the
+    /// active memtable.
     freezing: Mutex<(), rank::Freezing>,
 }
 
@@ -95,7 +101,7 @@ impl Together {
         }
     }
 
-    /// Nothing above is flushed from now on; `SeqNo::MAX`: everything may be.
+    /// Forbids flushes of memtables with changes above `seq`; `SeqNo::MAX` lifts the ceiling.
     pub fn set_flush_ceiling(&self, seq: SeqNo) {
         self.flush_ceiling.store(seq, Ordering::Release);
     }
@@ -104,7 +110,7 @@ impl Together {
         self.flush_ceiling.load(Ordering::Acquire)
     }
 
-    /// Memtables that reach down to this sequence are flushed in one edit.
+    /// Requires that memtables that reach down to `seq` are flushed in one edit.
     pub fn flush_in_one_edit_to(&self, seq: SeqNo) {
         self.volatile_seq.fetch_max(seq, Ordering::AcqRel);
     }
@@ -113,7 +119,8 @@ impl Together {
         self.volatile_seq.load(Ordering::Acquire)
     }
 
-    /// Memtables that reach down to this sequence are flushed in one edit if there is room for that: nothing depends on it.
+    /// Asks for one edit for memtables that reach down to `seq`, if there is room for the outputs.
+    /// Correctness does not depend on it.
     pub fn join_to(&self, seq: SeqNo) {
         self.joined_seq.fetch_max(seq, Ordering::AcqRel);
     }
@@ -122,17 +129,19 @@ impl Together {
         self.joined_seq.load(Ordering::Acquire)
     }
 
-    /// Memtables with changes up to this sequence are about to be frozen: all of them are in, and whole batches.
+    /// Announces the rotation of memtables with changes up to `seq`. All of these changes are
+    /// inserted, and no batch is cut.
     pub fn freezes_to(&self, seq: SeqNo) {
         self.frozen_to.fetch_max(seq, Ordering::AcqRel);
     }
 
-    /// For who has seen memtables that are frozen: they reach no further, not even with the rest of a batch in another family.
+    /// An upper bound for all frozen memtables that the caller has seen, and for the batches in
+    /// them, whatever their families.
     pub fn frozen_to(&self) -> SeqNo {
         self.frozen_to.load(Ordering::Acquire)
     }
 
-    /// See [`Together`].
+    /// Locks rotations that cover several families: see [`Together`].
     pub fn freezing(&self) -> MutexGuard<'_, ()> {
         lock(&self.freezing)
     }
@@ -173,7 +182,7 @@ impl Tree {
         if self.families.has(&family.0) { Ok(&family.0) } else { Err(not_owned(family)) }
     }
 
-    /// The sequence to read at. `None`: what is visible.
+    /// Returns the sequence of `snapshot`. `None`: the read uses the visible frontier.
     ///
     /// # Errors
     /// `InvalidArgument`: the snapshot is of another store.
@@ -184,33 +193,35 @@ impl Tree {
         Ok(snapshot.map(Snapshot::sequence))
     }
 
-    /// A family was made; its edit is durable.
+    /// Adds a new family, whose edit is durable.
     pub fn add_family(&self, family: &Arc<Family>) {
-        // Before anybody can drop it.
+        // Before another thread can drop it.
         family.tells(&self.space_sums);
         family.empty_ranges.join(&self.snapshots);
         self.families.add(family);
     }
 
-    /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
+    /// Returns the lowest sequence that only the log and memtables hold. Log groups wholly below it
+    /// may be released.
     pub fn log_floor(&self) -> SeqNo {
         log_floor::log_floor(&self.snapshots, || {
             self.families.unflushed().iter().filter_map(|f| f.read_state().oldest_unflushed_seq()).min()
         })
     }
 
-    /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew. No family is asked, since writers do
-    /// this too, under their lock.
+    /// Recomputes space limit, reserve and ceiling after an install or a removal of files. It reads
+    /// sums and asks no family, since writers call it under their lock.
     pub fn refresh_space(&self) {
         self.space.refresh(|roll_bytes| self.demands(roll_bytes));
         self.context.signals.state_changed();
     }
 
-    /// Tells the next process what the files may occupy, where that cannot be seen from the files: in a store with a guest. Nothing if it is
-    /// told already.
+    /// Records the space ceiling in the manifest for the next process. Needed only in a store with
+    /// a secondary engine, since its files do not show their bound. Does nothing if the recorded
+    /// ceiling is current.
     ///
     /// # Errors
-    /// Those of the manifest. Where there is no room it is told another time.
+    /// Those of the manifest. If there is no room for the record, a later call writes it.
     pub fn tell_ceiling(&self, has_guest: bool) -> Result<()> {
         let told = self.files.manifest.state().store.space_ceiling;
         if !has_guest && told.is_none() {
@@ -224,14 +235,15 @@ impl Tree {
         }
     }
 
-    /// Room may have come back while nobody wrote. Not under the lock of what is in progress.
+    /// Recomputes the space budget if free space has returned while no write ran. Must not be
+    /// called under the lock of the jobs in progress.
     pub fn look_for_space(&self) {
         if self.space.look_again() {
             self.refresh_space();
         }
     }
 
-    /// What the families ask of the space. The manifest is rolled at so many bytes from now on.
+    /// Returns the space demands of all families. From now on the manifest rolls at `roll_bytes`.
     fn demands(&self, roll_bytes: u64) -> Demands {
         #[cfg(all(test, not(loom)))]
         crate::context::sizes::tests::SUMS.with(|sums| sums.set(sums.get() + 1));

@@ -1,60 +1,69 @@
-//! How far compaction is behind in a family, worked out once a version: what writers are slowed down by.
+//! Compaction debt of a family, derived for each version. Writes are slowed down in proportion to
+//! it.
 //!
-//! * **Level 0**: its depth. What it holds must go down before the next memtables can be flushed.
-//! * **Below**: the *excess*, bytes of tables that lie above the targets of their levels ([`lsm::policy::CompactionPolicy::excess_bytes`]),
-//!   in percent of what the family keeps. A tree takes in more than its compactions can sort for as long as there is space: without a bound,
-//!   minutes of writes at full speed leave a store at twice its data, and its reads slow.
+//! * **Level 0**: its depth. Its tables must be compacted before further memtables can be flushed.
+//! * **Below**: the bytes over target, those that exceed the targets of their levels
+//!   ([`lsm::policy::CompactionPolicy::excess_bytes`]), in percent of the family's data. Without
+//!   this bound a tree accepts more than its compactions can sort for as long as there is space.
+//!   Minutes of writes at full speed would leave a store at twice its data, with slow reads.
 //!
-//! How fast the tree *absorbs* what is flushed, with nothing left over, is measured: in a span in which it had excess all the time, so that its
-//! compactions never ran dry, it has absorbed what was flushed and what the excess has become less. This is the rate that
-//! writers are brought to, whatever bounds it: device, threads, shape of the tree, keys that meet.
+//! The *absorption rate*, at which flushed bytes come to rest, is measured over a span in which
+//! bytes over target never reached 0, so that compactions never ran dry. The tree has absorbed the
+//! flushed bytes plus the decrease of the bytes over target. Writes are throttled to this rate,
+//! whatever limits it: device, threads, shape of the tree, overlap of keys.
 //!
-//! Nothing here is shared or changed: a new version's is made of the last one's and of the time.
+//! A debt is immutable and not shared: each version's is computed from the previous one and the
+//! time.
 
 use crate::context::family_options::FamilyOptions;
 use lsm::policy::{CompactionPolicy, SetAside};
 use values::Ledger;
 use version::Version;
 
-/// From so much excess on writers are slowed down. With level 0 and what jobs have in hand a tree whose keys are overwritten then
-/// stays below 1.6 times its data.
+/// Bytes over target, in percent, from which writes are slowed down. Together with level 0 and
+/// running jobs, a tree under overwrites then stays below 1.6 times its data.
 pub(crate) const EXCESS_SLOW_PERCENT: u64 = 10;
-/// A span that is measured, nanoseconds: long enough for some compactions, short enough to follow the load.
+/// Measuring span, nanoseconds: long enough for several compactions, short enough to follow the
+/// load.
 const SPAN_NS: u64 = 1_000_000_000;
-/// So long it goes on if nothing was absorbed: a compaction may take longer, and says how fast it was when it has ended.
+/// Longest span without absorption. A compaction may take longer; the span in which it ends then
+/// shows its rate.
 const EMPTY_SPAN_NS: u64 = 4 * SPAN_NS;
-/// From a longer span nothing is learned: nobody wrote.
+/// A longer span means idle writers, and is discarded.
 const SPAN_NS_MAX: u64 = 10 * SPAN_NS;
-/// Excess of so many tables is nothing to hurry for, however small the store.
+/// Bytes over target, in output files, that count as 0 however small the store.
 const SLACK_FILES: u64 = 8;
-/// Percent are of what the family keeps, and of at least so many targets of the first level.
+/// Percentages refer to the family's data, or to this many targets of the first level if that is
+/// more.
 const BASES_MIN: u64 = 16;
 
-/// See the module.
+/// Compaction debt of a version: see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
-    /// How deep level 0 is in flushed memtables.
+    /// Depth of level 0 in flushed memtables.
     pub l0_depth: usize,
-    /// Bytes of excess.
+    /// Bytes over target.
     excess_bytes: u64,
-    /// Excess beyond the slack, in percent of what the family keeps.
+    /// Bytes over target beyond the slack, in percent of the family's data.
     pub excess_percent: u64,
-    /// Bytes of tables that the tree absorbs in a second, if that is known. Of memtables it would be more: this is on the side of space.
+    /// Measured rate at which the tree absorbs table bytes. In memtable bytes it would be higher:
+    /// the limit errs on the side of space.
     pub absorbed_bytes_per_s: Option<u64>,
     span: Span,
 }
 
-/// What is being measured.
+/// The running measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Span {
-    /// 0: nothing is.
+    /// 0: no measurement runs.
     since_ns: u64,
     excess_bytes: u64,
     flushed_bytes: u64,
 }
 
 impl Chain {
-    /// Of a version, before anything is measured. Where nobody compacts nobody writes, and nobody waits.
+    /// Returns the debt of a version before any measurement. A family without a policy accepts no
+    /// writes and has no debt.
     pub fn of(
         version: &Version,
         ledger: &Ledger,
@@ -77,13 +86,13 @@ impl Chain {
         }
     }
 
-    /// The same, with what was learned up to now of the same version.
+    /// Returns the debt with the measurements of `known`, a debt of the same version.
     pub fn with_what_is_known(self, known: &Chain) -> Chain {
         Chain { absorbed_bytes_per_s: known.absorbed_bytes_per_s, span: known.span, ..self }
     }
 
-    /// The same, with what was learned up to `before`, which this takes the place of at `now_ns`. `flushed_bytes` came into level 0
-    /// with it.
+    /// Returns the debt with the measurements of `before`, the previous version's, continued to
+    /// `now_ns`. `flushed_bytes`: growth of level 0.
     pub fn after(self, before: &Chain, flushed_bytes: u64, now_ns: u64) -> Chain {
         let flushed_bytes = before.span.flushed_bytes.saturating_add(flushed_bytes);
         let begun = Span { since_ns: now_ns, excess_bytes: self.excess_bytes, flushed_bytes: 0 };
@@ -113,8 +122,8 @@ impl Chain {
     }
 }
 
-/// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
-/// has become less, what compaction must move has not.
+/// Returns the depth of level 0, in files. Files merged within level 0 count as their inputs:
+/// readers search fewer files, but compaction still has to move all of it.
 pub(super) fn l0_depth(
     version: &Version,
     policy: &dyn CompactionPolicy,
@@ -122,15 +131,15 @@ pub(super) fn l0_depth(
     options: &FamilyOptions,
     memtable_bytes: usize,
 ) -> usize {
-    // What a damaged table keeps in L0 goes nowhere, whoever waits.
+    // Damaged tables in level 0 cannot be compacted, so waiting for them is useless.
     let load = policy.l0_load(version, set_aside);
     let files = load.files;
     let flushes = (load.bytes / memtable_bytes as u64) as usize;
     if flushes <= files || flushes < options.expert.l0_slowdown_files {
         return files.max(flushes);
     }
-    // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at
-    // all: waiting for it would be waiting for ever.
+    // A few large files (long values, or larger memtables in an earlier process) may need no
+    // compaction at all: writes would wait for ever.
     if policy.l0_wants_compaction(version, set_aside) { flushes } else { files }
 }
 

@@ -1,4 +1,4 @@
-//! What it means for a family that one of its files cannot be read: see `files::damaged`.
+//! Consequences of an unreadable file for its family: see `files::damaged`.
 
 use super::Tree;
 use super::family::Family;
@@ -11,7 +11,7 @@ use table::SegmentReference;
 use version::names;
 use version::{FamilyId, FileMeta, Place, State, Version};
 
-/// The family of a file of data, and what it is.
+/// Returns the family of a data file, and its metadata.
 fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
     let (Place::Table { family, .. } | Place::Vsst { family }) = state.place_of(number)?;
     Some((family, DataFile::find(state, number)?))
@@ -31,13 +31,14 @@ fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
         last_key: key::user_key(ends.1).to_vec(),
         error: error.clone(),
     };
-    // A copy that does not count as a use of the file.
+    // A copy of the metadata, which does not count as a use of the file.
     let table = table.map(|f| Arc::new(FileMeta { copies: Arc::default(), ..FileMeta::clone(&f) }));
     Entry { family: family.id, told, table }
 }
 
-/// The files of values that are not to be collected for the sake of a damaged one. Of a table that is all whose names lie between the first and the
-/// last that it uses, whatever its list says: collections ask a table by these.
+/// Returns the value files that are excluded from collection because of a damaged file. For a
+/// damaged table these are all files with a name between the first and the last that it uses,
+/// whatever its list contains: collections query tables by these two.
 fn never_collected(version: &Version, found: &DataFile) -> Vec<u64> {
     match found {
         DataFile::Vsst(meta) => vec![meta.number],
@@ -54,8 +55,8 @@ impl Tree {
         &self.files.tables.quarantine
     }
 
-    /// Enters a file, unless it was there: `then` says what follows from it, and after that the count, and the listener, hear
-    /// of it.
+    /// Adds a file to the quarantine, unless it is there. Runs `then` for the consequences before
+    /// the statistics and the listener are updated.
     fn enter(&self, number: u64, entry: Entry, then: impl FnOnce()) {
         let told = entry.told.clone();
         if !self.quarantine().add(number, entry) {
@@ -66,7 +67,8 @@ impl Tree {
         self.context.tell(&Event::FileSetAside { file: told });
     }
 
-    /// The files that are set aside and still part of the store. `holds`: whether a memtable refers to a file.
+    /// Returns the quarantined files that are still part of the store. `holds`: whether a memtable
+    /// references a file.
     pub fn damaged_files(&self, holds: impl Fn(u64) -> bool) -> Vec<DamagedFile> {
         let state = self.files.manifest.state();
         let known = |number: u64| state.place_of(number).is_some() || holds(number);
@@ -78,7 +80,8 @@ impl Tree {
             .collect()
     }
 
-    /// Sets a file aside that `error` was met in. False if the manifest lists no such file of data.
+    /// Quarantines a file in which `error` was found. Returns false if the manifest lists no such
+    /// data file.
     pub fn set_aside(&self, number: u64, error: &Error) -> bool {
         let Some((id, found)) = find(&self.files.manifest.state(), number) else { return false };
         if self.quarantine().has(number) {
@@ -92,8 +95,9 @@ impl Tree {
         true
     }
 
-    /// A job has met damage in a file that is set aside, perhaps since long: a collection may have brought values since that a table there may refer
-    /// to, under the names of others, and would fail again and again.
+    /// Quarantines a file that a job found damaged, perhaps again. Collections may meanwhile have
+    /// moved values that a damaged table may reference into files with other names. Without their
+    /// exclusion the job would fail again and again.
     pub fn set_aside_for_jobs(&self, number: u64, error: &Error) -> bool {
         if !self.set_aside(number, error) {
             return false;
@@ -104,7 +108,7 @@ impl Tree {
         true
     }
 
-    /// Sets the segment of a large value aside to which only the log refers so far.
+    /// Quarantines the segment of a large value that only the log references so far.
     pub fn set_segment_aside(
         &self,
         family: &Family,

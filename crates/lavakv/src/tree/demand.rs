@@ -1,44 +1,47 @@
-//! Costs of reads of a family that compactions could spare: requests of scans whose values do not lie side by side, less the part that
-//! writers would undo; and tombstones and old versions that iterators pass.
+//! Scan cost of a family that compactions could save: value requests of scans beyond the ideal
+//! number, less the part that writes would undo; and the tombstones and old versions that iterators
+//! pass.
 
 use base::sync::statistic::{AtomicU64, Ordering};
 
-/// Beside writers, scans are expected to lose this much less for each byte that is written: what is put in order is read and written for
-/// it, and out of order again when as much was written as there is.
+/// Bytes of scan cost forgiven for each byte written. Reordering reads and writes the values once,
+/// and later writes scatter them again.
 const WRITTEN_FACTOR: u64 = 2;
-/// A walk beside writers leaves this part of what scans lost beyond them: it goes on until they have undone so much.
+/// Divisor of the cost that a reorder takes off the scan cost beyond writes. The rest lasts until
+/// writes have used it up.
 const LEFT_PART: u64 = 2;
-/// An entry that an iterator passes costs it as much time as so many bytes of a compaction.
+/// Bytes of compaction that cost as much time as one entry passed by an iterator.
 const PASSED_ENTRY_BYTES: u64 = 64;
-/// Fewer bytes are worth no compaction.
+/// Smallest compaction worth its while for passed entries.
 const PASSED_BYTES_MIN: u64 = 64 << 10;
-/// More are not kept for later.
+/// Largest stored budget for such compactions.
 const PASSED_BYTES_MAX: u64 = 1 << 30;
-/// As much as there can be of anything here; sums stay below.
+/// Upper bound for all sums here, below overflow.
 const ALL: u64 = u64::MAX / 2;
 
-/// What scans of a family have lost because its values do not lie side by side, in bytes that could have been read
-/// meanwhile.
+/// Cost of scattered values for the scans of a family, in bytes that could have been read instead.
 #[derive(Debug)]
 pub(crate) struct Demand {
-    /// What they have lost and nobody has paid for yet.
+    /// Scan cost that no reorder was charged for yet.
     lost: AtomicU64,
-    /// The same less what was written meanwhile, times [`WRITTEN_FACTOR`]; never below 0, so that what was long ago is forgotten.
+    /// The same less [`WRITTEN_FACTOR`] times the bytes written meanwhile; never below 0, so that
+    /// old cost is forgotten.
     beyond_writes: AtomicU64,
-    /// Bytes of values that no walk took since they were written. All of them at first: nobody knows.
+    /// Bytes of values that no reorder has covered since they were written. Initially all, since
+    /// the order is unknown.
     disordered: AtomicU64,
-    /// Bytes of compactions that entries passed by iterators would have paid for.
+    /// Bytes of compaction earned by entries that iterators passed.
     passed: AtomicU64,
 }
 
-/// What a walk is begun for.
+/// The cost and the extent of a reorder, charged at its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spent {
-    /// Of what scans have lost.
+    /// Scan cost it is charged for.
     pub lost: u64,
-    /// Bytes of values that it takes.
+    /// Bytes of values it covers.
     pub taken: u64,
-    /// Bytes of values that there are.
+    /// Bytes of values of the family.
     pub all: u64,
 }
 
@@ -49,7 +52,8 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// A scan made so many requests where `fewest` would have done; each costs as much as reading so many bytes.
+    /// Records a scan with `requests` where `fewest` would have sufficed. A request costs as much
+    /// as reading `request_bytes`.
     pub fn scanned(&self, requests: u64, fewest: u64, request_bytes: u64) {
         if requests > fewest {
             let bytes = (requests - fewest).saturating_mul(request_bytes);
@@ -58,7 +62,8 @@ impl Demand {
         }
     }
 
-    /// An iterator passed so many entries that it did not show: tombstones, entries below them, and old versions.
+    /// Records entries that an iterator passed without returning them: tombstones, entries below
+    /// them, and old versions.
     pub fn passed(&self, entries: u64) {
         if entries > 0 {
             let bytes = entries.saturating_mul(PASSED_ENTRY_BYTES);
@@ -66,38 +71,40 @@ impl Demand {
         }
     }
 
-    /// Bytes that a compaction may rewrite so that iterators pass fewer entries. `None`: too few to be worth one.
+    /// Returns the bytes that a compaction may rewrite to save iterators work. `None`: too few for
+    /// a compaction.
     pub fn passed_bytes(&self) -> Option<u64> {
         Some(self.passed.load(Ordering::Relaxed)).filter(|bytes| *bytes >= PASSED_BYTES_MIN)
     }
 
-    /// Such a compaction of so many bytes was begun.
+    /// Charges a compaction of `bytes` that was started for this.
     pub fn spend_passed(&self, bytes: u64) {
         change(&self.passed, |passed| passed.saturating_sub(bytes));
     }
 
-    /// So many bytes of values were flushed.
+    /// Records flushed bytes of values.
     pub fn written(&self, bytes: u64) {
         change(&self.beyond_writes, |beyond| beyond.saturating_sub(bytes.saturating_mul(WRITTEN_FACTOR)));
         change(&self.disordered, |disordered| disordered.saturating_add(bytes).min(ALL));
     }
 
-    /// What they have lost and nobody has paid for yet.
+    /// Returns the scan cost that no reorder was charged for yet.
     pub fn bytes(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// What they have lost beyond what putting in order costs while writers put out of order.
+    /// Returns the scan cost that exceeds the cost of reordering under the current writes.
     pub fn beyond_writes(&self) -> u64 {
         self.beyond_writes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of values, of so many, that may lie out of order: what was written since walks took as much.
+    /// Returns the bytes, of `all` bytes of values, that may be out of order: those written since
+    /// reorders covered as much.
     pub fn disordered(&self, all: u64) -> u64 {
         self.disordered.load(Ordering::Relaxed).min(all)
     }
 
-    /// A walk was begun for so much.
+    /// Charges a reorder at its start.
     pub fn spent(&self, spent: Spent) {
         change(&self.lost, |lost| lost.saturating_sub(spent.lost));
         change(&self.beyond_writes, |beyond| beyond.saturating_sub(spent.lost / LEFT_PART));
@@ -105,7 +112,7 @@ impl Demand {
     }
 }
 
-/// Lost updates at the same time are no matter.
+/// Concurrent updates may be lost: the sums are estimates.
 fn change(sum: &AtomicU64, to: impl FnOnce(u64) -> u64) {
     sum.store(to(sum.load(Ordering::Relaxed)), Ordering::Relaxed);
 }

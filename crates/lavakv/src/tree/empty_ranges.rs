@@ -1,22 +1,27 @@
-//! Key ranges of a family in which no key is visible: iterators report them, writes are checked against them.
+//! Key ranges of a family in which no key is visible. Iterators report them, and puts are checked
+//! against them.
 //!
-//! The head of a queue is a run of tombstones. An iterator that has walked over it reports the range, and later iterators seek past it
-//! ([`lsm::visible::empty`]). Puts into the range end that.
+//! The head of a queue is a run of tombstones. An iterator that has walked over it reports the
+//! range, and later iterators seek past it ([`lsm::visible::empty`]). Puts into the range end that.
 //!
-//! **Statement.** A [`Watch`] with an empty range `[low, high)` of sequence `S` says: a snapshot `N >= S` sees no key in the range, if the
-//! watch says so after `N` was taken.
+//! **Statement.** A [`Watch`] with an empty range `[low, high)` of sequence `S` guarantees: a
+//! snapshot `N >= S` sees no key in the range, if the watch is read after `N` was taken.
 //!
-//! **Proof.** A watch has a sequence `since`, and every put above it is checked against the watch before it is visible ([`EmptyRanges::put`],
-//! called before the insert into the memtable). A put takes its key out of the watched range. A walk at `N >= since` has seen all
-//! puts up to `N`, and no put above `since` is in the watched range. So a range that the walk found empty, as far as it is watched, stays
-//! empty for all later snapshots until a put is checked against it. Such a put is checked before a snapshot sees it.
+//! **Proof.** A watch has a sequence `since`, and every put above it is checked against the watch
+//! before it is visible ([`EmptyRanges::put`], called before the insert into the memtable). A put
+//! takes its key out of the watched range. A walk at `N >= since` has seen all puts up to `N`, and
+//! no put above `since` is in the watched range. So a range that the walk found empty, as far as it
+//! is watched, stays empty for all later snapshots until a put is checked against it. Such a put is
+//! checked before a snapshot sees it.
 //!
-//! **Start of a watch.** A put is registered ([`Snapshots::register`]), then pins the read state of its family, and then reads `is_watched`.
-//! [`EmptyRanges::found`] sets `is_watched`, takes the lock of the read state once, and then reads `since`, the last registered sequence. A put
-//! that pinned the read state before was registered before, and `since` covers it. A put that pinned it later sees `is_watched`.
-//! So a family without watches costs a put one load.
+//! **Start of a watch.** A put is registered ([`Snapshots::register`]), then pins the read state of
+//! its family, and then reads `is_watched`. [`EmptyRanges::found`] sets `is_watched`, takes the
+//! lock of the read state once, and then reads `since`, the last registered sequence. A put that
+//! pinned the read state before was registered before, and `since` covers it. A put that pinned it
+//! later sees `is_watched`. So a family without watches costs a put one load.
 //!
-//! A watch that was of no use for [`UNUSED_PUTS_MAX`] puts leaves. Loom test: `loom_tests.rs`.
+//! A watch that no iterator used for [`UNUSED_PUTS_MAX`] puts is dropped. Loom test:
+//! `loom_tests.rs`.
 
 use crate::tree::snapshot::Snapshots;
 use base::SeqNo;
@@ -28,60 +33,60 @@ use std::sync::Arc;
 
 /// Most watches of a family. Each put is compared with all of them.
 const WATCHES_MAX: usize = 8;
-/// Walks over fewer keys are worth no watch.
+/// Fewest keys in a walk that justify a new watch.
 const KEYS_MIN: u64 = 64;
-/// After so many puts without a use a watch leaves.
+/// Puts without a use after which a watch is dropped.
 const UNUSED_PUTS_MAX: u32 = 16 << 10;
-/// Ranges with longer keys are not kept.
+/// Longest key of a watched range.
 const KEY_LEN_MAX: usize = 1024;
 
-/// See the module.
+/// The watches of a family: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct EmptyRanges {
-    /// Changed under `watches`.
+    /// True if there are watches. Changed under the lock of `watches`.
     is_watched: AtomicBool,
     /// The least recently used first.
     watches: Mutex<Vec<Watch>, rank::EmptyRanges>,
-    /// Of the store that the family belongs to.
+    /// The snapshots of the family's store.
     snapshots: OnceLock<Arc<Snapshots>>,
 }
 
-/// See the module.
+/// An empty range, and the wider range in which puts are checked against it: see the module.
 #[derive(Debug)]
 struct Watch {
     /// Puts above this sequence are checked.
     since: SeqNo,
-    /// No put above `since` has a key in it.
+    /// A range without puts above `since`.
     watched: KeyRange,
     state: State,
-    /// Puts that were checked since the last use.
+    /// Puts checked since the last use.
     unused_puts: u32,
 }
 
 #[derive(Debug)]
 enum State {
-    /// A walk found an empty range from this key on before the watch began.
+    /// The start of a range that a walk found empty before the watch began.
     From(Vec<u8>),
     /// The empty range, a part of the watched one, and its sequence.
     Empty(KeyRange, SeqNo),
 }
 
-/// What a watch makes of a range that a walk found.
+/// The effect of a reported range on a watch.
 enum Extension {
-    /// The range is elsewhere.
+    /// The range does not touch the watch.
     Unrelated,
     Whole,
-    /// A part of it is not watched.
+    /// Part of the range is not watched yet.
     Part,
 }
 
 impl EmptyRanges {
-    /// The family is one of the store with these snapshots.
+    /// Adds the family to the store with these snapshots.
     pub fn join(&self, snapshots: &Arc<Snapshots>) {
         self.snapshots.get_or_init(|| snapshots.clone());
     }
 
-    /// A put of a key is about to be inserted, its read state pinned.
+    /// Checks a put against the watches. Call it before the insert, with the read state pinned.
     #[inline]
     pub fn put(&self, user_key: &[u8]) {
         if self.is_watched.load(Ordering::Relaxed) {
@@ -97,14 +102,14 @@ impl EmptyRanges {
         }
     }
 
-    /// A known range around a key in which `snapshot` sees no key.
+    /// Returns a known range around a key in which `snapshot` sees no key.
     pub fn around(&self, user_key: &[u8], snapshot: SeqNo) -> Option<KeyRange> {
         if !self.is_watched.load(Ordering::Relaxed) {
             return None;
         }
         let mut watches = lock(&self.watches);
         let nth = watches.iter().position(|watch| watch.is_empty_around(user_key, snapshot))?;
-        // To the end: the most recently used one.
+        // The most recently used watch comes last.
         if let Some(used) = watches.get_mut(nth..) {
             used.rotate_left(1);
         }
@@ -116,7 +121,8 @@ impl EmptyRanges {
         }
     }
 
-    /// A walk at `snapshot` over `keys` hidden keys saw no key in `range`. `pass_pins` returns once all pins of the read state that had begun are over.
+    /// Reports that a walk at `snapshot` over `keys` hidden keys saw no key in `range`. `pass_pins`
+    /// returns after all earlier pins of the read state have ended.
     pub fn found(&self, range: &KeyRange, (snapshot, keys): (SeqNo, u64), pass_pins: impl FnOnce()) {
         let Some(snapshots) = self.snapshots.get() else { return };
         if range.low.len().max(range.high.as_ref().map_or(0, Vec::len)) > KEY_LEN_MAX {
@@ -158,7 +164,8 @@ impl Watch {
         matches!(&self.state, State::Empty(range, seq) if *seq <= snapshot && range.contains(user_key))
     }
 
-    /// Takes the key of a put out of its ranges. False: nothing is left of them, or it was of no use for long.
+    /// Removes the key of a put from the ranges. False: nothing is left of them, or the watch was
+    /// unused for too long.
     fn outlives(&mut self, user_key: &[u8]) -> bool {
         self.unused_puts += 1;
         if self.unused_puts > UNUSED_PUTS_MAX {
@@ -185,7 +192,7 @@ impl Watch {
         true
     }
 
-    /// A walk at `snapshot` saw no key in `found`.
+    /// Extends the watch by `found`, in which a walk at `snapshot` saw no key.
     fn extend(&mut self, found: &KeyRange, snapshot: SeqNo) -> Extension {
         let is_related = match &self.state {
             State::From(from) => found.contains(from),
@@ -217,7 +224,7 @@ impl Watch {
     }
 }
 
-/// Takes a key and all on one side of it out of a range.
+/// Removes a key, and all keys on one side of it, from a range.
 fn cut(range: &mut KeyRange, user_key: &[u8], keeps_lower: bool) {
     if keeps_lower {
         range.high = Some(user_key.to_vec());
@@ -226,12 +233,12 @@ fn cut(range: &mut KeyRange, user_key: &[u8], keeps_lower: bool) {
     }
 }
 
-/// True if two ranges overlap, or one begins where the other ends.
+/// True if two ranges overlap or are adjacent.
 fn touch(a: &KeyRange, b: &KeyRange) -> bool {
     a.high.as_ref().is_none_or(|high| b.low <= *high) && b.high.as_ref().is_none_or(|high| a.low <= *high)
 }
 
-/// The keys that lie in both; an empty range if there are none.
+/// Returns the intersection, an empty range if there is none.
 fn common(a: &KeyRange, b: &KeyRange) -> KeyRange {
     let high = match (&a.high, &b.high) {
         (Some(a), Some(b)) => Some(a.min(b).clone()),

@@ -10,14 +10,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use version::FamilyId;
 
-/// Families that are listed under one hold of the lock.
+/// Families listed under one hold of the lock.
 const PIECE: usize = 256;
 
-/// The families of a store. No method that asks each of them holds the lock meanwhile.
+/// The families of a store. Methods that visit every family do not hold the lock while they visit.
 pub(crate) struct Families {
-    /// Each family, with its id as the key.
     by_id: RwLock<BTreeMap<FamilyId, Arc<Family>>, rank::Families>,
-    /// Which of them have changes in memtables.
+    /// The families with unflushed changes.
     pub work: Arc<FamilyWork>,
 }
 
@@ -28,17 +27,17 @@ impl Families {
         Families { by_id: RwLock::new(families.into_iter().collect()), work }
     }
 
-    /// The family with this id, if it still exists.
+    /// Returns the family with this id, if it still exists.
     pub fn get(&self, id: FamilyId) -> Option<Arc<Family>> {
         read(&self.by_id).get(&id).cloned()
     }
 
-    /// True if this is one of them.
+    /// True if this very family is in the store.
     pub fn has(&self, family: &Arc<Family>) -> bool {
         read(&self.by_id).get(&family.id).is_some_and(|own| Arc::ptr_eq(own, family))
     }
 
-    /// All families, by id.
+    /// Returns all families, by id.
     pub fn all(&self) -> Vec<Arc<Family>> {
         let mut all: Vec<Arc<Family>> = Vec::new();
         loop {
@@ -52,7 +51,7 @@ impl Families {
         }
     }
 
-    /// Those of these families that still exist.
+    /// Returns the families with these ids, without those dropped.
     fn living(&self, ids: &[FamilyId]) -> Vec<Arc<Family>> {
         let mut living = Vec::with_capacity(ids.len());
         for piece in ids.chunks(PIECE) {
@@ -62,17 +61,17 @@ impl Families {
         living
     }
 
-    /// The families with changes in memtables, by id.
+    /// Returns the families with changes in memtables, by id.
     pub fn unflushed(&self) -> Vec<Arc<Family>> {
         self.living(&self.work.unflushed())
     }
 
-    /// The families with frozen memtables, by id.
+    /// Returns the families with frozen memtables, by id.
     pub fn frozen(&self) -> Vec<Arc<Family>> {
         self.living(&self.work.frozen())
     }
 
-    /// The families with these ids; the error names the first id that is missing.
+    /// Returns the families with these ids; the error names the first missing id.
     ///
     /// # Errors
     /// `NotFound`: one of them was dropped.
@@ -83,7 +82,6 @@ impl Families {
         ids.iter().map(|id| all.get(id).cloned().ok_or_else(|| dropped(id))).collect()
     }
 
-    /// True if there is more than one.
     pub fn are_several(&self) -> bool {
         read(&self.by_id).len() > 1
     }
@@ -98,7 +96,7 @@ impl Families {
         self.work.leave(id);
     }
 
-    /// The family with the oldest change that is in memtables only, and the sequence of that change.
+    /// Returns the family with the oldest unflushed change, and the sequence of that change.
     pub fn oldest_unflushed(&self) -> Option<(SeqNo, Arc<Family>)> {
         debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
         let families = self.unflushed().into_iter();
@@ -107,7 +105,8 @@ impl Families {
             .min_by_key(|(seq, _)| *seq)
     }
 
-    /// The families with the largest active memtables, the largest first, up to `bytes` together.
+    /// Returns the families with the largest active memtables, largest first, up to `bytes` in
+    /// total.
     pub fn largest_memtables(&self, bytes: u64) -> Vec<Arc<Family>> {
         debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
         let size =

@@ -1,4 +1,4 @@
-//! A column family at run time: its name, options, and the read state readers pin.
+//! A column family at run time: its name, its options, and the read state that readers pin.
 
 use crate::context::drain::level_0::Level0Drain;
 use crate::context::family_options::FamilyOptions;
@@ -25,32 +25,35 @@ use std::sync::Arc;
 use values::{DropCache, Ledger};
 use version::{FamilyId, Version};
 
-/// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
+/// Memtables, newest first, and a version, pinned by one reference count. A read needs nothing
+/// else.
 #[derive(Debug)]
 pub(crate) struct ReadState {
-    /// Takes the writes.
+    /// The active memtable.
     pub active: Arc<MemTable>,
     /// Frozen, newest first, not yet flushed.
     pub frozen: Vec<Arc<MemTable>>,
-    /// The tables.
     pub version: Arc<Version>,
-    /// How far compaction is behind: asked by every write, so it is worked out once a version.
+    /// Compaction debt. Every write reads it, so it is derived once for each version.
     pub chain: Chain,
-    /// What is garbage in the vSSTs.
+    /// Garbage in the value files of the version.
     pub ledger: Arc<Ledger>,
-    /// What its tables may hide of separated values; `None`: there are none.
+    /// Unexposed garbage below its tables. `None`: no values are separated.
     hiding: Option<Hiding>,
-    /// What else is asked of a version again and again.
+    /// Other figures of the version that are read often.
     pub summary: VersionSummary,
-    /// What it asks of the space.
+    /// Space demand of the family.
     pub space: FamilySpace,
-    /// What this was worked out with: so a write that has pinned it need not ask for them.
+    /// Options from which the fields were derived. A write that has pinned the state takes them
+    /// from here.
     pub options: Arc<FamilyOptions>,
-    /// True if no table references some name or vSST of the version: it may go once no job has it pinned.
+    /// True if no table references some name or value file of the version. Such files may go once
+    /// no job pins it.
     pub may_prune: bool,
-    /// Files are set aside: garbage in them stays, and nobody can do anything about it.
+    /// True if some files are set aside. Garbage in them cannot be collected.
     pub is_damaged: bool,
-    /// The policy of the family is not known here: the tables stay as they are, and nobody may write.
+    /// True if this release does not know the compaction policy of the family: it does not compact
+    /// and refuses writes.
     pub is_unserved: bool,
 }
 
@@ -85,13 +88,12 @@ impl ReadState {
 }
 
 impl ReadState {
-    /// The lowest sequence that is only in memtables.
+    /// Returns the lowest sequence that is only in memtables.
     pub fn oldest_unflushed_seq(&self) -> Option<SeqNo> {
         let all = self.frozen.iter().chain([&self.active]);
         all.filter_map(|memtable| memtable.seq_range()).map(|(low, _)| low).min()
     }
 
-    /// The same with other memtables.
     fn with_memtables(&self, active: Arc<MemTable>, frozen: Vec<Arc<MemTable>>) -> ReadState {
         ReadState {
             active,
@@ -109,41 +111,41 @@ impl ReadState {
         }
     }
 
-    /// What its tables meet below them. `None`: no values are separated.
+    /// Overlap statistics of its tables. `None`: no values are separated.
     pub fn met(&self) -> Option<&Met> {
         self.hiding.as_ref().map(Hiding::met)
     }
 
-    /// True if there is no estimate of what some table hides.
+    /// True if the unexposed garbage below some table is not estimated.
     pub fn has_unknown_tables(&self) -> bool {
         self.hiding.as_ref().is_some_and(Hiding::has_unknown)
     }
 }
 
-/// What is worked out of a version: see [`Family::derive`].
+/// A read state that is derived from a version ahead of its installation: see [`Family::derive`].
 #[derive(Debug)]
 pub(crate) struct Derived {
     read_state: ReadState,
     options: Arc<FamilyOptions>,
     set_aside: Arc<SetAside>,
-    /// False: of a version that has become another one since.
+    /// False if another edit has changed the version since.
     is_whole: bool,
 }
 
 impl Derived {
-    /// The version that it was worked out of.
+    /// The version from which it was derived.
     pub fn version(&self) -> &Arc<Version> {
         &self.read_state.version
     }
 
-    /// Others have installed what is not in it.
+    /// Marks the derived state as stale: another edit was installed meanwhile.
     pub fn is_overtaken(&mut self) {
         self.is_whole = false;
     }
 }
 
-/// Families from this number on are among many: what all memtables take before they hold anything is missing in their budget. (A memtable that is
-/// not sparing has 48 kB with its first record.)
+/// Families from this id on get sparing memtables, so that many idle families take little of the
+/// memtable budget. (A regular memtable allocates 48 kB with its first record.)
 const MANY_FAMILIES: FamilyId = 8;
 
 fn memtable(family: FamilyId, id: u64, bytes: usize) -> Arc<MemTable> {
@@ -160,22 +162,23 @@ pub(crate) struct Family {
     pub id: FamilyId,
     pub name: String,
     pub settings: Settings,
-    /// What reads see. Exchanged as a whole: under the lock of the manifest for its version, under the writer's for its memtables.
+    /// Read state, replaced as a whole: under the manifest's lock for a new version, under the
+    /// writer's lock for new memtables.
     read_state: RwLock<Arc<ReadState>, rank::ReadState>,
-    /// Changed under the lock of the manifest, and never back.
+    /// Set under the manifest's lock, never reset.
     dropped: AtomicBool,
-    /// The rate of its writers where they are slowed down for this family.
+    /// Rate limit of writes that are slowed down for this family.
     pub gate: Arc<Gate>,
-    /// How fast its level 0 is drained.
+    /// Drain rate of its level 0.
     pub level_0: Level0Drain,
-    /// What scans lose by the order of its values.
+    /// Cost of its scans caused by scattered values.
     pub demand: Arc<Demand>,
-    /// Where iterators found no visible key.
+    /// Key ranges in which iterators found no visible key.
     pub empty_ranges: EmptyRanges,
     drop_cache: OnceLock<Arc<DropCache>>,
-    /// Who is told what it asks of the space, once it is one of the store's families.
+    /// Receives its space demand once it belongs to the store.
     sums: OnceLock<Arc<SpaceSums>>,
-    /// Who is told whether it has frozen memtables.
+    /// Receives whether it has frozen memtables.
     work: OnceLock<Arc<FamilyWork>>,
 }
 
@@ -224,7 +227,7 @@ impl Family {
         }
     }
 
-    /// It is one of the store's families: from now on these sums are told what it asks of the space.
+    /// Joins the store's families: from now on every change of the space demand goes to `sums`.
     pub fn tells(&self, sums: &Arc<SpaceSums>) {
         // Under the lock, so that no change comes in between.
         let read_state = write(&self.read_state);
@@ -232,30 +235,32 @@ impl Family {
         sums.join(self.id, read_state.space);
     }
 
-    /// The same of who is told whether it has frozen memtables.
+    /// Registers the set of families with frozen memtables, which every rotation and flush updates.
     pub fn tells_work(&self, work: &Arc<FamilyWork>) {
         let read_state = write(&self.read_state);
         let work = self.work.get_or_init(|| work.clone());
         work.set_frozen(self.id, !read_state.frozen.is_empty());
     }
 
-    /// Which keys were overwritten lately; `None` where values are not separated, or not by that.
+    /// Returns the cache of recently overwritten keys. `None`: the family does not separate values,
+    /// or not by heat.
     pub fn drop_cache(&self) -> Option<Arc<DropCache>> {
         let bytes = self.settings.drop_cache_bytes().filter(|_| self.options().min_blob_size > 0)?;
         Some(self.drop_cache.get_or_init(|| Arc::new(DropCache::new(bytes))).clone())
     }
 
-    /// The options in use: what the user gave, with sizes that fit the volume.
+    /// Returns the options in effect: the user's, with sizes that fit the volume.
     pub fn options(&self) -> Arc<FamilyOptions> {
         self.settings.options()
     }
 
-    /// What decides about compactions; `None` if it is not known here, and then there are none.
+    /// Returns the compaction policy. `None`: this release does not know it, and the family is not
+    /// compacted.
     pub fn policy(&self) -> Option<Arc<dyn CompactionPolicy>> {
         self.settings.policy()
     }
 
-    /// Why nobody may write, if its policy is not known here.
+    /// Fails if this release does not know the compaction policy: the family then refuses writes.
     pub fn check_served(&self) -> Result<()> {
         match self.read_state().is_unserved {
             true => Err(self.unserved()),
@@ -263,8 +268,8 @@ impl Family {
         }
     }
 
-    /// To be asked when a read state is pinned: a family that is dropped is marked first and emptied then, so what is pinned of one that is not
-    /// marked has all that was in it.
+    /// Fails if the family was dropped. Call it after pinning a read state: a drop marks the family
+    /// before it empties the state. So a pinned state of an unmarked family is complete.
     pub fn check_there(&self) -> Result<()> {
         match self.is_dropped() {
             true => {
@@ -274,7 +279,7 @@ impl Family {
         }
     }
 
-    /// The error of a write to a family whose policy is not known here.
+    /// Returns the error of a write to a family with an unknown compaction policy.
     pub fn unserved(&self) -> Error {
         let name = &self.name;
         self.settings.given().policy.unsupported().context(format!(
@@ -287,14 +292,15 @@ impl Family {
         self.derive_again(|v| v.is_damaged);
     }
 
-    /// Some of its files cannot be read: these are the tables among them.
+    /// Sets the family's unreadable tables.
     pub fn set_aside(&self, tables: SetAside) {
         self.settings.set_aside(tables);
         self.derive_again(|_| true);
     }
 
-    /// How deep L0 is, and the summary, are a matter of options and of what is damaged, too. The version stays: a job may
-    /// install another at the same time.
+    /// Derives the read state again from the same version. Level 0 depth and summary also depend on
+    /// options and damage. The version is taken under the lock, since a job may install another one
+    /// at the same time.
     fn derive_again(&self, is_damaged: impl Fn(&ReadState) -> bool) {
         let ((options, policy), set_aside) = (self.settings.chosen(), self.settings.tables_set_aside());
         let memtable_bytes = self.settings.memtable_bytes();
@@ -327,14 +333,14 @@ impl Family {
         read(&self.read_state).clone()
     }
 
-    /// Looks at the current read state for a moment, under its lock and without pinning it: `ask` takes no lock.
+    /// Calls `ask` with the current read state under its lock, without pinning it. `ask` must take
+    /// no lock.
     pub fn look<T>(&self, ask: impl FnOnce(&ReadState) -> T) -> T {
         #[cfg(all(test, not(loom)))]
         tests::count_step();
         ask(&read(&self.read_state))
     }
 
-    /// Replaces the read state by what `change` makes of it.
     fn update(&self, change: impl FnOnce(&ReadState) -> ReadState) {
         let mut read_state = write(&self.read_state);
         let (before, was_frozen) = (read_state.space, !read_state.frozen.is_empty());
@@ -352,12 +358,13 @@ impl Family {
         }
     }
 
-    /// Takes the memtables of an earlier state, newest first: in a reader, before its first read.
+    /// Takes over the frozen memtables of an earlier state, newest first: in a read-only store,
+    /// before its first read.
     pub fn take_frozen(&self, frozen: Vec<Arc<MemTable>>) {
         self.update(|v| v.with_memtables(v.active.clone(), frozen));
     }
 
-    /// Freezes the active memtable and starts a new one. Called under the writer's lock.
+    /// Rotates the active memtable. The caller holds the writer's lock.
     pub fn freeze(&self, next_memtable_id: u64) {
         self.update(|v| {
             let active = memtable(self.id, next_memtable_id, self.settings.memtable_bytes());
@@ -365,7 +372,7 @@ impl Family {
         });
     }
 
-    /// How deep level 0 would be without these tables of it.
+    /// Returns the depth that level 0 would have without `tables`.
     pub fn l0_depth_without(&self, tables: &HashSet<u64>) -> usize {
         let ((options, policy), set_aside) = (self.settings.chosen(), self.settings.tables_set_aside());
         let version = self.read_state().version.clone();
@@ -379,12 +386,14 @@ impl Family {
         policy.map_or(0, depth)
     }
 
-    /// What readers will see of a version once it is installed: worked out before anybody is held up.
+    /// Derives the read state of a version before it is installed, and before the manifest is
+    /// locked.
     pub fn derive(&self, version: Arc<Version>) -> Derived {
         self.derive_after(&self.read_state(), version)
     }
 
-    /// The same by what is known of some other version: it costs what is different between the two.
+    /// Derives the read state from that of another version. The cost is proportional to the
+    /// difference between the two.
     fn derive_after(&self, known: &ReadState, version: Arc<Version>) -> Derived {
         let ((options, policy), set_aside) = (self.settings.chosen(), self.settings.tables_set_aside());
         let ledger = Arc::new(known.ledger.after(&known.version, &version));
@@ -412,16 +421,16 @@ impl Family {
         }
     }
 
-    /// True if it was derived of what is there now, with the options and the damage of now.
+    /// True if the state was derived from the current version, options and damage.
     fn is_fresh(&self, derived: &Derived) -> bool {
         derived.is_whole
             && Arc::ptr_eq(&derived.options, &self.options())
             && Arc::ptr_eq(&derived.set_aside, &self.settings.tables_set_aside())
     }
 
-    /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
-    /// misses their entries or meets them twice. `derived` is what was worked out of a version with the same content, or with nearly the same,
-    /// if anything was.
+    /// Installs a version and removes the memtables with ids in `flushed` in one step. So no reader
+    /// misses their entries or finds them twice. `derived`: a state derived from the same version,
+    /// or from one that differs little.
     pub fn install(&self, version: Arc<Version>, derived: Option<Derived>, flushed: &[u64], now_ns: u64) {
         let derived = match derived {
             Some(derived) if self.is_fresh(&derived) => derived,
@@ -439,7 +448,8 @@ impl Family {
         });
     }
 
-    /// After a drop: lets go of memtables and tables, which pinned read states and iterators may still hold.
+    /// Replaces memtables and version by empty ones after a drop. Pinned read states and iterators
+    /// may still hold the old ones.
     pub fn discard_read_state(&self) {
         let options = self.options();
         self.update(|v| {
@@ -467,18 +477,19 @@ impl lsm::visible::empty::EmptyRanges for Family {
     }
 
     fn found(&self, range: KeyRange, snapshot: SeqNo, keys: u64) {
-        // Earlier pins of the read state are over, since each holds its lock.
+        // Taking the lock waits for the end of earlier pins, since each holds it.
         self.empty_ranges.found(&range, (snapshot, keys), || drop(write(&self.read_state)));
     }
 }
 
-/// Bytes that a version has in level 0 more than the one before it. (What a compaction takes away at the same time counts against them: edits
-/// have one or the other.)
+/// Returns the growth of level 0 in bytes. Files removed by a compaction would count against it,
+/// but an edit is either a flush or a compaction.
 fn came_into_level_0(before: &Version, after: &Version) -> u64 {
     after.level_bytes(0).saturating_sub(before.level_bytes(0))
 }
 
-/// A handle of a column family. Cheap to clone; it may outlive the store, and then every use of it fails.
+/// A handle of a column family. Cheap to clone. It may outlive the store; then every use of it
+/// fails.
 #[derive(Clone, Debug)]
 pub struct ColumnFamily(pub(crate) Owned<Arc<Family>>);
 
@@ -493,11 +504,12 @@ impl ColumnFamily {
         &self.0.name
     }
 
-    /// Its options: those it was created with, or was given since. (Sizes that did not fit the volume are told as given.)
+    /// Its options: those given at its creation or since. Sizes are those given, even where smaller
+    /// ones are in effect.
     pub fn options(&self) -> FamilyOptions {
         match Owned::process(&self.0).is_here() {
             true => (*self.0.settings.given()).clone(),
-            // Asking would take a lock.
+            // Reading them would take a lock, which a child process must not.
             false => FamilyOptions::default(),
         }
     }

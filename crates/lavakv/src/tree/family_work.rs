@@ -1,9 +1,10 @@
-//! Which families have changes that are in no table: kept as sets, so that nothing looks at all families for them.
+//! The families with unflushed changes, kept as sets, so that no caller walks over all families.
 //!
-//! A family is in `active` from before the first insert into its active memtable until after that memtable is frozen, both under the
-//! writer's lock. It is in `frozen` as long as its read state has frozen memtables: that set is changed under the lock under which readers get
-//! to see the change. A rotation puts it into `frozen` before it leaves `active`, and both are read under one lock. So a family with a
-//! change that is visible and in no table is in one of them whenever they are read.
+//! A family is in `active` from before the first insert into its active memtable until that
+//! memtable is frozen, both under the writer's lock. It is in `frozen` while its read state has
+//! frozen memtables; that set is changed under the lock that publishes the read state. A rotation
+//! adds the family to `frozen` before it removes it from `active`, and both sets are read under one
+//! lock. So a family with a visible and unflushed change is always in one of them.
 
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
@@ -16,22 +17,22 @@ struct Sets {
     frozen: BTreeSet<FamilyId>,
 }
 
-/// See the module.
+/// The families with unflushed changes: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct FamilyWork(Mutex<Sets, rank::FamilyWork>);
 
 impl FamilyWork {
-    /// The active memtable of a family is about to get changes.
+    /// Announces changes in the active memtable of a family.
     pub fn changes(&self, id: FamilyId) {
         lock(&self.0).active.insert(id);
     }
 
-    /// The active memtable of a family has none: it was frozen.
+    /// Records that the active memtable of a family is empty, since the previous one was frozen.
     pub fn is_unchanged(&self, id: FamilyId) {
         lock(&self.0).active.remove(&id);
     }
 
-    /// A family has frozen memtables, or has none any more.
+    /// Records whether a family has frozen memtables.
     pub fn set_frozen(&self, id: FamilyId, is_frozen: bool) {
         let mut sets = lock(&self.0);
         if is_frozen {
@@ -41,14 +42,14 @@ impl FamilyWork {
         }
     }
 
-    /// A family is there no more.
+    /// Removes a family.
     pub fn leave(&self, id: FamilyId) {
         let mut sets = lock(&self.0);
         sets.active.remove(&id);
         sets.frozen.remove(&id);
     }
 
-    /// The families with frozen memtables, by id.
+    /// Returns the families with frozen memtables, by id.
     pub fn frozen(&self) -> Vec<FamilyId> {
         lock(&self.0).frozen.iter().copied().collect()
     }
@@ -58,7 +59,8 @@ impl FamilyWork {
         !lock(&self.0).frozen.is_empty()
     }
 
-    /// The families with changes in memtables, by id. Some may have none any more.
+    /// Returns the families with changes in memtables, by id. Some of them may have been flushed
+    /// meanwhile.
     pub fn unflushed(&self) -> Vec<FamilyId> {
         let sets = lock(&self.0);
         sets.active.union(&sets.frozen).copied().collect()

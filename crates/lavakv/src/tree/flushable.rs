@@ -1,24 +1,28 @@
-//! Which memtables may be flushed.
+//! Memtables that may be flushed.
 //!
-//! All that are frozen may, but while a checkpoint is taken none with a change above the *ceiling*: the sequence up to which its
-//! state is to reach. Whoever takes it freezes everything and sets the ceiling under the writer's lock, so that whatever is frozen after that is
-//! of later writes.
+//! All frozen memtables may be flushed. During a checkpoint those with a change above the *ceiling*
+//! may not: the ceiling is the last sequence of the checkpoint. The checkpoint rotates all
+//! memtables and sets the ceiling under the writer's lock, so that memtables frozen later hold
+//! later writes.
 //!
-//! **The memtables are looked at first**, and the ceiling after them. So what is above a ceiling was not seen, or was seen when that was set. In the other
-//! order a checkpoint could begin, and a later write be frozen, between the two: the flush would take it for one that may be, and the copy would have what one
-//! family got after the checkpoint's sequence, and not what others did.
+//! **The memtables are read first, the ceiling after them.** So a memtable above a ceiling was
+//! either not seen, or the ceiling was set when it was seen. In the other order a checkpoint could
+//! begin, and a later write be frozen, between the two reads. The flush would then include that
+//! write. The copy would hold changes after the checkpoint's sequence in one family and not in
+//! another.
 //!
-//! A ceiling that is lifted meanwhile has done its work: the state of its checkpoint is taken.
+//! A ceiling that is lifted in between does no harm: the checkpoint has captured its state.
 
 use crate::tree::family::Family;
 use base::SeqNo;
 use memtable::MemTable;
 use std::sync::Arc;
 
-/// The memtables of a family that may be flushed, and the oldest sequence in them.
+/// The flushable memtables of a family, and the oldest sequence in them.
 pub(crate) type Flushable = (SeqNo, Arc<Family>, Vec<Arc<MemTable>>);
 
-/// What is frozen of these families, up to the ceiling, which is asked for when all have been looked at.
+/// Returns the frozen memtables of `families` up to the ceiling. `ceiling` is called after all
+/// families were read.
 pub(crate) fn flushable(
     families: impl IntoIterator<Item = Arc<Family>>,
     ceiling: impl FnOnce() -> SeqNo,

@@ -1,12 +1,19 @@
-//! What values lie above the last level and may hide others: kept from version to version.
+//! Unexposed garbage: values in the last level that newer entries above it supersede. Updated from
+//! version to version.
 //!
-//! The job that writes a table estimates from samples how many of its keys older tables hold ([`super::overwrites`]). Where that is unknown, each entry is taken to
-//! hide as much as it holds, until a survey has read the samples (`work::jobs::survey`). No table hides more than what lies below it where its keys are.
+//! The job that writes a table estimates from key samples how many of its keys are in older tables
+//! ([`super::overwrites`]). Without an estimate each entry counts as an overwrite of its own size,
+//! until a survey has read the samples (`work::jobs::survey`). A table never hides more than the
+//! bytes below it in its key range.
 //!
-//! What a table may hide follows from its own description and from those of the tables below that its keys meet. So an edit changes it for the tables that come, and for
-//! those above a table that comes or goes; of ten thousand these are a few, and what is different between two versions is found without a look at the rest
-//! ([`version::Level::changes`]). Level 0 is gone through each time: it has few tables, and each may be above any other. Where the last level is
-//! another one than before all is worked out anew. What tables meet below them is kept with it, for picks of what to expose ([`lsm::policy::met`]).
+//! The bytes that a table hides depend on its own metadata and on that of the overlapping tables
+//! below it. So an edit changes them only for new tables, and for tables above an added or removed
+//! one: a few among ten thousand. The difference between two versions is found without a walk over
+//! the rest ([`version::Level::changes`]).
+//!
+//! Level 0 is recomputed each time: it has few tables, and any of them may be above any other. If
+//! the last level is another one than before, everything is recomputed. The overlap statistics of
+//! the tables are kept here too; picks of garbage to expose use them ([`lsm::policy::met`]).
 
 use base::HashSet;
 use lsm::policy::Met;
@@ -14,28 +21,29 @@ use lsm::policy::met::meeting;
 use std::sync::Arc;
 use version::{FileMeta, Hides, IdMap, Version};
 
-/// See the module.
+/// Unexposed garbage of a version: see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hiding {
-    /// What each table between level 0 and the last level may hide, by its number.
+    /// Hidden bytes of each table between level 0 and the last level, by its number.
     between: IdMap<u64, Hidden>,
-    /// The sum of these.
+    /// The sum of `between`.
     between_bytes: Sums,
-    /// What those of level 0 may hide.
+    /// Hidden bytes of the tables of level 0.
     level_0_bytes: Hidden,
-    /// There are no levels below level 0: no compaction need come that exposes what it hides.
+    /// True if there are no levels below level 0: no compaction is due that would expose its
+    /// garbage.
     is_level_0_alone: bool,
     met: Met,
 }
 
-/// Bytes that a table hides, or several.
+/// Bytes hidden by one table or by several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hidden {
-    /// The bytes of its own entries that overwrite or delete: writers pay for as much as they bring.
+    /// Bytes of its own entries that overwrite or delete. Writes are throttled by these.
     priced: u64,
-    /// The bytes of the records that they hide.
+    /// Bytes of the records that they hide.
     likely: u64,
-    /// Tables of which this is not estimated.
+    /// Number of tables without an estimate.
     unknown: u64,
 }
 
@@ -47,7 +55,7 @@ struct Sums {
 }
 
 impl Hiding {
-    /// Of a version, by a walk.
+    /// Computes the unexposed garbage of a version from all of its tables.
     pub fn of(version: &Version) -> Hiding {
         let (level_0_bytes, met) = (of_level_0(version), Met::of(version));
         let is_level_0_alone = version.deepest_level().unwrap_or(0) == 0;
@@ -58,7 +66,7 @@ impl Hiding {
         hiding
     }
 
-    /// Of `now`, where this is that of `before`.
+    /// Returns the unexposed garbage of `now`, where `self` is that of `before`.
     #[must_use]
     pub fn after(&self, before: &Version, now: &Version) -> Hiding {
         let Some(deepest) = now.deepest_level().filter(|level| before.deepest_level() == Some(*level)) else {
@@ -87,7 +95,7 @@ impl Hiding {
         hiding
     }
 
-    /// All of it that a compaction will expose.
+    /// Returns the unexposed garbage that compactions will expose, in bytes.
     pub fn bytes(&self) -> u64 {
         if self.is_level_0_alone {
             return 0;
@@ -95,24 +103,25 @@ impl Hiding {
         narrow(self.between_bytes.priced + u128::from(self.level_0_bytes.priced))
     }
 
-    /// All of it.
+    /// Returns all of the unexposed garbage, in bytes.
     pub fn likely_bytes(&self) -> u64 {
         narrow(self.between_bytes.likely + u128::from(self.level_0_bytes.likely))
     }
 
-    /// True if there is no estimate of what some table hides.
+    /// True if the hidden bytes of some table are not estimated.
     pub fn has_unknown(&self) -> bool {
         self.between_bytes.unknown > 0 || self.level_0_bytes.unknown > 0
     }
 
-    /// What the `nth` table of a level hides, if its point entries hide so much.
+    /// Returns the bytes that the `nth` table of a level hides, if its point entries hide as much
+    /// as `hides` says.
     pub fn likely_bytes_of(version: &Version, level: usize, nth: usize, hides: Option<Hides>) -> u64 {
         let files = version.files(level);
         let older = if level == 0 { files.get(nth + 1..).unwrap_or_default() } else { &[] };
         files.get(nth).map_or(0, |file| hidden_by(version, level, (file, hides), older).likely)
     }
 
-    /// What the tables meet below them.
+    /// Returns the overlap statistics of the tables.
     pub fn met(&self) -> &Met {
         &self.met
     }
@@ -152,7 +161,7 @@ fn of_level_0(version: &Version) -> Hidden {
     })
 }
 
-/// What a table of a level may hide; if it is of level 0 also of `older` ones there.
+/// Returns the bytes that a table of a level hides; in level 0 also those in `older` tables there.
 fn hidden_by(
     version: &Version,
     level: usize,
@@ -173,7 +182,7 @@ fn hidden_by(
     let meets = |older: &&Arc<FileMeta>| !older.ends_before(low) && !older.starts_after(high);
     let deeper = (level + 1..version.levels.len())
         .flat_map(|below| &version.files(below)[version.overlap_range(below, Some(low), Some(high))]);
-    // The first that it meets is enough, most often.
+    // Usually the first overlapping table is enough.
     let mut met = 0u64;
     for below in deeper.chain(older.iter().filter(meets)) {
         met = met.saturating_add(separated(below));
@@ -184,7 +193,8 @@ fn hidden_by(
     hidden(met)
 }
 
-/// What a table hides if there is as much below it. Its tombstones hide what the manifest says (`FileMeta::hidden_bytes`).
+/// Returns the bytes that a table hides if there are as many below it. Its tombstones hide the
+/// bytes recorded in the manifest (`FileMeta::hidden_bytes`).
 fn by_itself(file: &FileMeta, hides: Option<Hides>, own: u64) -> Hidden {
     let Some(hides) = hides else { return Hidden { priced: own, likely: own, unknown: 1 } };
     let values = own.saturating_sub(file.hidden_bytes);
@@ -197,7 +207,8 @@ fn by_itself(file: &FileMeta, hides: Option<Hides>, own: u64) -> Hidden {
     }
 }
 
-/// The tables of level 0 that meet no other one there: keys in order may make a thousand of them, too many to hold each against all others.
+/// Returns the tables of level 0 that overlap no other one there. Sequential keys may produce a
+/// thousand of these, too many for a comparison of all pairs.
 fn alone(files: &[Arc<FileMeta>]) -> HashSet<u64> {
     let mut by_key: Vec<&Arc<FileMeta>> = files.iter().collect();
     by_key.sort_by_key(|file| file.smallest_user_key());

@@ -1,23 +1,28 @@
-//! How a change of the files becomes the families': one way for flush, compaction, collection and clean-up.
+//! Commits edits and publishes the new versions, for flush, compaction, collection and clean-up.
 //!
 //! ```text
 //! work out what the families will look like -> commit the edit -> publish -> retire inputs, or remove outputs
 //! ```
 //!
-//! A job says what each family's part in its change is ([`Part`]), and of the state that is current how that reads as
-//! records. What a version carries along (the sums under all names that a compaction touches) and what is derived of it (the
-//! ledger) is worked out *before* the lock of the manifest, from the state as it is published then. Under the lock the records are
-//! made once more, of the state with every edit that was accepted meanwhile. If that has another version of the family, what was
-//! worked out is brought up to date by what the others changed ([`version::changes`], [`values::Ledger::after`]): so the lock is held
-//! for as long as that takes, and not for what the change itself takes. What the families looked like before goes after the lock.
+//! A job passes each family's part in its edit ([`Part`]), and a function from a manifest state to
+//! the records of the parts.
 //!
-//! What comes of a part:
+//! The next versions and the states derived from them are computed *before* the lock of the
+//! manifest, from the published state. That includes the ledger, and the sums under all names that
+//! a compaction touches. Under the lock the records are computed again, from the state with every
+//! edit that was accepted meanwhile. If the family has another version by then, the derived state
+//! is updated by the difference ([`version::changes`], [`values::Ledger::after`]). So the lock is
+//! held for that difference, not for the whole edit. The previous read states are freed after the
+//! lock is released.
 //!
-//! * **Whole**: the family has its new version; what the change replaced goes with its last reader.
-//! * **Overtaken**: its inputs are not there any more. Its outputs are removed.
-//! * **Dropped**: the family was, and nobody reads the outputs. They are removed.
+//! Outcomes of a part:
 //!
-//! After an error nothing is removed: the edit may be durable all the same, and whoever made the files knows what to do.
+//! * **Whole**: the family has its new version. The replaced files go with their last reader.
+//! * **Overtaken**: superseded, since its inputs are gone. Its outputs are removed.
+//! * **Dropped**: the family was dropped, so its outputs have no reader. They are removed.
+//!
+//! After an error no file is removed: the edit may be durable all the same. The job that created
+//! the files decides.
 
 use super::Tree;
 use super::family::{Derived, Family};
@@ -28,18 +33,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use version::{Edit, FamilyId, Record, State, StoreRecord, Version};
 
-/// One family's part in a change.
+/// One family's part in an edit.
 pub(crate) struct Part {
     pub family: Arc<Family>,
-    /// Memtables that are in tables from now on.
+    /// Ids of the memtables that the edit replaces by tables.
     pub flushed: Vec<u64>,
-    /// Bytes of them.
+    /// Bytes of the flushed memtables.
     pub flushed_bytes: usize,
-    /// What the change replaces: obsolete once it is durable.
+    /// Files that the edit makes obsolete.
     pub retired: Vec<DataFile>,
-    /// The files that were made for it.
+    /// New files of the edit.
     pub created: Vec<(u64, PathBuf)>,
-    /// Copies of tables that go on under their numbers, if they are not the family's after all.
+    /// Copies of tables that keep their numbers; removed if the edit does not take them over.
     pub copied: Vec<PathBuf>,
 }
 
@@ -50,7 +55,7 @@ impl Part {
     }
 }
 
-/// What came of a part of a change: see the module.
+/// Outcome of one part of an edit: see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
     Whole,
@@ -58,33 +63,34 @@ pub(crate) enum Installed {
     Dropped,
 }
 
-/// What a change makes of the families, if nothing comes between.
+/// An edit and the derived families, valid if no other edit is accepted in between.
 struct Prepared {
     edit: Edit,
     /// By part.
     families: Vec<Option<PreparedFamily>>,
 }
 
-/// What was derived of a part's family, and of which version it begins.
+/// The derived state of a part's family, and the version from which it was derived.
 struct PreparedFamily {
     before: Arc<Version>,
     derived: Derived,
 }
 
 impl Tree {
-    /// A read state was let go of: files may have waited for that.
+    /// Notifies the scheduler after a read state was released, if obsolete files may now be
+    /// removed.
     pub fn was_let_go(&self) {
         if self.files.obsolete.has_ready() {
             self.context.signals.notify_work();
         }
     }
 
-    /// Makes a change durable and publishes it. `records`: what the manifest is to say for a part, by its place in the list;
-    /// `None`: it is overtaken. It is called twice. `published` is called once the change is the store's, under the manifest's
-    /// lock.
+    /// Makes an edit durable and publishes its versions. `records` returns the manifest records of
+    /// a part, by its index; `None`: the part is superseded. It is called twice. `published` is
+    /// called under the manifest's lock once the edit is part of the store.
     ///
     /// # Errors
-    /// Those of [`version::Manifest::commit_with`], and whatever stopped the store before.
+    /// Those of [`version::Manifest::commit_with`], and those of a store that has failed before.
     pub fn install(
         &self,
         parts: Vec<Part>,
@@ -127,7 +133,7 @@ impl Tree {
                 self.context.signals.state_changed();
             },
         )?;
-        // What may be the last that knows of a version: it takes a while to let go of.
+        // These may be the last references to a version, which take a while to free.
         drop((replaced, tried));
         for nth in overtaken {
             if outcomes[nth] == Installed::Whole {
@@ -146,12 +152,12 @@ impl Tree {
         Ok(outcomes)
     }
 
-    /// What the families will look like if nothing comes between.
+    /// Derives the families' next states ahead of the commit.
     fn prepare(&self, parts: &[Part], records: &impl Fn(&State, usize) -> Option<Vec<Record>>) -> Prepared {
         let state = self.files.manifest.state();
         let all = (0..parts.len()).filter(|&nth| state.families.contains_key(&parts[nth].family.id));
         let edit = Edit(all.filter_map(|nth| records(&state, nth)).flatten().collect());
-        // What contradicts the state is refused when it is committed.
+        // The commit refuses an edit that contradicts the state.
         let Ok(after) = state.apply(&edit) else {
             return Prepared { edit, families: parts.iter().map(|_| None).collect() };
         };
@@ -167,9 +173,9 @@ impl Tree {
         Prepared { edit, families }
     }
 
-    /// False if the family was dropped: by the answer a job that publishes an edit knows whose its inputs and outputs are. A
-    /// moment later it may have been dropped, and then both its last version and what that version replaced still have
-    /// readers.
+    /// Publishes the new version of a part's family. Returns false if the family was dropped; the
+    /// job then owns its inputs and outputs. The family may also be dropped a moment later. Then
+    /// its last version and the replaced one still have readers.
     fn publish_in(&self, state: &State, part: &Part, own: Option<PreparedFamily>) -> bool {
         let known = state.families.get(&part.family.id).filter(|_| !part.family.is_dropped());
         let Some(known) = known else { return false };
@@ -181,8 +187,8 @@ impl Tree {
         true
     }
 
-    /// Commits what concerns any number of families, without tables of its own, and gives those that have a new version that
-    /// version.
+    /// Commits an edit over any number of families without tables of its own, and publishes the
+    /// versions that it changes.
     ///
     /// # Errors
     /// Those of [`Tree::install`].
@@ -190,7 +196,7 @@ impl Tree {
         self.files.install(build, |state| self.publish(state))
     }
 
-    /// Gives each family the version that the manifest has. Under the manifest's lock.
+    /// Publishes the manifest's version of each family. Called under the manifest's lock.
     pub fn publish(&self, state: &State) {
         for family in state.families.values() {
             if let Some(own) = self.families.get(family.id)
@@ -201,11 +207,11 @@ impl Tree {
         }
     }
 
-    /// Drops a family, durably. Its last read state: what it holds is obsolete, and with it the files of its last version, which are
-    /// on the list when this returns.
+    /// Drops a family durably. Returns its last read state; the files of its last version are on
+    /// the obsolete list.
     ///
-    /// The edit says how far sequences went: nothing that is flushed later may hold those that the family had last, and none is given
-    /// twice. The caller has the writer's lock.
+    /// The edit records the last sequence: the family's sequences are in no later table, and must
+    /// not be assigned twice. The caller holds the writer's lock.
     ///
     /// # Errors
     /// Those of [`version::Manifest::commit`].
@@ -217,7 +223,7 @@ impl Tree {
                 Ok(Edit(vec![last_seq, Record::DropFamily { id: family.id }]))
             },
             |_| {
-                // Jobs install under the same lock: none can add a file after this.
+                // Jobs install under the same lock, so none adds a file after this.
                 family.mark_dropped();
                 last_read_state = family.read_state();
             },
@@ -232,7 +238,8 @@ impl Tree {
         Ok(last_read_state)
     }
 
-    /// Removes the outputs of a job that was given up. What cannot be removed now is removed at the next open.
+    /// Removes the outputs of an abandoned job. The next open removes those that cannot be removed
+    /// now.
     pub fn remove_outputs(&self, created: &[(u64, PathBuf)]) {
         self.forget(&created.iter().map(|(number, _)| *number).collect::<Vec<_>>());
         for (_, path) in created {
@@ -240,14 +247,14 @@ impl Tree {
         }
     }
 
-    /// Files of data are about to go.
+    /// Drops cached data of files before their removal.
     fn forget(&self, numbers: &[u64]) {
         self.files.tables.forget(numbers);
         numbers.iter().for_each(|number| self.kept.forget(*number));
     }
 
-    /// Removes the files whose last reader is gone. One that cannot be removed holds none of the others up, and stays on the
-    /// list.
+    /// Removes the obsolete files without readers. A file that cannot be removed stays on the list
+    /// and does not block the others.
     pub fn remove_obsolete(&self) -> Result<()> {
         let mut outcome = Ok(());
         let living = self.files.manifest.state();
@@ -255,7 +262,7 @@ impl Tree {
         let mut gone = Vec::new();
         for file in &ready {
             match file {
-                // The table is on the other disk now, under its number.
+                // The table lives on the other tier, under the same number.
                 DataFile::Table(meta) if living.table(meta.number).is_some() => self.files.tables.close(meta),
                 _ => gone.push(file.number()),
             }
@@ -271,7 +278,7 @@ impl Tree {
     }
 }
 
-/// A family's part in an edit is what was tried, of the state as it is now.
+/// Rebases a family's part of an edit onto the current state.
 fn rest_on(state: &State, edit: &mut Edit, tried: &Edit, id: FamilyId, own: &mut Option<PreparedFamily>) {
     let Some(own) = own else { return };
     edit.rest_on(tried, id, &own.before, own.derived.version());

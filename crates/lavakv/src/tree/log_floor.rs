@@ -1,22 +1,23 @@
-//! Up to where the log is not needed any more.
+//! The log floor: the sequence below which the log is no longer needed.
 //!
-//! The *floor* is a sequence: no record below it is in the log and in memtables alone, so a group of the log with nothing
-//! at or above it may go. It is asked for by a background thread while others write and flush, under no lock that they
-//! take, and it may be too low, but never too high.
+//! No record below the *floor* is only in the log and in memtables, so a log group with no record
+//! at or above it may be released. A background thread computes the floor while other threads write
+//! and flush, without taking their locks. It may be too low, but never too high.
 //!
-//! **The visible frontier is read first**, and nothing above it is ever promised. A write becomes visible after it is in
-//! its memtable. So what is visible when the frontier is read is seen in a memtable afterwards, or was flushed, or is
-//! being created in a family that begins after it; what becomes visible later is above the frontier. In the other order a
-//! write that begins and ends between the two would be below the floor and in no memtable that was looked at.
+//! **The visible frontier is read first**, and bounds the floor. A write becomes visible after it
+//! is in its memtable. So a write that is visible at that moment is later found in a memtable, or
+//! was flushed. A family created meanwhile begins above the frontier, as do later writes. In the
+//! other order, a write that begins and ends between the two reads would be below the floor and in
+//! no memtable that was read.
 //!
-//! A flush removes memtables only once its edit is durable, and does so in one step with its tables (see
-//! `Family::install`), so a memtable that is gone from a read state is in tables that survive.
+//! A flush removes memtables only after its edit is durable, in one step with the new tables (see
+//! `Family::install`). So a memtable that is missing from a read state is in durable tables.
 
 use crate::tree::snapshot::Snapshots;
 use base::SeqNo;
 
-/// The lowest sequence that perhaps only the log and memtables hold. `oldest_unflushed`: the lowest in a memtable of any
-/// family, found by looking at all of them when it is called.
+/// Returns the lowest sequence that may be only in the log and in memtables. `oldest_unflushed`
+/// returns the lowest sequence in the memtables of all families, read during the call.
 pub(crate) fn log_floor(snapshots: &Snapshots, oldest_unflushed: impl FnOnce() -> Option<SeqNo>) -> SeqNo {
     let next = snapshots.visible() + 1;
     oldest_unflushed().map_or(next, |seq| seq.min(next))

@@ -1,5 +1,5 @@
-//! The iterators that are open: who they are and which read state each holds, so that the space ledger can say who keeps which
-//! files. Nothing else asks here: a read state is held by its reference count, not by its being listed.
+//! The open iterators and their read states, so that the space ledger can attribute pinned files.
+//! Only the ledger reads the list: a read state is held by its reference count.
 
 use crate::tree::family::ReadState;
 use base::SeqNo;
@@ -8,24 +8,24 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use version::FamilyId;
 
-/// All open iterators, by number.
+/// All open iterators, by id.
 #[derive(Debug, Default)]
 pub(crate) struct OpenIterators(Mutex<BTreeMap<u64, Reader>, rank::OpenIterators>);
 
 /// An open iterator.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
-    /// What its maker calls it; empty: nothing.
+    /// The caller's name for it; may be empty.
     pub name: Arc<str>,
     pub family: FamilyId,
     pub seq: SeqNo,
     pub since_ns: u64,
-    /// Gone a moment before the iterator is.
+    /// Released a moment before the iterator.
     pub read_state: Weak<ReadState>,
 }
 
 impl OpenIterators {
-    /// All of them, the oldest first.
+    /// Returns all open iterators, the oldest first.
     pub fn all(&self) -> Vec<(u64, Reader)> {
         lock(&self.0).iter().map(|(&id, reader)| (id, reader.clone())).collect()
     }
@@ -39,7 +39,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// `id`: a number that no snapshot has ([`Snapshots::new_id`](super::snapshot::Snapshots::new_id)).
+    /// `id`: unique among snapshots and iterators
+    /// ([`Snapshots::new_id`](super::snapshot::Snapshots::new_id)).
     pub fn begin(readers: &Arc<OpenIterators>, id: u64, reader: Reader) -> Reading {
         lock(&readers.0).insert(id, reader);
         Reading { readers: readers.clone(), id }

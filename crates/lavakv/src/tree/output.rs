@@ -1,4 +1,4 @@
-//! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
+//! The SSTs and value files that jobs write: their creation and their metadata for the manifest.
 
 use super::overwrites::Older;
 use super::speed_values::{self, Rank};
@@ -19,10 +19,10 @@ use values::OutputVsst;
 use version::names::FileKind;
 use version::{FileMeta, Version, VsstClass, names};
 
-/// Bytes a job collects before it writes them to a table: large enough for the device, small beside a step.
+/// Bytes a job buffers before it writes them to a table: large for the device, small for the job.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
 
-/// Makes the output files of one job.
+/// Creates the SSTs of one job.
 pub(crate) struct TableFiles<'a> {
     pub tree: &'a Tree,
     pub family: &'a Family,
@@ -59,10 +59,10 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
     }
 }
 
-/// Begins another vSST of a job.
+/// Creates the next value file of a job.
 pub(crate) type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
 
-/// Makes the vSSTs of one job.
+/// Creates the value files of one job.
 pub(crate) struct VsstFiles {
     pub tree: Arc<Tree>,
     pub family: Arc<Family>,
@@ -70,12 +70,12 @@ pub(crate) struct VsstFiles {
     pub job: u64,
     pub inputs: Vec<u64>,
     pub expected_len: u64,
-    /// None is to be on the speed disk.
+    /// True if no file goes to the fast tier.
     pub goes_down: bool,
 }
 
 impl VsstFiles {
-    /// A new vSST. `alignment` 0: chosen from the first record.
+    /// Creates a value file. `alignment` 0: chosen from the first record.
     pub fn create(&self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
         let tree = &*self.tree;
         let number = tree.files.manifest.allocate_file_number();
@@ -89,7 +89,7 @@ impl VsstFiles {
         Ok(OutputVsst { number, path, volume, uid, builder })
     }
 
-    /// The file, on the disk that is the one for its class, or in the directory.
+    /// Creates the file on the tier for its class.
     fn begin(&self, number: u64, class: VsstClass) -> Result<(Volume, PathBuf, Box<dyn AppendFile>)> {
         let (tree, stats) = (&*self.tree, &self.tree.context.stats);
         let options = self.family.options();
@@ -111,7 +111,7 @@ impl VsstFiles {
     }
 }
 
-/// Makes a file of data on this disk; where that is the speed disk, and it refuses one, in the directory.
+/// Creates a data file on a volume. Falls back to the capacity tier where the fast tier is full.
 fn create(
     tree: &Tree,
     volume: Volume,
@@ -135,7 +135,7 @@ fn create(
 fn create_options(tree: &Tree, expected_len: u64) -> CreateOptions {
     CreateOptions {
         access: tree.context.options.access,
-        // What is reserved counts, and most outputs are shorter than expected.
+        // Reserved bytes count against the limit, and most outputs are shorter than expected.
         expected_len: if tree.space.is_limited() { 0 } else { expected_len },
         write_buffer_len: WRITE_BUFFER_LEN
             .min((expected_len as usize).next_multiple_of(io::PAGE).max(64 << 10)),
@@ -144,7 +144,7 @@ fn create_options(tree: &Tree, expected_len: u64) -> CreateOptions {
     }
 }
 
-/// Who writes a file.
+/// Returns the identity of a file: its number, its job and inputs, and notes for repair.
 pub(crate) fn identity(
     tree: &Tree,
     family: &Family,
@@ -170,9 +170,9 @@ pub(crate) fn identity(
     }
 }
 
-/// The tables that were given up last and wait for their readers, ascending.
+/// Returns the tables that became obsolete last and still have readers, ascending.
 fn gone(tree: &Tree) -> Vec<u64> {
-    // One that has gone to another disk is not gone.
+    // A table that moved to the other tier is not gone.
     let living = tree.files.manifest.state();
     let is_gone =
         |file: &DataFile| matches!(file, DataFile::Table(_)) && living.table(file.number()).is_none();
@@ -182,11 +182,12 @@ fn gone(tree: &Tree) -> Vec<u64> {
     numbers
 }
 
-/// Tables noted as gone in a file: more are there only where readers hold on to thousands.
+/// Upper bound of obsolete tables noted in a file. There are more only where readers hold
+/// thousands.
 const NOTED_GONE_MAX: usize = 4096;
 
-/// What the manifest says of a finished table of `family`, and what is known of it besides. `inputs`: the tables that it
-/// replaces.
+/// Returns the manifest's metadata of a finished table of `family`, with estimates kept in memory.
+/// `inputs`: the tables that it replaces.
 pub(crate) fn file_meta(
     (tree, family): (&Tree, &Family),
     version: &Version,
@@ -203,7 +204,7 @@ pub(crate) fn file_meta(
         0 => hidden_bytes(version, level, &meta, &FragmentedRangeTombstones::new(&[])),
         _ => hidden_bytes(version, level, &meta, tree.files.tables.table(&meta)?.range_tombstones()),
     };
-    // Of the version of the job some tables may be gone; this one is held meanwhile.
+    // Some tables of the job's version may be gone. This read state is pinned.
     let now = family.read_state();
     let older = Older::than_table(&now.version, level, &meta, |number| inputs.contains(&number));
     let hides = older.hidden_by(&meta, &output.table.table.notes);
@@ -211,9 +212,10 @@ pub(crate) fn file_meta(
     Ok(meta)
 }
 
-/// What the tombstones of a table at `level` hide, estimated: point tombstones an entry each, of the mean size of those
-/// underneath; range tombstones the files they cover, those at a border by half. Never more than lies under the table:
-/// at the bottom, or where keys are deleted that were not there, tombstones hide nothing.
+/// Estimates the bytes hidden by the tombstones of a table at `level`. A point tombstone hides one
+/// entry of the mean size of those underneath. A range tombstone hides the files it covers, half of
+/// a file at its border. The sum is at most the bytes under the table: at the bottom tombstones
+/// hide nothing.
 fn hidden_bytes(
     version: &Version,
     level: usize,
@@ -224,7 +226,7 @@ fn hidden_bytes(
     let older = |low: &[u8], high: &[u8]| {
         let all = (from..version.levels.len())
             .flat_map(|l| version.overlapping(l, Some(low), Some(high)).into_iter().map(move |f| (l, f)));
-        // Level 0 is in order of age.
+        // Level 0 is ordered by age.
         all.filter(|(l, f)| *l > 0 || f.seq_range().1 < meta.min_seq).map(|(_, f)| f).collect::<Vec<_>>()
     };
     let under = older(meta.smallest_user_key(), meta.largest_user_key());
@@ -235,7 +237,7 @@ fn hidden_bytes(
         for file in older(&fragment.start, &fragment.end) {
             let inside = file.smallest_user_key() >= fragment.start.as_slice()
                 && file.largest_user_key() < fragment.end.as_slice();
-            // Only the end of the fragment may meet the file, which it does not cover.
+            // Only the exclusive end of the fragment touches this file, which it does not cover.
             let beside = file.smallest_user_key() >= fragment.end.as_slice();
             let covered = if inside { file.raw_bytes } else { file.raw_bytes / 2 };
             hidden = hidden.saturating_add(if beside { 0 } else { covered });

@@ -1,44 +1,47 @@
-//! How many bytes of records new entries hide: estimated from samples of keys that tables keep in memory.
+//! Bytes of records that new entries hide, estimated from key samples that tables keep in memory.
 //!
-//! The sum over all tables is the hidden garbage of a family: an entry hides the next older version of its key, and no
-//! other. A key that no older table holds hides nothing, so a load of new keys counts as none, whatever its order.
+//! The sum over all tables is the unexposed garbage of a family: an entry hides the next older
+//! version of its key, and no other. A key that is in no older table hides nothing, so a load of
+//! new keys counts as none in any order.
 //!
-//! **Cost.** Samples are of the same keys in all tables ([`base::table_notes`]), so they are compared without a read. Of a
-//! new table at most [`HASHES_MAX`] hashes are looked up in the samples of the older tables in its range, and fewer where these
-//! are many: [`LOOKUPS_MAX`] lookups in all, or about [`HASHES_MIN`] a table. The job that writes the table does that before it takes
-//! a lock. Writers pay nothing.
+//! **Cost.** All tables sample the same keys ([`base::table_notes`]), so that samples are compared
+//! without a read. At most [`HASHES_MAX`] hashes of a new table are looked up in the samples of the
+//! older tables in its range. With many of these it is fewer: [`LOOKUPS_MAX`] lookups in all, or
+//! about [`HASHES_MIN`] a table. The job that writes the table does it before it takes a lock, so
+//! writes pay nothing.
 //!
-//! The estimate is unknown where the sample of an older table is not in memory: a survey reads it (`work::jobs::survey`). Where no
-//! key is in the reach of both samples, all keys count as overwrites.
+//! The estimate is unknown while the sample of an older table is not in memory; a survey reads it
+//! (`work::jobs::survey`). If no key is in the range of both samples, all keys count as overwrites.
 
 use base::{KeySample, TableNotes};
 use std::sync::Arc;
 use version::{FileMeta, Hides, Version};
 
-/// So many hashes of a sample are looked up at most.
+/// Most hashes of a sample that are looked up.
 const HASHES_MAX: usize = 256;
-/// So many are looked up however many tables there are, if the sample has as many.
+/// Hashes that are looked up with any number of tables, if the sample has as many.
 const HASHES_MIN: usize = 8;
-/// Lookups in all.
+/// Most lookups in all.
 const LOOKUPS_MAX: usize = 32 << 10;
 const MILLION: u128 = 1_000_000;
 
 /// Tables that may hold older versions of keys.
 pub(crate) struct Older<'v> {
     version: &'v Version,
-    /// Tables of level 0 that are older, newest first.
+    /// The older tables of level 0, newest first.
     level_0: Vec<&'v Arc<FileMeta>>,
-    /// The first deeper level that is older.
+    /// The first older level below it.
     first: usize,
 }
 
 impl<'v> Older<'v> {
-    /// Older than all of memory.
+    /// Returns all tables, which are older than any memtable.
     pub fn than_memtables(version: &'v Version) -> Older<'v> {
         Older { version, level_0: version.files(0).iter().collect(), first: 1 }
     }
 
-    /// Older than a table at `level`. `inputs`: the tables that it replaces.
+    /// Returns the tables that are older than a table at `level`. `inputs`: the tables that it
+    /// replaces.
     pub fn than_table(
         version: &'v Version,
         level: usize,
@@ -51,7 +54,7 @@ impl<'v> Older<'v> {
         Older { version, level_0, first: level + 1 }
     }
 
-    /// The tables in a range of user keys that refer to values, newest first.
+    /// Returns the tables in a range of user keys that reference values, newest first.
     pub fn tables(&self, (low, high): (&[u8], &[u8])) -> Vec<&'v Arc<FileMeta>> {
         let version = self.version;
         let in_range = |level: usize| {
@@ -64,13 +67,14 @@ impl<'v> Older<'v> {
         newest.chain(deeper).filter(|f| f.uses.sums().references > 0).collect()
     }
 
-    /// The older versions that the keys of `file` hide, with the notes from its builder.
+    /// Returns the older versions hidden by the keys of `file`. `notes`: from its builder.
     pub fn hidden_by(&self, file: &FileMeta, notes: &TableNotes) -> Option<Hides> {
         let range = (file.smallest_user_key(), file.largest_user_key());
         self.hidden_by_keys(range, (notes.keys, &notes.sample), &[])
     }
 
-    /// The older versions that the keys of a memtable in this range hide. `behind`: samples of the memtables between it and the tables.
+    /// Returns the older versions hidden by the keys of a memtable in this range. `behind`: samples
+    /// of the memtables between it and the tables.
     pub fn hidden_by_keys(
         &self,
         range: (&[u8], &[u8]),
@@ -118,12 +122,12 @@ impl<'v> Older<'v> {
     }
 }
 
-/// How many hashes are looked up in each of so many tables.
+/// Returns the number of hashes to look up in each of `tables` tables.
 fn hashes_max(tables: usize) -> usize {
     (LOOKUPS_MAX / tables.max(1)).clamp(HASHES_MIN, HASHES_MAX)
 }
 
-/// As if each of these keys were in one of the tables.
+/// Returns the estimate for keys that are all in one of the tables.
 fn all_of(keys: u64, tables: &[&Arc<FileMeta>]) -> Hides {
     let sum = |of: fn(&FileMeta) -> u64| tables.iter().fold(0u64, |sum, file| sum.saturating_add(of(file)));
     let (bytes, entries) = (sum(|file| file.uses.sums().stored_bytes), sum(|file| file.entries));

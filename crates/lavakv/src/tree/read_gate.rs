@@ -1,13 +1,13 @@
-//! Whether reads are let in.
+//! Admission of reads.
 //!
-//! A store that is only read shares its context with later states of it, so each state has a gate of its own.
+//! Successive states of a read-only store share one context, so each state has a gate of its own.
 
 use base::Result;
 use base::process::Process;
 use base::sync::atomic::{AtomicBool, Ordering};
 use store::context::closed;
 
-/// See the module.
+/// Refuses reads after a close and in child processes: see the module.
 #[derive(Debug)]
 pub(crate) struct ReadGate {
     process: Process,
@@ -15,7 +15,7 @@ pub(crate) struct ReadGate {
 }
 
 impl ReadGate {
-    /// Of a store that this process opened.
+    /// Creates the gate of a store that `process` opened.
     pub fn new(process: Process) -> ReadGate {
         ReadGate { process, closed: AtomicBool::new(false) }
     }
@@ -25,7 +25,7 @@ impl ReadGate {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Fails in a closed store, and in a child of the process that opened it.
+    /// Fails in a closed store, and in a child of the process that opened the store.
     ///
     /// # Errors
     /// `Forked`; `Closed`.

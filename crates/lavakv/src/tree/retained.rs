@@ -1,14 +1,17 @@
-//! What the tables of a job hold only because of snapshots.
+//! Old versions that tables retain only because of snapshots.
 //!
-//! A version that a newer one hides, or a range tombstone, is written all the same if a snapshot still sees it. Only
-//! the job that meets both knows that, so it is counted here, on the way into the table: all versions of a user key come
-//! one after the other, newest first, into the same file. The counts are in memory, by table, and in the properties of the
-//! table, where a later process finds them: snapshots end with the process, the versions kept for them do not. Tables from
-//! before the process are read when the store is at rest (`work::jobs::retained`), and before a `compact_range`. While no
-//! snapshot is held nothing is counted, and nothing costs anything.
+//! A job writes a version hidden by a newer one, or by a range tombstone, if a snapshot still reads
+//! it. Only that job sees both, so it counts them as it writes the table: all versions of a user
+//! key follow each other, newest first, in one file.
 //!
-//! A count says between which of the job's snapshots a version lies. Whoever of them is still held holds it; if nobody is,
-//! it is hidden garbage, which the next compaction drops.
+//! The counts are in memory, by table, and in the table's properties for a later process: snapshots
+//! end with the process, the versions retained for them do not. Tables from earlier processes are
+//! read when the store is idle (`work::jobs::retained`) and before a `compact_range`. While no
+//! snapshot is held nothing is counted, at no cost.
+//!
+//! A count records the range of the job's snapshots that read the versions. They are retained as
+//! long as one of these snapshots is held. After that they are hidden garbage, which the next
+//! compaction drops.
 
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use base::sync::{Mutex, lock, rank};
@@ -18,34 +21,34 @@ use std::sync::Arc;
 use table::{FinishedTable, KsstBuilder, Reference, Retained, UnsyncedTable};
 use version::FamilyId;
 
-/// Groups of versions that a table records.
+/// Most groups of versions that a table records.
 const GROUPS_MAX: usize = 256;
 
-/// The counts of all tables that have any.
+/// Retained versions of all tables that have any.
 #[derive(Debug, Default)]
 pub(crate) struct RetainedVersions(Mutex<Counts, rank::RetainedVersions>);
 
 #[derive(Debug, Default)]
 struct Counts {
     by_table: HashMap<u64, Vec<Retained>>,
-    /// Families of which the tables from before the process were read.
+    /// Families whose tables from earlier processes were read.
     read: HashSet<FamilyId>,
 }
 
 impl RetainedVersions {
-    /// Notes the counts of a table.
+    /// Records the counts of a table.
     pub fn note(&self, table: u64, retained: Vec<Retained>) {
         if !retained.is_empty() {
             lock(&self.0).by_table.insert(table, retained);
         }
     }
 
-    /// The table is gone.
+    /// Drops the counts of a removed table.
     pub fn forget(&self, table: u64) {
         lock(&self.0).by_table.remove(&table);
     }
 
-    /// The counts of those tables.
+    /// Returns the counts of these tables.
     pub fn of(&self, tables: impl Iterator<Item = u64>) -> Vec<Retained> {
         let by_table = &lock(&self.0).by_table;
         if by_table.is_empty() {
@@ -54,7 +57,7 @@ impl RetainedVersions {
         tables.filter_map(|table| by_table.get(&table)).flatten().copied().collect()
     }
 
-    /// True if the table has versions that none of these snapshots, in ascending order, reads.
+    /// True if none of `snapshots`, ascending, reads some retained versions of the table.
     pub fn has_released(&self, table: u64, snapshots: &[SeqNo]) -> bool {
         let counts = lock(&self.0);
         let retained = counts.by_table.get(&table);
@@ -66,24 +69,25 @@ impl RetainedVersions {
         lock(&self.0).read.contains(&family)
     }
 
-    /// Notes that the counts of all tables of the family are known.
+    /// Records that the counts of all tables of the family are known.
     pub fn set_read(&self, family: FamilyId) {
         lock(&self.0).read.insert(family);
     }
 }
 
-/// Against what a job counts.
+/// Snapshots and range tombstones for the counts of one job.
 #[derive(Debug)]
 pub(crate) struct Counting {
-    /// The snapshots that were held when the job began, ascending.
+    /// The snapshots held at the start of the job, ascending.
     snapshots: Vec<SeqNo>,
     tombstones: Vec<Arc<FragmentedRangeTombstones>>,
-    /// Where counts go.
+    /// Receives the counts of finished tables.
     all: Arc<RetainedVersions>,
 }
 
 impl Counting {
-    /// `for_job`: the sequences that the job must keep readable, the visible frontier last. `None`: no snapshot is held.
+    /// `for_job`: the sequences that the job must keep readable, the visible frontier last. Returns
+    /// `None` if no snapshot is held.
     pub fn new(
         all: &Arc<RetainedVersions>,
         for_job: &[SeqNo],
@@ -95,12 +99,14 @@ impl Counting {
         (!snapshots.is_empty()).then(|| Arc::new(counting()))
     }
 
-    /// The oldest and the newest snapshot that see version `seq` of a key whose next newer version is `newer`, if that or
-    /// a tombstone hides it from later readers.
+    /// Returns the oldest and the newest snapshot that read version `seq` of a key. `newer`: the
+    /// next newer version of the key. Returns `None` if neither that nor a tombstone hides `seq`
+    /// from later readers.
     fn between(&self, user_key: &[u8], seq: SeqNo, newer: Option<SeqNo>) -> Option<(SeqNo, SeqNo)> {
         let from = self.snapshots.partition_point(|&s| s < seq);
-        // It was not dropped, so the first snapshot from its sequence on sees it: whatever hides it is newer than that. (Of
-        // versions whose sequence was zeroed nothing else says which tombstones were older.)
+        // The job kept the version, so the first snapshot from its sequence on reads it. Anything
+        // that hides it is newer than that snapshot. For versions with a zeroed sequence nothing
+        // else tells older tombstones apart.
         let first = *self.snapshots.get(from)?;
         let covered =
             |at| self.tombstones.iter().any(|t| t.covering(user_key, at).is_some_and(|by| by > first));
@@ -109,13 +115,13 @@ impl Counting {
         }
         let to = newer.map_or(self.snapshots.len(), |newer| self.snapshots.partition_point(|&s| s < newer));
         let seeing = self.snapshots.get(from..to)?;
-        // A tombstone hides it from all snapshots from some one on.
+        // From some snapshot on, a tombstone hides the version from all snapshots.
         let seeing = seeing.get(..seeing.partition_point(|&at| !covered(at)))?;
         Some((*seeing.first()?, *seeing.last()?))
     }
 }
 
-/// The groups that a table records: the last one stands for all that are too many.
+/// Limits the groups that a table records: the last one absorbs the surplus.
 fn bounded(mut groups: Vec<Retained>) -> Vec<Retained> {
     while groups.len() > GROUPS_MAX
         && let (Some(more), Some(last)) = (groups.pop(), groups.last_mut())
@@ -130,36 +136,36 @@ fn bounded(mut groups: Vec<Retained>) -> Vec<Retained> {
     groups
 }
 
-/// When a table that is written becomes durable.
+/// Time at which a new table becomes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableSync {
-    /// When it is finished.
+    /// At its end.
     AtOnce,
-    /// Later, by the job, together with others.
+    /// Later: the job syncs several tables together.
     Shared,
 }
 
-/// A table that was written.
+/// A finished table.
 pub(crate) struct WrittenTable {
     pub table: FinishedTable,
-    /// `None`: it was synced.
+    /// The pending sync; `None` if it is done.
     unsynced: Option<UnsyncedTable>,
 }
 
 impl WrittenTable {
-    /// Takes what is to be synced before an edit names the table.
+    /// Takes the pending sync, which must precede the edit that names the table.
     pub fn take_unsynced(&mut self) -> Option<UnsyncedTable> {
         self.unsynced.take()
     }
 }
 
-/// A table being written, and counted.
+/// A table builder that counts retained versions.
 pub(crate) struct CountedTable {
     table: KsstBuilder,
     sync: TableSync,
     number: u64,
     counting: Option<Arc<Counting>>,
-    /// The version before: user key and sequence.
+    /// User key and sequence of the previous entry.
     last_key: Vec<u8>,
     last_seq: SeqNo,
     kept: Vec<Retained>,
@@ -178,7 +184,8 @@ impl CountedTable {
     fn count(&mut self, counting: &Counting, ikey: &[u8], value: &[u8]) -> Result<()> {
         let (user_key, trailer) = key::split(ikey);
         let (seq, kind) = (trailer >> 8, ValueKind::from_u8(trailer as u8));
-        // Sequence 0 of a key before: the first entry of all has no key before it, and user keys may be empty.
+        // `last_seq` is 0 before the first entry. The key alone does not tell, since user keys may
+        // be empty.
         let newer = (self.last_seq > 0 && self.last_key == user_key).then_some(self.last_seq);
         if let Some((first, last)) = counting.between(user_key, seq, newer) {
             let record_bytes = match kind {
@@ -263,11 +270,12 @@ mod tests {
             (b"a", 11, Some(20), None),
             (b"a", 11, Some(21), Some((20, 20))),
             (b"a", 31, Some(40), None),
-            // From sequence 25 on a tombstone hides it.
+            // A tombstone hides it from sequence 25 on.
             (b"b", 5, None, Some((10, 20))),
             (b"b", 15, Some(40), Some((20, 20))),
             (b"b", 26, None, None),
-            // Without a sequence: the first snapshot sees it, so it was there after one tombstone and before the other.
+            // With a zeroed sequence: the first snapshot reads it, so it is newer than one
+            // tombstone and older than the other.
             (b"b", 0, None, Some((10, 20))),
             (b"c", 0, None, None),
             (b"c", 0, Some(40), Some((10, 30))),

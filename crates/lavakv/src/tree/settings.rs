@@ -1,4 +1,5 @@
-//! The inputs of a family's read state: its options, its compaction policy, and its tables that cannot be read.
+//! Settings of a family's read state: its options, its compaction policy, and its unreadable
+//! tables.
 
 use crate::context::ablation::Ablation;
 use crate::context::family_options::FamilyOptions;
@@ -8,12 +9,12 @@ use base::sync::{Mutex, lock, rank};
 use lsm::policy::{CompactionPolicy, Policies, SetAside};
 use std::sync::Arc;
 
-/// Options as they were given, and with sizes that fit the volume; and the policy that they choose.
+/// The caller's options, the options with sizes that fit the volume, and the compaction policy.
 #[derive(Debug)]
 struct FitOptions {
     given: Arc<FamilyOptions>,
     fitting: Arc<FamilyOptions>,
-    /// `None` if it is not known here.
+    /// `None`: this release does not know the policy.
     policy: Option<Arc<dyn CompactionPolicy>>,
 }
 
@@ -43,13 +44,12 @@ impl OfStore {
     }
 }
 
-/// See the module.
+/// Settings of a family: see the module.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// The options, and the policy that they choose.
     options: Mutex<FitOptions, rank::FamilyOptions>,
     of_store: OfStore,
-    /// The tables that cannot be read.
+    /// Unreadable tables.
     set_aside: Mutex<Arc<SetAside>, rank::SetAside>,
 }
 
@@ -66,22 +66,22 @@ impl Settings {
         Settings { options, of_store, set_aside: Mutex::default() }
     }
 
-    /// The options in effect: the caller's, with sizes that fit the volume.
+    /// Returns the options in effect: the caller's, with sizes that fit the volume.
     pub fn options(&self) -> Arc<FamilyOptions> {
         lock(&self.options).fitting.clone()
     }
 
-    /// The caller's options, as the manifest has them.
+    /// Returns the caller's options, as recorded in the manifest.
     pub fn given(&self) -> Arc<FamilyOptions> {
         lock(&self.options).given.clone()
     }
 
-    /// The compaction policy; `None`: this release does not know it.
+    /// Returns the compaction policy; `None`: this release does not know it.
     pub fn policy(&self) -> Option<Arc<dyn CompactionPolicy>> {
         lock(&self.options).policy.clone()
     }
 
-    /// The options in effect, and the policy that they choose.
+    /// Returns the options in effect and their compaction policy.
     pub fn chosen(&self) -> (Arc<FamilyOptions>, Option<Arc<dyn CompactionPolicy>>) {
         let options = lock(&self.options);
         (options.fitting.clone(), options.policy.clone())
@@ -91,7 +91,7 @@ impl Settings {
         *lock(&self.options) = self.of_store.fit_options(options);
     }
 
-    /// The tables that cannot be read.
+    /// Returns the unreadable tables.
     pub fn tables_set_aside(&self) -> Arc<SetAside> {
         lock(&self.set_aside).clone()
     }
@@ -104,7 +104,7 @@ impl Settings {
         self.of_store.memtable_bytes
     }
 
-    /// Budget of the cache of overwritten keys; `None`: there is none.
+    /// Returns the budget of the cache of overwritten keys; `None`: there is none.
     pub fn drop_cache_bytes(&self) -> Option<usize> {
         self.of_store.drop_cache_bytes
     }

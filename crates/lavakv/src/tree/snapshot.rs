@@ -1,9 +1,10 @@
 //! Snapshots: sequences that compaction must keep readable.
 //!
-//! A job copies the list, with the visible frontier added, under the same lock that registers snapshots. A snapshot
-//! taken later has a sequence at or above that frontier, so the job never drops a version it needs.
+//! A job copies the list, with the visible frontier added, under the same lock that registers
+//! snapshots. A snapshot taken later has a sequence at or above that frontier, so the job never
+//! drops a version it needs.
 //!
-//! Each has a number and perhaps a name, so that the space ledger can say who holds what (`space::holders`).
+//! Each snapshot has an id and an optional name for the space ledger (`space::holders`).
 
 use base::SeqNo;
 use base::process::Owned;
@@ -16,21 +17,22 @@ use std::sync::Arc;
 /// The registered snapshots and the visible frontier.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    /// By sequence, in the order in which they were taken.
+    /// Held snapshots by sequence, in the order in which they were taken.
     held: Mutex<BTreeMap<SeqNo, Vec<Registration>>, rank::Snapshots>,
-    /// Everything up to it can be read. It only rises.
+    /// The visible frontier: reads may see every sequence up to it. It only rises.
     visible: AtomicU64,
-    /// The last sequence of the last write that was registered; 0: none since the open. Changed under the writer's lock.
+    /// The last sequence of the last registered write; 0: none since the open. Changed under the
+    /// writer's lock.
     registered: AtomicU64,
     next_id: AtomicU64,
 }
 
-/// A snapshot that somebody holds.
+/// A held snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registration {
-    /// Never given out twice while the store is open, to iterators neither.
+    /// Unique among the snapshots and iterators of an open store.
     pub id: u64,
-    /// What its taker calls it; empty: nothing.
+    /// The caller's name for it; may be empty.
     pub name: Arc<str>,
     pub since_ns: u64,
 }
@@ -40,43 +42,47 @@ impl Snapshots {
         lock(&self.held)
     }
 
-    /// A number for a snapshot or an iterator.
+    /// Returns an id for a snapshot or an iterator.
     pub fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// All that are held, with their sequences, ascending.
+    /// Returns the held snapshots with their sequences, ascending.
     pub fn all(&self) -> Vec<(SeqNo, Registration)> {
         let held = self.held();
         held.iter().flat_map(|(&seq, all)| all.iter().map(move |one| (seq, one.clone()))).collect()
     }
 
-    /// The highest sequence readers may see.
+    /// Returns the highest sequence readers may see.
     pub fn visible(&self) -> SeqNo {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// The same, in one order with publishers: see `write::memtables::order`.
+    /// Returns the visible frontier by a read-modify-write, which is ordered with publishers: see
+    /// `write::memtables::order`.
     pub fn visible_now(&self) -> SeqNo {
         self.visible.fetch_max(0, Ordering::AcqRel)
     }
 
-    /// A write with the sequences up to `last` is about to be inserted. Under the writer's lock.
+    /// Registers a write with sequences up to `last` before its insert. The caller holds the
+    /// writer's lock.
     pub fn register(&self, last: SeqNo) {
         self.registered.store(last, Ordering::Relaxed);
     }
 
-    /// The last sequence of the last registered write; 0: none since the open. An exact answer needs an order with the writes, by a lock.
+    /// Returns the last sequence of the last registered write; 0: none since the open. It is exact
+    /// only if a lock orders the call with writes.
     pub fn registered(&self) -> SeqNo {
         self.registered.load(Ordering::Relaxed)
     }
 
-    /// Makes every sequence up to `seq` visible: all of them are in the memtables. One who was faster may have published more.
+    /// Makes every sequence up to `seq` visible; all of them are in the memtables. A faster
+    /// publisher may have published more.
     pub fn publish(&self, seq: SeqNo) {
         self.visible.fetch_max(seq, Ordering::AcqRel);
     }
 
-    /// The sequences a job must keep readable, ascending, the frontier last.
+    /// Returns the sequences a job must keep readable, ascending, the frontier last.
     pub fn for_job(&self) -> Vec<SeqNo> {
         let held = self.held();
         let visible = self.visible();
@@ -85,13 +91,14 @@ impl Snapshots {
         list
     }
 
-    /// True if any is held that does not see the last write.
+    /// True if a held snapshot does not see the last write.
     pub fn is_any(&self) -> bool {
         self.for_job().len() > 1
     }
 }
 
-/// A consistent view of the whole store at one moment. Cheap to clone; the last clone lets go of it.
+/// A consistent view of the whole store at one moment. Cheap to clone; the snapshot is released
+/// with its last clone.
 #[derive(Clone)]
 pub struct Snapshot(Owned<Arc<Registered>>);
 
@@ -111,21 +118,21 @@ impl Snapshot {
         Snapshot(Owned::new(Arc::new(Registered { seq, id, name, registry: registry.clone() })))
     }
 
-    /// What a child process gets, in which nothing is kept and every read is refused.
+    /// Returns a snapshot for a child process, in which it retains nothing and every read fails.
     pub(crate) fn of_child(registry: &Arc<Snapshots>, name: &str) -> Self {
         let (seq, id) = (registry.visible(), registry.new_id());
         let registered = Arc::new(Registered { seq, id, name: name.into(), registry: registry.clone() });
-        // It is not registered, so it may not be dropped as one that is.
+        // It is not registered, so its drop must not unregister it.
         std::mem::forget(registered.clone());
         Snapshot(Owned::new(registered))
     }
 
-    /// Its number in the space ledger, never given out twice while the store is open.
+    /// Its id in the space ledger, unique while the store is open.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// The name it was given; empty if none.
+    /// The name given to it; may be empty.
     pub fn name(&self) -> &str {
         &self.0.name
     }

@@ -1,11 +1,11 @@
-//! What the families ask of the space: kept as sums, so that nobody has to ask them.
+//! Space demands of all families, kept as sums, so that reading them visits no family.
 //!
-//! What one family asks ([`FamilySpace`]) follows from its version, its options and what of it is damaged, and is worked out with everything
-//! else that does. Whoever changes a family tells the sums what it asks now, under the lock under which readers get to see the change: so the
-//! sums are of what is seen, and a family that asks what it asked before tells nothing.
+//! The demand of a family ([`FamilySpace`]) follows from its version, its options and its damage,
+//! and is derived along with the read state. An update of the read state passes a changed demand to
+//! the sums under the lock that publishes it. So the sums always match the published read states.
 //!
-//! A sum is changed by what one family asks more or less. Of what is the largest of all (the widest compaction) it is kept how many ask how
-//! much: a family that asks less than it did need not know who comes next.
+//! Each sum changes by the difference of one family. For maxima, such as the widest compaction, a
+//! multiset of all values is kept, so that the next largest value is known after a decrease.
 
 use crate::context::family_options::FamilyOptions;
 use crate::tree::summary::VersionSummary;
@@ -16,16 +16,16 @@ use store::space::{Demands, OUTPUT_BYTES, with_overhead};
 use values::Ledger;
 use version::{FamilyId, Version};
 
-/// What a family asks.
+/// Space demand of one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FamilySpace {
-    /// Its widest compaction.
+    /// Bytes of its widest compaction.
     width_bytes: u64,
-    /// Its longest output of a collection.
+    /// Bytes of its longest collection output.
     collected_bytes: u64,
     /// See [`Demands::table_share`].
     table_share: u64,
-    /// What is live of its tables and values.
+    /// Live bytes of its tables and values.
     live_bytes: u64,
 }
 
@@ -38,7 +38,8 @@ impl FamilySpace {
     ) -> FamilySpace {
         let tables: u64 = version.levels.iter().map(|level| level.bytes()).sum();
         let width = policy.map_or(0, |policy| policy.width_bytes(version, set_aside));
-        // Of less than one output there is nothing more to collect; what is not flushed yet may be added to it.
+        // A collection cannot exceed the records that there are, but unflushed records may still be
+        // added.
         let records = ledger.record_bytes();
         let separates = !version.vssts.is_empty() || options.min_blob_size > 0;
         let longest = with_overhead(summary.collected_bytes.min(records));
@@ -55,7 +56,7 @@ impl FamilySpace {
     }
 }
 
-/// How many ask how much.
+/// A multiset of demands, for their maximum.
 #[derive(Debug, Default)]
 struct Asked(BTreeMap<u64, usize>);
 
@@ -106,22 +107,21 @@ impl Sums {
     }
 }
 
-/// See the module.
+/// Space demands of all families: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceSums {
-    /// What each family asks, and what that comes to.
     sums: Mutex<Sums, rank::FamilySpace>,
 }
 
 impl SpaceSums {
-    /// A family is there from now on.
+    /// Adds a family, or replaces its demand.
     pub fn join(&self, id: FamilyId, demand: FamilySpace) {
         let mut sums = lock(&self.sums);
         sums.remove(id);
         sums.add(id, demand);
     }
 
-    /// A family asks something else than before, if it is there.
+    /// Replaces the demand of a family, if it is in the sums.
     pub fn change(&self, id: FamilyId, demand: FamilySpace) {
         let mut sums = lock(&self.sums);
         if sums.remove(id) {
@@ -129,12 +129,12 @@ impl SpaceSums {
         }
     }
 
-    /// A family is there no more.
+    /// Removes a family.
     pub fn leave(&self, id: FamilyId) {
         lock(&self.sums).remove(id);
     }
 
-    /// What all of them ask, with what the store asks besides.
+    /// Returns the demands of all families and of the store itself.
     pub fn demands(&self, fixed_bytes: u64, live_bytes: u64) -> Demands {
         let sums = lock(&self.sums);
         let collected_bytes = sums.collected_bytes.most();

@@ -1,6 +1,7 @@
-//! What is known of the speed disk by who makes tables: which levels belong there, and whether it has refused one.
+//! State of the fast tier for the creation of tables: the levels that belong there, and whether the
+//! tier has refused a file.
 //!
-//! Estimates, under no lock: who has an older answer makes a table on the other disk, and no more.
+//! The values are estimates under no lock: a stale read only places a table on the other tier.
 
 use crate::context::Context;
 use crate::context::options::Options;
@@ -10,55 +11,56 @@ use store::volumes::Volume;
 use version::LevelSums;
 use version::placed::{Misplaced, PLACES, spread};
 
-/// The room on the speed disk beside what the log needs.
+/// Room on the fast tier beyond the log's reserve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// There is none, or the disk refuses what it said that it has.
+    /// None, or the tier refuses files in spite of its reported free space.
     Short,
-    /// What is there may stay, and no more should come.
+    /// Enough for the files that are there, not for more.
     #[default]
     Enough,
-    /// More may come.
+    /// Enough for more files.
     Plenty,
 }
 
-/// For so long nothing is made on a disk that has refused a table.
+/// Time without new files on the fast tier after a refusal.
 pub(crate) const REFUSED_NS: u64 = 10_000_000_000;
 
-/// A whole level, as the pointer counts.
+/// One whole level in units of the pointer.
 pub(crate) const LEVEL: u32 = PLACES;
 
-/// True if a table of this level and number belongs on the speed disk. What belongs there at one place of the pointer does so at any higher one.
+/// True if a table of this level and number belongs on the fast tier. If it belongs there at one
+/// pointer, it does at every higher one.
 pub(crate) fn belongs(pointer: u32, level: usize, number: u64) -> bool {
     let below = u32::try_from(level).unwrap_or(u32::MAX).saturating_mul(LEVEL);
     let part = pointer.saturating_sub(below);
     part >= LEVEL || spread(number) < part
 }
 
-/// Tables of a level, whose sums these are, that are not where they belong: how many at most.
+/// Returns an upper bound of the misplaced tables of a level with these sums.
 pub(crate) fn misplaced(pointer: u32, level: usize, sums: &LevelSums) -> Misplaced {
     let below = u32::try_from(level).unwrap_or(u32::MAX).saturating_mul(LEVEL);
     sums.placed.misplaced(pointer.saturating_sub(below).min(LEVEL))
 }
 
-/// Where a table belongs.
+/// Returns the volume on which a table belongs.
 pub(crate) fn home(pointer: u32, level: usize, number: u64) -> Volume {
     if belongs(pointer, level, number) { Volume::SPEED } else { Volume::DIRECTORY }
 }
 
-/// See the module.
+/// State of the fast tier: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct SpeedTables {
-    /// It has refused a table, and is not asked before that, in clock nanoseconds.
+    /// End of the pause after a refusal, in clock nanoseconds.
     refused_until_ns: AtomicU64,
-    /// Levels that are to be there, in thousandths, where that moves.
+    /// Levels that belong on the fast tier, in thousandths, with moving placement.
     pointer: AtomicU64,
-    /// When the disks are looked at again, in clock nanoseconds.
+    /// Time of the next look at the disks, in clock nanoseconds.
     look_ns: AtomicU64,
 }
 
 impl SpeedTables {
-    /// Of a store that is being opened: where placement moves it begins with no level there.
+    /// Creates the state for an open. Moving placement begins with no level on the fast tier.
     pub fn new(context: &Context) -> SpeedTables {
         let speed = SpeedTables::default();
         let is_there = context.env.fs.disks(&context.dir).is_some();
@@ -67,13 +69,13 @@ impl SpeedTables {
         speed
     }
 
-    /// The disk had said that it has room for a table, and refused it.
+    /// Records that the fast tier refused a table in spite of its reported free space.
     pub fn refused(&self, context: &Context) {
         context.stats.speed_refusals.add(1);
         self.refused_until_ns.store(context.now_ns().saturating_add(REFUSED_NS), Relaxed);
     }
 
-    /// Levels that are to be there, in thousandths.
+    /// Returns the number of levels that belong on the fast tier, in thousandths.
     pub fn pointer(&self, options: &Options) -> u32 {
         if options.expert.speed_moving {
             return u32::try_from(self.pointer.load(Relaxed)).unwrap_or(u32::MAX);
@@ -81,20 +83,19 @@ impl SpeedTables {
         u32::try_from(options.expert.speed_levels).unwrap_or(u32::MAX).saturating_mul(LEVEL)
     }
 
-    /// The pointer is here from now on.
     pub fn set_pointer(&self, context: &Context, milli: u32) {
         self.pointer.store(milli.into(), Relaxed);
         context.stats.speed_levels_milli.set(milli.into());
     }
 
-    /// True for one who asks, once in a while.
+    /// True for one caller per `every`.
     pub fn takes_turn(&self, now_ns: u64, every: Duration) -> bool {
         let next_ns = now_ns.saturating_add(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX));
         let due_ns = self.look_ns.load(Relaxed);
         now_ns >= due_ns && self.look_ns.compare_exchange(due_ns, next_ns, Relaxed, Relaxed).is_ok()
     }
 
-    /// True if that was not long ago.
+    /// True if the fast tier refused a file less than [`REFUSED_NS`] ago.
     pub fn is_refusing(&self, now_ns: u64) -> bool {
         now_ns < self.refused_until_ns.load(Relaxed)
     }

@@ -1,22 +1,26 @@
-//! Which files of values are made on the speed disk, of a store that has two.
+//! Placement of value files on the fast tier of a store with two.
 //!
-//! By heat (`docs/decisions/0082-values-on-the-speed-disk.md`): a flush parts the values of keys that are overwritten often from all others
-//! (`work::jobs::hot_cold`), and their files, the *hot* ones, are made on the speed disk: as many bytes as `speed_values_bytes_max` allows, and as
-//! long as there is room beside what the log will need there and the tables that threads may be writing ([`disk::wanted_bytes`]). Hot
-//! values are garbage soon, so their files are read by a collection and gone; what survives it is cold and in the directory, like all else. A hot file for
-//! which there is no room is made in the directory, and counted: nobody waits for the speed disk.
+//! Placement is by heat (`docs/decisions/0082-values-on-the-speed-disk.md`). A flush separates the
+//! values of frequently overwritten keys from all others (`work::jobs::hot_cold`). Their files, the
+//! *hot* ones, go to the fast tier, up to `speed_values_bytes_max` bytes, if there is room beside
+//! the log's reserve and the tables in progress ([`disk::wanted_bytes`]). Hot values soon become
+//! garbage and are collected; the survivors are cold and go to the capacity tier. A hot file
+//! without room goes to the capacity tier and is counted: no write waits for the fast tier.
 //!
-//! With `speed_values_fresh` all that a flush writes begins there (`docs/decisions/0092-fresh-values-on-the-speed-disk.md`), and goes to the directory by
-//! the collection that it survives: where half of the bound is taken, since up to that what lasts is as welcome. A quarter of the bound is left to hot files.
-//! What is never overwritten has no garbage for which it would be collected: where it fills the bound ([`excess_bytes`]) the oldest files are collected for
-//! the disk they are on (`plan::moves`).
+//! With `speed_values_fresh` every flush writes to the fast tier
+//! (`docs/decisions/0092-fresh-values-on-the-speed-disk.md`). The values that survive a collection
+//! go to the capacity tier once half of the bound is taken; below that they may stay. A quarter of
+//! the bound is reserved for hot files. Values that are never overwritten have no garbage and would
+//! never be collected. So where they fill the bound ([`excess_bytes`]), the oldest files are
+//! collected in order to leave the tier (`plan::moves`).
 //!
-//! What is there the meter of the volume knows ([`store::volumes::Meter`]), with what files of jobs under way have reserved and what
-//! readers still hold: nothing is listed, however many files there are. Which files of a version have lasted there its ledger keeps ([`values::Ledger::lasting`]). The manifest says of each file
-//! where it is, and nothing moves it.
+//! The volume's meter ([`store::volumes::Meter`]) counts the bytes on the tier, including
+//! reservations of running jobs and files that only readers hold, without a listing. The ledger of
+//! a version counts the files that have lasted there ([`values::Ledger::lasting`]). The manifest
+//! records the volume of each file; files are never moved.
 //!
-//! A disk may refuse what it has told room for: a quota, or somebody else who writes there. Then the job fails that met it, and for a
-//! while nothing is made there ([`super::speed_tables`]).
+//! A device may refuse a file in spite of its reported free space, because of a quota or of another
+//! writer. Then the job fails, and no file is created there for a while ([`super::speed_tables`]).
 
 use super::family::ReadState;
 use super::{Tree, disk};
@@ -24,26 +28,27 @@ use crate::context::options::Options;
 use store::volumes::Volume;
 use version::VsstClass;
 
-/// What a new file of values is to the speed disk.
+/// Priority of a new value file on the fast tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
-    /// Of keys that are overwritten often.
+    /// Values of frequently overwritten keys.
     Hot,
-    /// Just written, and nothing known: on the disk with `speed_values_fresh`.
+    /// Flushed values of unknown heat: on the fast tier with `speed_values_fresh`.
     Fresh,
-    /// It has lasted: on the disk with `speed_values_fresh`, while there is plenty of room.
+    /// Survivors of a collection: on the fast tier with `speed_values_fresh`, while there is plenty
+    /// of room.
     Lasting,
-    /// Nothing of the kind is to be there: in the directory.
+    /// Always on the capacity tier.
     Elsewhere,
 }
 
-/// The rank of a file of this class that a flush writes, or a job with inputs.
+/// Returns the rank of a new file of this class, written by a flush or by another job.
 pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Rank {
     if options.expert.speed_values_bytes_max == 0 {
         return Rank::Elsewhere;
     }
     match class {
-        // What a job writes of that class has survived a collection.
+        // Values of that class written by any other job have survived a collection.
         VsstClass::Hot if is_flushed => Rank::Hot,
         _ if !options.expert.speed_values_fresh => Rank::Elsewhere,
         _ if is_flushed => Rank::Fresh,
@@ -51,19 +56,21 @@ pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Ran
     }
 }
 
-/// Bytes of values that have to go down, those that last: they leave little of the bound to those that are just written. All above five eighths of it,
-/// of which these may have six; but an eighth that is newest stays, however much hot ones take, or what is just written would go down at once.
+/// Returns the bytes of lasting values that must leave the fast tier to make room for fresh ones:
+/// those above five eighths of the bound, where fresh values may take six. The newest eighth stays,
+/// however many bytes are hot, so that fresh values do not leave at once.
 pub(crate) fn excess_bytes(bytes_max: u64, sums: &SpeedBytes) -> u64 {
     let (over, eighth) = (sums.bytes.saturating_sub(bytes_max / 8 * 5), bytes_max / 8);
     over.min(sums.lasting_bytes.saturating_sub(eighth))
 }
 
-/// What versions have on the speed disk. What only readers hold, or a job has begun, is in none: it goes by itself, or comes.
+/// Bytes of values that versions have on the fast tier. Files that only readers hold, or that jobs
+/// are writing, are not included.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SpeedBytes {
-    /// Of all files of values.
+    /// Bytes of all value files.
     pub bytes: u64,
-    /// Of those that may go down.
+    /// Bytes of the files that may leave.
     pub lasting_bytes: u64,
 }
 
@@ -78,7 +85,8 @@ impl SpeedBytes {
     }
 }
 
-/// Where a file of values of this rank is to be made that is expected to have so many bytes, beside tables that have `table_bytes`.
+/// Returns the volume for a new value file of this rank and expected length, beside tables of
+/// `table_bytes`.
 pub(crate) fn of_new_file(tree: &Tree, rank: Rank, expected_len: u64, table_bytes: u64) -> Volume {
     let most = tree.context.options.expert.speed_values_bytes_max;
     let bound = match rank {

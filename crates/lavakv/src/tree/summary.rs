@@ -1,54 +1,54 @@
-//! What is asked of a version again and again, worked out once when it is installed.
+//! Figures of a version that are read often, derived once when it is installed.
 
 use crate::context::family_options::FamilyOptions;
 use crate::tree::hiding::Hiding;
 use values::Ledger;
 use version::Version;
 
-/// Garbage, in percent of live bytes, from which writers are slowed down.
+/// Garbage, in percent of live bytes, from which writes are slowed down.
 pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 22;
-/// The same where a space limit is set: the limit slows them down before, unless it is far away.
+/// The same with a space limit, which slows writes down earlier unless it is far away.
 const LIMITED_SLOW_PERCENT: u64 = 100;
-/// How much more garbage there may be where values are tiny, in percent of live bytes; in proportion less up to
-/// [`SMALL_VALUE_BYTES`]. Small values cost more work a byte, so there is more to gain by collecting files that are half
-/// garbage instead of a third (`docs/decisions/0017`).
+/// Additional garbage allowed for tiny values, in percent of live bytes; it falls linearly to 0 at
+/// [`SMALL_VALUE_BYTES`]. A byte of small values costs more work, so it pays to collect files that
+/// are half garbage instead of a third (`docs/decisions/0017`).
 const SMALL_VALUES_PERCENT: u64 = 20;
-/// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
+/// Garbage, in value files, that counts as 0 however small the store.
 const SLACK_FILES: u64 = 2;
-/// Records below this are small: see [`file_bytes`].
+/// Bound for small records: see [`file_bytes`].
 const SMALL_VALUE_BYTES: u64 = 8 << 10;
-/// A longer output is at most this part of all records.
+/// Bound for the longer outputs of small values: this part of all records.
 const STORE_PART: u64 = 64;
-/// How much longer than the family's vSSTs the outputs of a collection of small values are at most.
+/// Longest collection output of small values, as a multiple of the family's file size.
 const SMALL_VALUES_FACTOR: u64 = 4;
 
-/// What is asked of a version again and again: worked out once, when it is installed.
+/// Figures of a version that are read often.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VersionSummary {
     /// Exposed garbage beyond the slack, in percent of live bytes.
     pub exposed_percent: u64,
-    /// Exposed garbage and what may be hidden by what lies above the last level, likewise. That is hidden garbage where keys are
-    /// overwritten; with it the sum grows with every flush instead of with every compaction, so that writers are slowed
-    /// evenly.
+    /// Exposed and unexposed garbage in percent of live bytes, beyond the slack. Unexposed garbage
+    /// is bounded by the entries above the last level. With it the sum grows with every flush
+    /// instead of with every compaction, so that writes are slowed down evenly.
     pub garbage_percent: u64,
-    /// How much is exposed, and how much may be hidden, bytes.
+    /// Exposed garbage, bytes.
     pub exposed_bytes: u64,
     pub hidden_bytes: u64,
-    /// The same with what level 0 hides where there is no level below it.
+    /// Unexposed garbage, including that hidden by level 0 if there is no level below it.
     pub likely_hidden_bytes: u64,
-    /// How much more garbage there may be because values are small, in percent of live bytes.
+    /// Additional garbage allowed because values are small, in percent of live bytes.
     pub allowance_percent: u64,
-    /// The size of what a collection writes.
+    /// Target size of collection outputs.
     pub file_bytes: u64,
-    /// What the collection of one file may have to copy: a file of placed values may be longer than that.
+    /// Most bytes that the collection of one file may copy. Files of placed values may be longer
+    /// than a collection output.
     pub collected_bytes: u64,
-    /// What the family adds to the pressures.
+    /// The family's part in the pressures.
     pub pressure: Pressure,
-    /// Bytes of an entry with its value, in the mean of all tables; 0 without tables.
+    /// Mean bytes of an entry with its value over all tables; 0 without tables.
     pub entry_bytes: u64,
 }
 
-/// Bytes of an entry with its value, in the mean.
 fn entry_bytes(version: &Version) -> u64 {
     let sums = || version.levels.iter().map(version::Level::sums);
     let bytes: u128 = sums().map(|sums| sums.bytes + sums.stored_bytes).sum();
@@ -57,7 +57,7 @@ fn entry_bytes(version: &Version) -> u64 {
 }
 
 impl VersionSummary {
-    /// `hiding`: what tables above the last level may hide, if any values are separated.
+    /// `hiding`: the unexposed garbage, if any values are separated.
     pub fn of(
         version: &Version,
         ledger: &Ledger,
@@ -66,7 +66,8 @@ impl VersionSummary {
     ) -> VersionSummary {
         let above_bytes = hiding.map_or(0, Hiding::bytes);
         let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
-        // Keys are longer in a compensated size than in a table, which says nothing of values.
+        // Compensated sizes contain longer keys than the tables do, so the sum may exceed the
+        // values.
         let above_bytes = above_bytes.min(ledger.referenced_bytes());
         let tables = version.deepest_level().map_or(0, |level| version.level_bytes(level));
         let live = ledger.referenced_bytes().saturating_sub(above_bytes);
@@ -88,12 +89,12 @@ impl VersionSummary {
         }
     }
 
-    /// By how much garbage exceeds what writers need not care for, in percent of live bytes.
+    /// Returns the garbage beyond the threshold for throttling, in percent of live bytes.
     pub fn garbage_over_percent(&self, limited: bool) -> u64 {
         self.garbage_percent.saturating_sub(self.slow_percent(limited))
     }
 
-    /// Garbage in percent of the bound at which writers are slowed down.
+    /// Returns the garbage in percent of the threshold for throttling.
     pub fn garbage_pressure_percent(&self, limited: bool) -> u64 {
         self.garbage_percent.saturating_mul(100) / self.slow_percent(limited)
     }
@@ -104,48 +105,49 @@ impl VersionSummary {
     }
 }
 
-/// What the collection of one file may have to copy.
 fn collected_bytes(longest: u64, file_bytes: u64) -> u64 {
-    // The last output of a flush or collection takes in what would have been a short one.
+    // The last output of a flush or collection absorbs a short remainder.
     if longest > file_bytes + file_bytes / 2 { longest } else { file_bytes }
 }
 
-/// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
-/// costs the same for few keys as for many: where values are small, files of more keys are written, up to
-/// [`SMALL_VALUES_FACTOR`] times as long.
+/// Returns the target size of collection outputs. A collection looks up its keys in one pass over
+/// the references of the tables, at the same cost for few keys as for many. So where values are
+/// small, files are up to [`SMALL_VALUES_FACTOR`] times as long.
 fn file_bytes(bytes: u64, mean_bytes: u64, options: &FamilyOptions) -> u64 {
     let factor = (SMALL_VALUE_BYTES / mean_bytes).clamp(1, SMALL_VALUES_FACTOR);
     let longer = options.expert.vsst_bytes.saturating_mul(factor);
-    // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
+    // Inputs and outputs of a collection exist side by side: they must be a small part of a small
+    // store.
     longer.min(bytes / STORE_PART).max(options.expert.vsst_bytes)
 }
 
-/// How much such garbage is there, beyond the slack, in percent of what else is kept: other records, and `tables`.
+/// Returns the garbage beyond the slack, in percent of the rest: other records, and `tables`.
 fn percent(garbage: u64, ledger: &Ledger, tables: u64, options: &FamilyOptions) -> u64 {
     let live = ledger.record_bytes().saturating_sub(garbage).saturating_add(tables);
     garbage.saturating_sub(SLACK_FILES * options.expert.vsst_bytes).saturating_mul(100) / live.max(1)
 }
 
-/// What equations 4 and 5 are worked out from: bytes, so that families add up. Made once for each version.
+/// Inputs of equations 4 and 5 in bytes, so that families add up. Computed once for each version.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pressure {
     /// Bytes of the last level of the tree.
     last_bytes: f64,
-    /// Bytes of the tree above its ideal size.
+    /// Bytes of the tree over its ideal size.
     excess_bytes: f64,
     /// Live bytes of separated values.
     live_bytes: f64,
-    /// Bytes of exposed garbage above what the threshold leaves.
+    /// Bytes of exposed garbage beyond the collection threshold.
     garbage_bytes: f64,
 }
 
 impl Pressure {
-    /// What a tree with levels of these sizes (level 0 first) and such values add to the pressures. `multiplier` is the
-    /// ratio of sizes between levels, `ratio_percent` the threshold of garbage collection.
+    /// Computes the inputs from level sizes (level 0 first) and bytes of values. `multiplier` is
+    /// the size ratio between levels, `ratio_percent` the collection threshold.
     pub fn new(levels: &[u64], multiplier: u32, exposed: u64, live: u64, ratio_percent: u32) -> Pressure {
         let used: Vec<f64> = levels.iter().skip(1).filter(|&&n| n > 0).map(|&n| n as f64).collect();
         let level0 = levels.first().copied().unwrap_or(0) as f64;
-        // Without deeper levels the tables of level 0 are the tree: there is nothing to compact it into.
+        // Without deeper levels the tables of level 0 are the tree: there is no level to compact
+        // them into.
         let last_bytes = used.last().copied().unwrap_or(level0);
         let all_bytes = level0 + used.iter().sum::<f64>();
         let step = 1.0 / f64::from(multiplier.max(2));
@@ -159,7 +161,6 @@ impl Pressure {
         }
     }
 
-    /// Both together.
     pub fn add(&mut self, other: &Pressure) {
         self.last_bytes += other.last_bytes;
         self.excess_bytes += other.excess_bytes;
@@ -175,7 +176,7 @@ impl Pressure {
         self.garbage_bytes / self.live_bytes.max(1.0)
     }
 
-    /// The part of the threads that is due to garbage collection.
+    /// Returns the share of the threads for garbage collection.
     pub fn gc_share(&self) -> f64 {
         let (index, value) = (self.index_pressure(), self.value_pressure());
         if value > 0.0 { value / (index + value) } else { 0.0 }

@@ -10,7 +10,7 @@ fn with_excess(excess_bytes: u64) -> Chain {
 fn run(case: &mut TestCase) -> Result<String, String> {
     match &*case.directive {
         "versions" => versions(case),
-        // The chain of a family that no policy compacts.
+        // The debt of a family without a policy.
         "without-policy" => {
             let (version, options) = (Version::new(1), FamilyOptions::default());
             let (ledger, set_aside) = (Ledger::default(), SetAside::default());
@@ -21,7 +21,8 @@ fn run(case: &mut TestCase) -> Result<String, String> {
     }
 }
 
-/// Versions of a tree: `at 1.5 flushed 30 MiB, 110 MiB over target`; prints after each what the tree absorbs.
+/// Versions of a tree: `at 1.5 flushed 30 MiB, 110 MiB over target`. Prints the absorption rate
+/// after each.
 fn versions(case: &TestCase) -> Result<String, String> {
     let (mut chain, mut out) = (with_excess(0), String::new());
     for line in case.input.lines() {
@@ -30,7 +31,7 @@ fn versions(case: &TestCase) -> Result<String, String> {
         let at_ns = (spans * SPAN_NS as f64) as u64;
         let bytes = |mib: f64| (mib * MB as f64) as u64;
         let next = with_excess(bytes(excess)).after(&chain, bytes(flushed), at_ns);
-        // Other options change nothing of what is known.
+        // Changed options keep the measurement.
         let known = next.absorbed_bytes_per_s;
         assert_eq!(with_excess(10 * MB).with_what_is_known(&next).absorbed_bytes_per_s, known);
         let known = known.map_or("unknown".into(), |bytes| format!("{} MiB/s", bytes / MB));

@@ -1,4 +1,5 @@
-//! Every interleaving of a put with a reader that finds the range of its key empty, reports it twice and uses it.
+//! Every interleaving of a put with a reader that finds the range of its key empty, reports it
+//! twice and uses it.
 
 use super::*;
 use base::sync::model::loom::thread;
@@ -9,14 +10,14 @@ const KEY: &[u8] = b"k";
 struct Store {
     ranges: EmptyRanges,
     snapshots: Arc<Snapshots>,
-    /// In place of what reads see: a put pins it.
+    /// Stands for the read state, which a put pins.
     read_state: RwLock<(), rank::ReadState>,
-    /// The memtable.
+    /// True if the memtable has the key.
     has_key: AtomicBool,
 }
 
 impl Store {
-    /// A put with sequence `seq`, as `write::memtables` makes it.
+    /// Makes a put with sequence `seq`, in the order of `write::memtables`.
     fn put(&self, seq: SeqNo) {
         self.snapshots.register(seq);
         drop(read(&self.read_state));
@@ -25,7 +26,7 @@ impl Store {
         self.snapshots.publish(seq);
     }
 
-    /// A walk over the range; whether it used what is known.
+    /// Walks over the range. Returns whether it used a known one.
     fn walk(&self) -> bool {
         let snapshot = self.snapshots.visible();
         let sees = snapshot > 0 && self.has_key.load(Ordering::Acquire);

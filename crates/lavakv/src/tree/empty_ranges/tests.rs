@@ -8,7 +8,7 @@ fn key(nth: u64) -> Vec<u8> {
     format!("{nth:03}").into_bytes()
 }
 
-/// The history of each key: sequence, and whether it is there from then on.
+/// The history of each key: sequences, and whether the key exists from each on.
 #[derive(Default)]
 struct Model {
     history: BTreeMap<u64, Vec<(SeqNo, bool)>>,
@@ -27,7 +27,7 @@ impl Model {
     }
 }
 
-/// A family of which the model is the memtable.
+/// A family whose memtable is the model.
 struct Fixture {
     ranges: EmptyRanges,
     snapshots: Arc<Snapshots>,
@@ -50,7 +50,7 @@ impl Fixture {
         }
     }
 
-    /// A walk forward or backward, as an iterator makes it. Returns the number of keys it passed.
+    /// Walks forward or backward like an iterator. Returns the number of keys it passed.
     fn walk(&mut self, from: u64, snapshot: SeqNo, forward: bool) -> u64 {
         let (mut nth, mut keys, mut low) = (from as i64, 0, from as i64);
         let step = if forward { 1 } else { -1 };
@@ -109,7 +109,7 @@ fn a_known_range_has_no_key_that_the_snapshot_sees() {
     assert!(used > 10_000, "{used} known ranges were used");
 }
 
-/// Elements come at one end and leave at the other, at a distance of `depth`.
+/// Runs a queue of `depth` elements: they enter at one end and leave at the other.
 fn passed_by_a_queue(depth: u64, forward: bool) -> u64 {
     let mut fixture = Fixture::new();
     let place = |nth: u64| if forward { nth } else { KEYS - 1 - nth };

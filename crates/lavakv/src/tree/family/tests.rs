@@ -1,13 +1,13 @@
-//! How often families are asked while all writers wait.
+//! Counts reads of read states under the writer's lock.
 
 use base::sync::rank;
 
 thread_local! {
-    /// How often this thread asked a family for its read state while it held the writer's lock.
+    /// Reads of read states by this thread while it held the writer's lock.
     pub(crate) static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// A family is asked.
+/// Counts a read of a read state.
 pub(super) fn count_step() {
     if rank::holds::<rank::Writer>() {
         STEPS.set(STEPS.get() + 1);

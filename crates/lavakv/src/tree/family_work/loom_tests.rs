@@ -1,4 +1,5 @@
-//! Every interleaving of a rotation with a reader that asks for the families with changes in memory.
+//! Every interleaving of a rotation with a reader that asks for the families with changes in
+//! memory.
 
 use super::*;
 use base::sync::model::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Every interleaving of a checkpoint that begins, writers after it, and a flush that chooses.
+//! Every interleaving of a starting checkpoint, later writes, and a flush that picks memtables.
 
 use super::*;
 use base::ValueKind;

@@ -17,7 +17,7 @@ fn write_and_freeze(family: &Family, seq: SeqNo) {
     family.freeze(seq + 1);
 }
 
-/// The sequences in the memtables of the family that can be flushed.
+/// The sequences in the flushable memtables of the family.
 fn shown(found: &[Flushable]) -> String {
     let Some((oldest, _, memtables)) = found.first() else { return "nothing\n".into() };
     let highest = memtables.iter().filter_map(|memtable| memtable.seq_range()).map(|(_, high)| high).max();
@@ -35,7 +35,8 @@ fn run(of: &mut Arc<Family>, case: &mut TestCase) -> Result<String, Box<dyn Erro
             let ceiling = case.try_take_arg("ceiling")?.unwrap_or(SeqNo::MAX);
             shown(&flushable([of.clone()], || ceiling))
         }
-        // The steps of the lines, while the families are read: `write-and-freeze 1`, `ceiling 1`.
+        // Runs the steps of the lines while the families are read: `write-and-freeze 1`, `ceiling
+        // 1`.
         "flushable-while" => {
             let ceiling = Cell::new(SeqNo::MAX);
             let families = std::iter::once_with(|| {

@@ -21,7 +21,8 @@ fn references(number: u64, keys: std::ops::RangeInclusive<u8>, bytes: u64) -> Ar
     })
 }
 
-/// Tables of references: `level 6 table 1 keys 0-9 values 5000`, `hides 250000 ppm, 2000 B` at the end if that is known.
+/// Parses a table of references: `level 6 table 1 keys 0-9 values 5000`, with `hides 250000 ppm,
+/// 2000 B` at the end if the estimate is known.
 fn table(line: &str) -> (usize, Arc<FileMeta>) {
     let (table, hides) =
         line.split_once(" hides ").map_or((line, None), |(table, hides)| (table, Some(hides)));
@@ -64,7 +65,8 @@ fn scripts() {
     datadriven::walk("src/tree/hiding/scripts", |file| file.run(run));
 }
 
-/// From version to version what is kept is what a walk finds, whatever comes, goes, changes its level or its description, and wherever the last level is.
+/// Updates from version to version equal a full computation, for any added, removed, moved or
+/// changed table and any last level.
 #[test]
 fn what_is_kept_from_version_to_version_is_what_a_walk_finds() {
     let (mut rng, mut kept_whole) = (Rng::new(7), 0);
@@ -78,7 +80,7 @@ fn what_is_kept_from_version_to_version_is_what_a_walk_finds() {
                 number += 1;
                 let (level, low) = (rng.below(6) as usize, rng.below(200) as u8);
                 let table = (level, low, low + rng.below(20) as u8, rng.below(5000), rng.one_in(3));
-                // Below level 0 tables of a level are apart.
+                // Below level 0 the tables of a level do not overlap.
                 let meets = |other: &(usize, u8, u8, u64, bool)| {
                     other.0 == level && level > 0 && other.1 <= table.2 && table.1 <= other.2
                 };
@@ -100,7 +102,7 @@ fn what_is_kept_from_version_to_version_is_what_a_walk_finds() {
             }
             let mut levels = vec![Vec::new(); 7];
             for (number, (level, low, high, bytes, is_exclusive)) in &tables {
-                // As long as nothing changes it is the same.
+                // An unchanged table keeps its metadata object.
                 let same = version.files(*level).iter().find(|file| file.number == *number).cloned();
                 let mut new = FileMeta::clone(&references(*number, *low..=*high, *bytes));
                 if *is_exclusive && low < high {

@@ -1,4 +1,4 @@
-//! Changes of the tree that are derived before others are installed, and installed after them.
+//! Edits that are derived before another edit is installed, and committed after it.
 
 use super::*;
 use crate::{Db, Options};
@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::error::Error;
 use values::Ledger;
 
-/// A store with a table and a value in a file.
+/// Creates a store with a table and a value in a file.
 fn store(sim: &SimEnv) -> Db {
     let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
     db.put(b"a", &[1; 4000]).unwrap();
@@ -16,7 +16,7 @@ fn store(sim: &SimEnv) -> Db {
     db
 }
 
-/// A change by another call.
+/// Makes a concurrent change.
 fn meanwhile(db: &Db, what: &str) -> Result<()> {
     let flush = |key: &[u8], value: &[u8]| db.put(key, value).and_then(|()| db.flush());
     let family = db.default_column_family();
@@ -41,8 +41,8 @@ fn meanwhile(db: &Db, what: &str) -> Result<()> {
     }
 }
 
-/// Installs records of the default family that are derived twice, before and after another change. Readers and the manifest have what is
-/// derived last.
+/// Installs records of the default family that are derived twice, before and after another edit.
+/// Checks that readers and manifest have the later state.
 fn install(db: &Db, what: &str, records: impl Fn() -> Vec<Record>) -> String {
     let (tree, family) = (&db.engine().tree, &db.default_column_family().0);
     let calls = Cell::new(0);
@@ -68,7 +68,7 @@ fn install(db: &Db, what: &str, records: impl Fn() -> Vec<Record>) -> String {
     )
 }
 
-/// Drops the oldest table, which references a value. The store is opened again after that.
+/// Drops the oldest table, which references a value, and reopens the store.
 fn drop_table(what: &str) -> String {
     let sim = SimEnv::new(3);
     let db = store(&sim);
@@ -88,7 +88,7 @@ fn drop_table(what: &str) -> String {
     out
 }
 
-/// Installs a part with an output that is overtaken, or whose family is dropped.
+/// Installs a part with an output that is superseded, or whose family is dropped.
 fn output(what: &str) -> String {
     let sim = SimEnv::new(2);
     let db = store(&sim);

@@ -1,4 +1,4 @@
-//! Every interleaving of a writer, a flush and whoever asks for the floor of the log.
+//! Every interleaving of a writer, a flush and a computation of the log floor.
 
 use super::*;
 use crate::context::options::Options;
@@ -13,7 +13,7 @@ use version::Version;
 struct Store {
     snapshots: Snapshots,
     family: Family,
-    /// Everything below is in tables that survive.
+    /// All sequences below it are in durable tables.
     flushed_end: AtomicU64,
 }
 
@@ -26,14 +26,14 @@ impl Store {
         Arc::new(Store { snapshots: Snapshots::default(), family, flushed_end: AtomicU64::new(1) })
     }
 
-    /// What the write path does after the log has the write.
+    /// Inserts and publishes a write that is in the log.
     fn write(&self, seq: SeqNo) {
         let key = [seq as u8];
         self.family.read_state().active.insert(seq, ValueKind::Value, &key, b"v");
         self.snapshots.publish(seq);
     }
 
-    /// What a flush does: all frozen memtables, the edit first.
+    /// Flushes all frozen memtables, the edit first.
     fn flush(&self) {
         let read_state = self.family.read_state();
         let Some(end) =
@@ -46,7 +46,7 @@ impl Store {
         self.family.install(Arc::new(Version::new(1)), None, &ids, 0);
     }
 
-    /// The floor, which must not be above what a flush has made durable by now.
+    /// Checks that the floor is not above the durably flushed sequences.
     fn check_floor(&self) {
         let floor = log_floor(&self.snapshots, || self.family.read_state().oldest_unflushed_seq());
         let flushed_end = self.flushed_end.load(Ordering::Acquire);
@@ -62,7 +62,7 @@ fn spawn(store: &Arc<Store>, body: impl FnOnce(&Store) + 'static) -> thread::Joi
     thread::spawn(move || body(&store))
 }
 
-/// All memtables are empty, and a write begins and ends while the floor is asked for.
+/// The memtables are empty, and a write begins and ends during the computation of the floor.
 #[test]
 fn loom_no_write_is_below_the_floor() {
     check(3, || {
@@ -77,7 +77,7 @@ fn loom_no_write_is_below_the_floor() {
     });
 }
 
-/// A writer that freezes its memtable, and a flush of it.
+/// A writer rotates its memtable while a flush runs.
 #[test]
 fn loom_the_floor_follows_the_flush() {
     check(2, || {

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 use version::Version;
 
-/// A family, and the visible sequence.
+/// A family and the visible frontier.
 struct Script {
     snapshots: Snapshots,
     family: Family,
@@ -34,7 +34,7 @@ impl Script {
                 let memtable = case.take_arg("memtable")?;
                 self.family.install(Arc::new(Version::new(1)), None, &[memtable], 0);
             }
-            // `then-write`: the sequence of a write between the look at the memtables and the end.
+            // `then-write`: the sequence of a write between the read of the memtables and the end.
             "floor" => {
                 let then_write: Option<SeqNo> = case.try_take_arg("then-write")?;
                 let floor = log_floor(&self.snapshots, || {

@@ -26,7 +26,8 @@ fn tree(files: &[(usize, Arc<FileMeta>)]) -> Version {
     Version::with_files(0, levels)
 }
 
-/// The tree of a script: `level 6 table 1 keys 0-50 entries 100 bytes 100000`, without the last key.
+/// Parses the tree of a script: `level 6 table 1 keys 0-50 entries 100 bytes 100000`; the last key
+/// is exclusive.
 fn tree_of(input: &str) -> Version {
     let file = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -46,7 +47,7 @@ fn range(text: &str) -> std::ops::Range<u8> {
     start.parse().unwrap()..end.parse().unwrap()
 }
 
-/// What a new table of sequence 9 hides: with so many point tombstones, or with range tombstones.
+/// Returns the bytes hidden by a new table of sequence 9 with point tombstones or range tombstones.
 fn hidden(version: &Version, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let (level, keys): (usize, String) = (case.take_arg("level")?, case.take_arg("keys")?);
     let tombstones = case.try_take_arg("tombstones")?.unwrap_or(0);

@@ -45,7 +45,8 @@ fn version(files: &[(usize, FileMeta)]) -> Version {
     Version::with_files(0, levels)
 }
 
-/// A table of a script: `level 6 table 1 keys 0-1000 step 2`, without the last key; `unknown` at the end if its keys were never sampled.
+/// Parses a table of a script: `level 6 table 1 keys 0-1000 step 2`, the last key exclusive;
+/// `unknown` at the end if its keys were never sampled.
 fn table_of(line: &str) -> (usize, FileMeta) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["level", level, "table", number, "keys", keys, "step", step, ..] = words[..] else {
@@ -80,7 +81,7 @@ fn run(older: &mut Version, case: &mut TestCase) -> Result<String, Box<dyn Error
             let (keys, step): (String, usize) = (case.take_arg("keys")?, case.take_arg("step")?);
             said(hides(older, case.take_arg("level")?, &table(9, range(&keys), step)))
         }
-        // A table with one key, which is in no sample.
+        // A table with one key that is in no sample.
         "unsampled-key-hides" => {
             let is_unsampled = |i: &u64| key_hash(&user_key(*i)).leading_zeros() == 0;
             let key = (0..100).find(is_unsampled).ok_or("all keys are in the sample")?;

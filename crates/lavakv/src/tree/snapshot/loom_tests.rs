@@ -1,7 +1,8 @@
-//! Every interleaving of writers that publish, snapshots that are taken, jobs that ask which they must keep, and reads that
-//! pin a read state while memtables are frozen and flushed.
+//! Every interleaving of publishing writers, new snapshots, jobs that list the sequences to keep,
+//! and reads that pin a read state during rotation and flush.
 //!
-//! Who reads is a thread that loom runs second: from there it explores all that a load may return.
+//! The reader is the thread that loom runs second: from there it explores all values that a load
+//! may return.
 
 use super::*;
 use crate::context::options::Options;
@@ -11,13 +12,13 @@ use base::sync::model::check;
 use base::sync::model::loom::thread;
 use version::Version;
 
-/// Of two versions of a key with neighbours `seq` and `seq + 1` a job drops the older one, unless one of the sequences it
-/// got lies between them.
+/// True if a job with `list` keeps the older of two versions with the sequences `seq` and `seq +
+/// 1`: one of the list's sequences lies between them.
 fn job_keeps(list: &[SeqNo], seq: SeqNo) -> bool {
     list.contains(&seq)
 }
 
-/// Whatever a snapshot sees, each job that starts while it is held keeps.
+/// Each job that starts while a snapshot is held keeps the versions that the snapshot sees.
 #[test]
 fn loom_a_job_keeps_what_a_snapshot_sees() {
     check(3, || {
@@ -43,7 +44,7 @@ fn loom_a_job_keeps_what_a_snapshot_sees() {
     });
 }
 
-/// A read sees everything up to its sequence, wherever freezing and flushing have put it meanwhile.
+/// A read sees everything up to its sequence, wherever rotation and flush have moved it meanwhile.
 #[test]
 fn loom_a_read_sees_all_up_to_its_sequence() {
     check(2, || {

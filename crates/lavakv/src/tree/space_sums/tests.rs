@@ -22,7 +22,7 @@ fn family(min_blob_size: usize) -> FamilyOptions {
     FamilyOptions { min_blob_size, ..FamilyOptions::default() }.expert(|expert| expert.file_bytes = 8 << 10)
 }
 
-/// What is kept, and what all families come to that are asked now.
+/// Compares the sums with those of a walk over all families.
 fn check(db: &Db) {
     let tree = &db.engine().tree;
     let walked = SpaceSums::default();
@@ -36,7 +36,7 @@ fn check(db: &Db) {
     assert_eq!(told(&tree.space_sums), told(&walked));
 }
 
-/// The sums are those of the families that there are, whatever becomes of these.
+/// The sums match the existing families after any change.
 #[test]
 fn sums_are_what_a_walk_finds() {
     for seed in 0..30 {
@@ -78,7 +78,7 @@ fn sums_are_what_a_walk_finds() {
     }
 }
 
-/// The same where all of it happens at once.
+/// The sums match the families after concurrent changes.
 #[test]
 fn no_schedule_leaves_sums_that_nobody_asks() {
     for seed in 0..60 {
