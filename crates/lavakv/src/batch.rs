@@ -1,16 +1,16 @@
-//! Write batches: several changes, over any column families, that happen together or not at all.
+//! Write batches: changes over any column families that are applied atomically.
 //!
-//! The encoding is what the write-ahead log stores:
+//! Encoding in the write-ahead log:
 //!
 //! ```text
 //! batch := first_seq u64 | count u32 | entry * count
 //! entry := kind u8 | family varint | key_len varint | key | [value_len varint | value]
 //! ```
 //!
-//! Entry `i` has sequence `first_seq + i`. Tombstones have no value; a range tombstone's key is its start and its value
-//! its end (exclusive). A single put is logged through the same encoding without building a batch ([`Change`]). A value
-//! above a quarter of a log group is in a segment when the batch is logged, and its entry holds the reference (see
-//! `segments`).
+//! Entry `i` has sequence `first_seq + i`. Tombstones have no value. The key of a range tombstone
+//! is its start, the value its end (exclusive). A single put is logged in the same encoding without
+//! building a batch ([`Change`]). A value above a quarter of a log group is in a segment before the
+//! batch is logged, and its entry holds the reference (see `segments`).
 
 pub(crate) mod frame;
 pub(crate) mod payload;
@@ -29,9 +29,9 @@ use version::FamilyId;
 /// Bytes before the first entry.
 pub const HEADER_LEN: usize = 12;
 
-/// Changes applied atomically. Keys have up to 64 KB, values up to 1 GiB, as in a put, and 16 MB in all beside the values that
-/// get files of their own (those above a quarter of [`crate::ExpertOptions::log_group_bytes`]); the limits are checked when it is
-/// written.
+/// Changes applied atomically. Limits, checked by the write: keys of 64 KB, values of 1 GiB, and 16
+/// MB in total. Values above a quarter of [`crate::ExpertOptions::log_group_bytes`] get files of
+/// their own and do not count towards the total.
 ///
 /// ```no_run
 /// # use lavastore_lavakv::{Db, WriteBatch};
@@ -50,7 +50,7 @@ pub struct WriteBatch {
     families: Vec<FamilyId>,
     /// Bytes of the longest value.
     longest_value: usize,
-    /// Some key is empty, which not every format allows.
+    /// True if some key is empty, which not every format allows.
     has_empty_key: bool,
     /// Number of deletes.
     deletes: u32,
@@ -59,7 +59,7 @@ pub struct WriteBatch {
 }
 
 impl WriteBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
@@ -94,13 +94,14 @@ impl WriteBatch {
         self.push(ValueKind::RangeDeletion, family.id(), start, end);
     }
 
-    /// Deletes every key of a family between two bounds. Without an end it takes 128 KiB of the batch: the last of all keys,
-    /// twice.
+    /// Deletes every key of a family between two bounds. Without an end it takes 128 KiB of the
+    /// batch, since the batch then holds the largest possible key twice.
     pub fn delete_bounds_cf(&mut self, family: &ColumnFamily, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
         self.push_bounds(family.id(), bounds);
     }
 
-    /// The same in the default family.
+    /// Deletes every key of the default family between two bounds: see
+    /// [`WriteBatch::delete_bounds_cf`].
     pub fn delete_bounds(&mut self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
         self.push_bounds(DEFAULT_FAMILY, bounds);
     }
@@ -113,7 +114,7 @@ impl WriteBatch {
         }
     }
 
-    /// Forgets all changes.
+    /// Removes all changes.
     pub fn clear(&mut self) {
         self.body.clear();
         self.families.clear();
@@ -131,7 +132,7 @@ impl WriteBatch {
         self.count == 0
     }
 
-    /// Bytes it takes in the log.
+    /// Encoded length in the log, bytes.
     pub fn byte_len(&self) -> usize {
         HEADER_LEN + self.body.len()
     }
@@ -164,8 +165,8 @@ impl WriteBatch {
         }
     }
 
-    /// Refuses what the log cannot take: a change that broke a limit, or more than fits a batch, but for `elsewhere` bytes that
-    /// are not going to be logged.
+    /// Fails if a change broke a limit, or if the batch is too long for the log without the
+    /// `elsewhere` bytes in other files.
     pub(crate) fn check(&self, elsewhere: usize) -> Result<()> {
         self.check_changes()?;
         match self.byte_len().saturating_sub(elsewhere) {
@@ -189,7 +190,7 @@ impl WriteBatch {
         &self.families
     }
 
-    /// True if some key is empty. Ranges may begin there in every format.
+    /// True if some key is empty. An empty start of a range does not count: every format allows it.
     pub(crate) fn has_empty_key(&self) -> bool {
         self.has_empty_key
     }
@@ -199,12 +200,12 @@ impl WriteBatch {
         self.deletes
     }
 
-    /// Bytes of keys and values of the changes that are no deletes.
+    /// Bytes of keys and values of the changes other than deletes.
     pub(crate) fn data_bytes(&self) -> usize {
         self.data_bytes
     }
 
-    /// No value of the batch is longer.
+    /// Length of its longest value.
     pub(crate) fn longest_value(&self) -> usize {
         self.longest_value
     }
@@ -214,30 +215,30 @@ fn too_large(what: &str, len: usize, max: usize) -> Error {
     Error::new(ErrorKind::TooLarge, format!("{what} of {len} bytes: at most {max} are supported"))
 }
 
-/// The id of the family `default`.
+/// Id of the family `default`.
 pub const DEFAULT_FAMILY: FamilyId = 0;
 
 /// One change, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// A value, a tombstone, or a reference to a value.
+    /// The kind: a value, a tombstone, or a reference to a value.
     pub kind: ValueKind,
     /// The id of its family.
     pub family: FamilyId,
-    /// Of a range tombstone: the start.
+    /// The key; of a range tombstone the start.
     pub key: &'a [u8],
-    /// Of a range tombstone: the end; of a reference: its encoding.
+    /// The value; of a range tombstone the end, of a reference its encoding.
     pub value: &'a [u8],
 }
 
 impl Change<'_> {
-    /// Refuses keys and values over the limits of what is logged as it is, and ranges that are reversed.
+    /// Fails for keys and values over the limits of the log, and for reversed ranges.
     pub fn validate(&self) -> Result<()> {
         self.validate_to(limits::VALUE_LEN_MAX)
     }
 
-    /// The same with another limit for values: of what somebody wants to write, long ones get files of their own before
-    /// anything is logged.
+    /// The same with another limit for values: the long values of a new write get files of their
+    /// own before the batch is logged.
     pub(crate) fn validate_to(&self, value_len_max: usize) -> Result<()> {
         if self.key.len() > limits::KEY_LEN_MAX {
             return Err(too_large("key", self.key.len(), limits::KEY_LEN_MAX));
@@ -262,7 +263,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// True if its key is empty, and no bound of a range.
+    /// True if its key is empty. The bounds of a range do not count.
     pub fn has_empty_key(&self) -> bool {
         self.key.is_empty() && self.kind != ValueKind::RangeDeletion
     }
@@ -272,12 +273,12 @@ impl Change<'_> {
         self.kind.is_tombstone() || self.kind == ValueKind::RangeDeletion
     }
 
-    /// True if its value lies in a file in order of arrival (in the log only).
+    /// True if its value is in a value log file (in the log only).
     pub fn is_placed(&self) -> bool {
         self.kind == ValueKind::PlacedReference && RecordReference::is_one(self.value)
     }
 
-    /// The number of the file that its value lies in (in the log only).
+    /// Returns the number of the file with its value (in the log only).
     pub fn file(&self) -> Result<Option<u64>> {
         match self.kind {
             ValueKind::PlacedReference if self.is_placed() => {
@@ -292,7 +293,7 @@ impl Change<'_> {
         has_value(self.kind)
     }
 
-    /// Appends the entry as it is logged.
+    /// Appends the encoded entry.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         Frame::of(self).around(self).into_iter().for_each(|piece| out.extend_from_slice(piece));
     }
@@ -303,27 +304,29 @@ fn has_value(kind: ValueKind) -> bool {
     matches!(kind, Value | Merge | RangeDeletion | PlacedReference)
 }
 
-/// The bytes before the entries.
+/// Encodes the header of a batch.
 pub fn header(first_seq: SeqNo, count: u32) -> [u8; HEADER_LEN] {
     let words = (u128::from(count) << 64 | u128::from(first_seq)).to_le_bytes();
     *words.first_chunk().expect("16 bytes begin with 12")
 }
 
-/// A logged batch: its first sequence, count and entries.
+/// Decodes the header of a logged batch. Returns its first sequence, the number of changes, and the
+/// entries.
 pub fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
     let mut r = Reader::new(payload);
     let (first_seq, count) = (r.u64()?, r.u32()?);
     if first_seq.saturating_add(u64::from(count)) > base::MAX_SEQ {
         return Err(Error::corruption("batch with a sequence over 56 bits"));
     }
-    // Never logged. With neither entries nor sequence, "the sequence before the batch" would have no meaning.
+    // Never logged. Without entries and sequence, "the sequence before the batch" would be
+    // undefined.
     if first_seq == 0 || count == 0 {
         return Err(Error::corruption("batch without entries, or with sequence 0"));
     }
     Ok((first_seq, count, Entries { reader: r, value_len_max: limits::VALUE_LEN_MAX }))
 }
 
-/// The entries of a batch, checked one by one.
+/// An iterator over the entries of a batch that checks each of them.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     reader: Reader<'a>,
@@ -331,7 +334,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Those of a batch that is to be written: long values are still in it.
+    /// Iterates over the body of a batch that is not logged yet, and so contains its long values.
     pub fn of(body: &'a [u8]) -> Self {
         Entries { reader: Reader::new(body), value_len_max: limits::LARGE_VALUE_LEN_MAX as usize }
     }
@@ -347,7 +350,7 @@ impl<'a> Entries<'a> {
         let key = self.reader.bytes()?;
         let value = if has_value(kind) { self.reader.bytes()? } else { &[] };
         let change = Change { kind, family, key, value };
-        // Memtables and tables rely on the limits; whoever wrote the log was held to them.
+        // Memtables and tables rely on the limits, which the writer of the log has enforced.
         change.validate_to(self.value_len_max).map_err(|e| e.with_kind(ErrorKind::Corruption))?;
         Ok(change)
     }

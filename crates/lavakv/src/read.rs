@@ -1,5 +1,6 @@
-//! Reading at one sequence: `read_path` (a get), `multi_get` (many, whose reads `wanted` does together), `iterator` with
-//! `prefetch`, `fetch` (separated values). `pending`: gets whose reads somebody else does. `scan`: the same of a page.
+//! Reads at one sequence. `read_path`: a get. `multi_get`: many keys, whose device reads `wanted`
+//! batches. `iterator`, with `prefetch` and `fetch` for separated values. `pending`: gets whose
+//! caller reads from the device. `scan`: the same for one page of a scan.
 
 pub(crate) mod fetch;
 pub(crate) mod iterator;

@@ -1,27 +1,36 @@
-//! Opening a store for reading only, beside the process that writes it, if there is one.
+//! Opens a store for reading, possibly beside the process that writes it.
 //!
-//! No lock is taken, nothing is written, and no permission to write is asked for. The writer may meanwhile remove tables and recycle log groups, so opening is
-//! an attempt: read the manifest, open every table it lists (an open file stays readable after it is removed), replay
-//! the log into memory. Pages are contiguous, so every group before the one in which the log ended was read whole. But a
-//! group that was recycled meanwhile looks like the end of the log; so the manifest is read once more: a group is recycled
-//! only after the edit that drops it is durable, and if the last group that was read is still listed, the end is real. Where nothing was read that is the
-//! first. Pages that a flush overtook lose their places in the staging file only after the edit that lets the log begin behind them is durable: so
-//! it must not begin behind the end that was read. If something was
-//! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times
-//! ([`store::read_only`]).
+//! The reader takes no lock, writes nothing, and needs no write permission. The writer may
+//! meanwhile remove tables and recycle log groups. So an open is an attempt: read the manifest,
+//! open every table it lists (an open file stays readable after its removal), replay the log into
+//! memory. If something is missing or inconsistent, the writer has moved on, and the open starts
+//! again, a bounded number of times ([`store::read_only`]).
 //!
-//! **Two lanes.** What a guest's lane carries ([`crate::records`]) is read without the guest. Somebody may write both lanes meanwhile, so
-//! the guest's is looked at before LavaKV's own is read, and if that has more, once more after it. A batch is appended to a lane only when all
-//! logged before it in the other is durable ([`crate::write::carry`]): what the first look found has all before it in LavaKV's lane, and
-//! what is in that has all before it in the second look. So up to the later of both ends nothing is missing, and nothing behind is shown. That holds for groups that
-//! the manifest had when it was read: a group that either lane got meanwhile may have what comes before the end of the other, so then it is begun anew.
+//! Log pages are contiguous, so every group before the last one was read completely. But a group
+//! that was recycled meanwhile looks like the end of the log, so the manifest is read once more. A
+//! group is recycled only after the edit that drops it is durable. So if the last group that was
+//! read is still listed, the end is real; if nothing was read, this applies to the first group.
+//! Pages superseded by a flush lose their places in the staging file only after a durable edit
+//! moves the begin of the log behind them. So that begin must not be behind the end that was read.
 //!
-//! **Damage.** A log or a manifest that is damaged keeps nobody from reading what is before the damage (unless
-//! `damaged_files` says so): the manifest is taken up to its last sound edit, the log up to its last sound page, and what
-//! comes behind is not shown: of each family the store shows a state that it once had. Files that the older state lists
-//! and that are gone by now are set aside like any other. What is wrong is told ([`crate::Db::damage`],
-//! `Event::ReadUpToDamage`). Such a store cannot be written: what is behind the damage would be lost for good. Where the lane of a guest
-//! is damaged nothing is shown of what it carries, and later changes are: that is told like any other damage.
+//! **Two lanes.** Batches embedded in the lane of a secondary engine ([`crate::records`]) are read
+//! without that engine. The writer may append to both lanes meanwhile. So the secondary lane is
+//! read before LavaKV's own, and once more after it if LavaKV's has more. A batch is appended to a
+//! lane only after everything logged before it in the other lane is durable
+//! ([`crate::write::carry`]). So LavaKV's lane contains everything before the batches of the first
+//! look, and the second look finds everything before the end of LavaKV's lane. Up to the later of
+//! both ends nothing is missing; batches beyond it are not shown. This holds for the groups that
+//! the manifest listed when it was read. A new group of either lane may precede the end of the
+//! other, and the open starts again.
+//!
+//! **Damage.** A damaged log or manifest does not prevent reading the state before the damage
+//! (unless `damaged_files` forbids it). The manifest is read up to its last sound edit, the log up
+//! to its last sound page. The store then shows an earlier state of each family. Files that this
+//! state lists and that are gone are set aside like unreadable ones. The damage is reported
+//! ([`crate::Db::damage`], `Event::ReadUpToDamage`). Such a store cannot be opened for writing:
+//! everything behind the damage would be lost for good. If the lane of a secondary engine is
+//! damaged, the changes embedded in it are not shown, while later ones are; this is reported in the
+//! same way.
 
 mod catch_up;
 
@@ -53,7 +62,7 @@ use version::names::FileKind;
 use version::{Manifest, State, names};
 use wal::{Lane, RecoveryReport};
 
-/// The options of all families, by name, as the manifest has them.
+/// Returns the options of all families, by name, from the manifest.
 pub(crate) fn family_options(env: &Env, dir: &Path) -> Result<Vec<(String, FamilyOptions)>> {
     attempt(env, dir, || {
         let state = Manifest::recover(env, dir, true)?.state();
@@ -63,7 +72,7 @@ pub(crate) fn family_options(env: &Env, dir: &Path) -> Result<Vec<(String, Famil
     })
 }
 
-/// The names of the engines beside LavaKV, as the manifest has them.
+/// Returns the names of the secondary engines from the manifest.
 pub(crate) fn other_engines(env: &Env, dir: &Path) -> Result<Vec<String>> {
     attempt(env, dir, || {
         let state = Manifest::recover(env, dir, true)?.state();
@@ -71,17 +80,18 @@ pub(crate) fn other_engines(env: &Env, dir: &Path) -> Result<Vec<String>> {
     })
 }
 
-/// Opens for reading.
+/// Opens a store for reading.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<(Arc<Engine>, Reading)> {
     options.validate()?;
     let mut options = options.derived();
     let env = store::speed::with_directory(env, dir, options.speed.as_deref());
-    // Every table stays open if the process has the descriptors, so that one the writer removes can still be read.
+    // All tables stay open if the process has the descriptors: a table that the writer removes
+    // stays readable.
     options.open_files_max = options.open_files_max.max(1 << 20);
     open_after(None, env, dir, options)
 }
 
-/// Opens for reading, in the environment of both disks and with derived options.
+/// Opens a store for reading, in the environment of both tiers and with derived options.
 fn open_after(
     earlier: Option<&Earlier<'_>>,
     env: Env,
@@ -97,7 +107,7 @@ fn open_after(
     Ok((engine, Reading { env, dir: dir.to_owned(), options, log: read }))
 }
 
-/// Opens a store, up to its damage if it is damaged and the options allow that.
+/// Opens a store, or the state before its damage if the options allow that.
 fn open_or_serve(
     env: &Env,
     dir: &Path,
@@ -106,14 +116,14 @@ fn open_or_serve(
 ) -> Result<Arc<Engine>> {
     match attempt(env, dir, once) {
         Err(e) if options.damaged_files == DamagedFiles::Serve && e.is_corruption() => {
-            // Where not even that can be read, the first failure says best what is wrong.
+            // If even that fails, the first error describes the damage best.
             store::read_only::attempt(env, || open_up_to_damage(env, dir, options)).map_err(|_| e)
         }
         opened => opened,
     }
 }
 
-/// Tries until the writer, if there is one, stands still for long enough.
+/// Repeats `once` until no concurrent write interferes.
 fn attempt<T>(env: &Env, dir: &Path, once: impl FnMut() -> Result<T>) -> Result<T> {
     if env.fs.metadata(dir).is_ok_and(|found| !found.is_dir) {
         return Err(is_a_file(dir));
@@ -124,7 +134,8 @@ fn attempt<T>(env: &Env, dir: &Path, once: impl FnMut() -> Result<T>) -> Result<
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             Err(e) => return Err(e),
         };
-        // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile, before the directory was listed or after.
+        // A new store gets its data files after `CURRENT`. That may have happened meanwhile, before
+        // or after the directory was listed.
         if !store::directory::has_store(env, dir)? {
             return Err(remains.err().unwrap_or_else(|| no_store(dir)));
         }
@@ -133,7 +144,7 @@ fn attempt<T>(env: &Env, dir: &Path, once: impl FnMut() -> Result<T>) -> Result<
     store::read_only::attempt(env, once)
 }
 
-/// Opens all files of data. True if some cannot be opened: they are set aside.
+/// Opens all data files. Returns true if some cannot be opened; they are set aside.
 fn open_all(engine: &Engine) -> Result<bool> {
     let (mut damaged, mut count) = (false, 0);
     for family in engine.tree.families.all() {
@@ -161,7 +172,7 @@ fn open_all(engine: &Engine) -> Result<bool> {
     Ok(damaged)
 }
 
-/// `earlier`: an earlier state of the store, to share files and memtables with.
+/// Opens the store once. `earlier`: an earlier state, to share files and memtables with.
 fn open_once(
     env: &Env,
     dir: &Path,
@@ -190,7 +201,8 @@ fn open_once(
         && Manifest::recover(given, dir, true)?.state().store.edit_number
             != engine.files.manifest.durable_edit()
     {
-        // A file goes only after the edit that drops it is durable: the damage may be no more than that.
+        // A file is removed only after the edit that drops it is durable: the apparent damage may
+        // be such a removal.
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
@@ -209,7 +221,7 @@ fn open_once(
     let end_moved = end_moved
         || lanes_moved(&then.store, &now.store)
         || begin_moved(&then.store, &now.store, end_lpn.unwrap_or(0));
-    // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.
+    // A crash leaves pages after a hole too, but then there is no writer to edit the manifest.
     if end_moved || (report.discarded_pages > 0 && now.store.edit_number != then.store.edit_number) {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
@@ -218,19 +230,19 @@ fn open_once(
     Ok((engine, report))
 }
 
-/// The context of a reader: it writes nothing, so no bytes are counted.
+/// Returns the context of a reader. It writes nothing, so no bytes are counted.
 fn context(env: &Env, dir: &Path, options: &Options) -> Arc<Context> {
     let location = Location::unmetered(env, dir);
     Arc::new(Context::new(env, location, options.clone(), Fit::default(), 1))
 }
 
-/// The first group that is read of LavaKV's log.
+/// Returns the first group to read of LavaKV's log.
 fn first_group(state: &StoreState) -> Option<u64> {
     state.log_groups.chain(Lane::FIRST).find(|group| !group.discarded).map(|group| group.ltn)
 }
 
-/// True if LavaKV's log begins behind where it was read to: pages that were looked for had lost their places to later ones. (What was read before
-/// that is whole: a page is skipped, or it is in one of the files.)
+/// True if LavaKV's log now begins behind the end that was read: places of expected pages were
+/// reused. (Everything read before is complete: a page is skipped, or it is in one of the files.)
 fn begin_moved(then: &StoreState, now: &StoreState, end_lpn: u64) -> bool {
     let begin = |state: &StoreState| {
         state.log_groups.chain(Lane::FIRST).find_map(|group| Some((group.ltn, group.begin?)))
@@ -238,7 +250,8 @@ fn begin_moved(then: &StoreState, now: &StoreState, end_lpn: u64) -> bool {
     begin(now) != begin(then) && begin(now).is_some_and(|(_, begin)| begin.lpn > end_lpn)
 }
 
-/// True if the lane of a guest is not what it was, or LavaKV's has got a group beside it. See the module.
+/// True if the secondary lane has changed, or LavaKV's lane has a new group beside it: see the
+/// module.
 fn lanes_moved(then: &StoreState, now: &StoreState) -> bool {
     let (then, now) = (&then.log_groups, &now.log_groups);
     let place = |group: &LogGroupMeta| (group.ltn, group.file);
@@ -248,7 +261,7 @@ fn lanes_moved(then: &StoreState, now: &StoreState) -> bool {
     guest_moved || (has_guest && last(then) != last(now))
 }
 
-/// Replays LavaKV's lane and what the lane of a guest carries. See the module.
+/// Replays LavaKV's lane and the batches embedded in the secondary lane: see the module.
 fn replay_lanes(engine: &Engine) -> Result<RecoveryReport> {
     let mut carried = records::look(&engine.files)?;
     let none = &mut CarriedBatches::default();
@@ -262,7 +275,7 @@ fn replay_lanes(engine: &Engine) -> Result<RecoveryReport> {
     Ok(report)
 }
 
-/// Opens what is before the damage of log and manifest. See the module.
+/// Opens the state before the damage of log and manifest: see the module.
 fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let (manifest, mut damage) = Manifest::recover_up_to_damage(env, dir)?;
     let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state().store));
@@ -274,7 +287,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     open_all(&engine)?;
     let (report, mut placed) = replay_up_to_damage(&engine, &mut damage)?;
     replay_carried_up_to_damage(&engine, &mut placed, &mut damage)?;
-    // What seemed damaged may have been the writer at work.
+    // Apparent damage may have been a concurrent write.
     if Manifest::recover_up_to_damage(given, dir)?.0.state().store.edit_number
         != engine.files.manifest.state().store.edit_number
     {
@@ -290,7 +303,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     Ok(engine)
 }
 
-/// Replays what the lane of a guest carries, where LavaKV's is damaged no more than that shows.
+/// Replays the batches embedded in the secondary lane, up to the damage of LavaKV's own lane.
 fn replay_carried_up_to_damage(
     engine: &Engine,
     placed: &mut PlacedValues,

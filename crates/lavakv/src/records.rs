@@ -1,12 +1,16 @@
-//! A guest with a lane of its own in LavaKV's store: how it is opened with it ([`store::guest`]).
+//! A secondary engine with its own log lane in LavaKV's store ([`store::guest`]).
 //!
-//! Batches of the guest's may carry LavaKV's ([`crate::write::carry`]). Those that are not in tables are kept while the guest's lane is read,
-//! and replayed in the order of their sequences with those of LavaKV's own lane: no more of them than memtables had room for. Opened for
-//! writing without the guest, the store is refused as long as one of them is in no table: it could not be replayed without making the end of
-//! a lane final that is the guest's. Who only reads makes no end final, and reads the lane without the guest ([`look`]).
+//! Batches of the secondary engine may embed LavaKV's ([`crate::write::carry`]). The embedded
+//! batches that are not in tables are collected while the secondary lane is read. They are replayed
+//! in sequence order with those of LavaKV's own lane; they never exceed the memtables.
 //!
-//! Its lane is replayed before LavaKV's, and is durable then. Both lanes end and begin in the same call ([`crate::service`]), and both
-//! end when LavaKV is closed. A store that has no room for the two logs is not opened with a guest.
+//! An open for writing without the secondary engine is refused while an embedded batch is not in a
+//! table. Its replay would have to finalize the end of a lane that belongs to the other engine. A
+//! read-only open finalizes nothing, and reads the lane without the engine ([`look`]).
+//!
+//! The secondary lane is replayed before LavaKV's, and is durable by then. Both lanes begin and end
+//! in the same call ([`crate::service`]), and both end when LavaKV is closed. A store without room
+//! for two logs does not open with a secondary engine.
 
 use crate::batch;
 use crate::files::Files;
@@ -18,7 +22,7 @@ use store::run::Scheduler;
 use version::State;
 use wal::{Lane, LogGroup, LoggedBatch, RecoveryMode, RecoveryReport};
 
-/// Batches of LavaKV's that were carried, the oldest first, those that are not in tables.
+/// Embedded batches of LavaKV that are not in tables, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct CarriedBatches {
     batches: VecDeque<(SeqNo, Vec<u8>)>,
@@ -26,23 +30,23 @@ pub(crate) struct CarriedBatches {
 }
 
 impl CarriedBatches {
-    /// The next one, if it comes before this sequence.
+    /// Returns the next batch, if it precedes this sequence.
     pub fn next_below(&mut self, seq: SeqNo) -> Option<(SeqNo, Vec<u8>)> {
         self.batches.front().filter(|(first, _)| *first < seq)?;
         self.batches.pop_front()
     }
 
-    /// All that are left.
+    /// Returns all remaining batches.
     pub fn payloads(&self) -> impl Iterator<Item = &[u8]> {
         self.batches.iter().map(|(_, payload)| &payload[..])
     }
 
-    /// The highest sequence of all that were found; 0: there are none.
+    /// The highest sequence of all batches found; 0: none.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq
     }
 
-    /// Keeps a batch that tables lack any change of.
+    /// Adds a batch if some change of it is not in a table.
     fn found(&mut self, state: &State, bytes: &[u8], dropped: WithoutFamily) -> Result<()> {
         if is_in_no_table(state, bytes, dropped)? {
             let (first_seq, count, _) = batch::decode(bytes)?;
@@ -53,7 +57,7 @@ impl CarriedBatches {
     }
 }
 
-/// Replays the lane of a guest, which the log was made with.
+/// Replays the lane of the secondary engine with which the log was opened.
 pub(crate) fn replay(
     log: &Log,
     files: &Files,
@@ -69,16 +73,17 @@ pub(crate) fn replay(
     Ok((report, carried))
 }
 
-/// What becomes of a change whose family was dropped.
+/// Treatment of a change whose family was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WithoutFamily {
-    /// It is nobody's.
+    /// The change is ignored.
     Gone,
-    /// Its sequence is not to be given again, which only it may tell.
+    /// The change counts: its sequence must not be assigned again, and possibly no other record
+    /// shows it.
     Kept,
 }
 
-/// Whether tables lack any change of a batch.
+/// True if some change of a batch is not in a table.
 fn is_in_no_table(state: &State, batch: &[u8], dropped: WithoutFamily) -> Result<bool> {
     let (first_seq, _, entries) = batch::decode(batch)?;
     for (seq, change) in (first_seq..).zip(entries) {
@@ -93,7 +98,8 @@ fn is_in_no_table(state: &State, batch: &[u8], dropped: WithoutFamily) -> Result
     Ok(false)
 }
 
-/// Refuses a store that is opened for writing without the guest whose lane has changes that are in no table.
+/// Refuses to open a store for writing without the secondary engine if its lane has changes that
+/// are in no table.
 ///
 /// # Errors
 /// `Unsupported`; those of reading the lane.
@@ -105,7 +111,7 @@ pub(crate) fn refuse_carried(files: &Files) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, why).at_file(&files.store().context().dir))
 }
 
-/// What the lane of a guest carries, for who reads the store without the guest.
+/// Reads the batches embedded in the secondary lane, without the secondary engine.
 ///
 /// # Errors
 /// Those of reading the lane.
@@ -117,7 +123,8 @@ fn look_for(files: &Files, dropped: WithoutFamily) -> Result<CarriedBatches> {
     let (state, context) = (files.manifest.state(), files.store().context());
     let open = |meta: &store::manifest::LogGroupMeta| {
         let path = context.path(&store::names::log(meta.file));
-        // As its engine reads it: where the power failed on a sector, the page cache would lose the pages beside it.
+        // With direct I/O, as its engine reads it: after a power failure on a sector, the page
+        // cache would lose the neighboring pages.
         let file = io::open_in_place_read_only(&*context.env.fs, &path, io::Access::Direct)?;
         let file = store::commit::recorded::up_to(file, meta.len);
         let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);
@@ -137,7 +144,7 @@ fn look_for(files: &Files, dropped: WithoutFamily) -> Result<CarriedBatches> {
     Ok(out)
 }
 
-/// The logs have begun: the guest serves. Before there are workers.
+/// Starts the secondary engine after both logs have begun, before there are background threads.
 pub(crate) fn begin(
     log: &Log,
     files: &Files,

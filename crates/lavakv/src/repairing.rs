@@ -1,4 +1,5 @@
-//! The parts of the engine that the crate `repair` uses: changes of the log, and a new store that stays marked as unfinished.
+//! The parts of the engine that the crate `repair` uses: changes of the log, and a new store that
+//! stays marked as unfinished.
 //!
 //! For this project only.
 
@@ -37,7 +38,8 @@ pub fn stored_options(bytes: &[u8]) -> Result<FamilyOptions> {
     FamilyOptions::decode(bytes)
 }
 
-/// True if the log was closed, or ended by an open that recovered the keys: then the log refers to no missing file.
+/// True if the log was closed, or ended by an open that recovered the keys: then the log refers to
+/// no missing file.
 pub fn was_closed(state: &State) -> bool {
     Log::was_closed(state)
 }

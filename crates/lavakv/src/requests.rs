@@ -3,12 +3,12 @@
 //! * `request`: futures. `completion_queue`: completions for loops without futures.
 //! * `admission`: the bound on requests in flight. `lane`: writes in order. `reading`: point reads.
 //!   `scanning`: scans. `operations`: flushes and syncs.
-//! * `path`: the parts of the engine that requests use. The crate [`requests`] has the reactor, which
-//!   runs requests beside their callers.
+//! * `path`: the parts of the engine that requests use. The crate [`requests`] has the reactor,
+//!   which runs requests beside their callers.
 //!
 //! **Where a request runs.** It begins in the call that submits it. A point read that memory and
-//! cache answer ends there. So does a write that waits for nothing, but for its durability. All other
-//! work goes to the reactor: device reads of point reads and scans, all of which one thread
+//! cache answer ends there. So does a write that waits for nothing, but for its durability. All
+//! other work goes to the reactor: device reads of point reads and scans, all of which one thread
 //! has in flight, and writes that wait for their throttle charge, for memory, levels, log or space.
 //! A sync of the log resolves the durable writes that it covers. No thread waits for it: the log's
 //! thread syncs where no other does ([`wal::Syncer::sync_wanted`]).
@@ -18,8 +18,8 @@
 //! is resolved after it has been counted out: its completion may submit the next.
 //!
 //! **Order.** Writes of one [`Requests`], its clones and its families are applied in the order of
-//! their submission: a write that waits delays those behind it. It delays no reads; they see all that
-//! is visible.
+//! their submission: a write that waits delays those behind it. It delays no reads; they see all
+//! that is visible.
 
 pub(crate) mod admission;
 pub(crate) mod completion_queue;
@@ -58,17 +58,17 @@ use store::context::closed;
 /// How requests are made.
 #[derive(Clone, Debug)]
 pub struct RequestOptions {
-    /// The most that may be in flight at once, those of clones and families included: 1 to 1,048,576. One more is refused with `Busy`.
-    /// Default: 1024.
+    /// The most that may be in flight at once, those of clones and families included: 1 to
+    /// 1,048,576. One more is refused with `Busy`. Default: 1024.
     pub depth: usize,
     /// Of writes. Default: those of every write.
     pub write: WriteOptions,
     /// Whether blocks that are read are put into the cache. Default: true.
     pub fill_cache: bool,
-    /// Whether the first write that fails stops all later ones, until [`Requests::resume`]: each fails with
-    /// `Busy`, and nothing of it was written. A call that is refused before its write is in line stops
-    /// nothing: its family was dropped, or `depth` is reached. Default: false. Later writes are attempted, and
-    /// each has its own outcome.
+    /// Whether the first write that fails stops all later ones, until [`Requests::resume`]: each
+    /// fails with `Busy`, and nothing of it was written. A call that is refused before its write is
+    /// in line stops nothing: its family was dropped, or `depth` is reached. Default: false. Later
+    /// writes are attempted, and each has its own outcome.
     pub stop_at_first_failure: bool,
 }
 
@@ -88,8 +88,8 @@ const DEPTH_MAX: usize = 1 << 20;
 /// Makes the store serve, if it does not: see `Engine::serve`. Fails once it is closed.
 pub(crate) type Serve = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// Makes requests, a bounded number of them at once. Clones share the bound, and the order of writes. It does not keep the store open:
-/// requests that are made later fail with `Closed`.
+/// Makes requests, a bounded number of them at once. Clones share the bound, and the order of
+/// writes. It does not keep the store open: requests that are made later fail with `Closed`.
 #[derive(Clone)]
 pub struct Requests {
     path: Arc<RequestPath>,
@@ -123,7 +123,8 @@ impl Requests {
         })
     }
 
-    /// The same, reading as of a snapshot, which lives as long as it does at least. Reads fail if the snapshot is of another store.
+    /// The same, reading as of a snapshot, which lives as long as it does at least. Reads fail if
+    /// the snapshot is of another store.
     pub fn reading_at(&self, snapshot: &Snapshot) -> Requests {
         Requests { snapshot: Some(snapshot.clone()), ..self.clone() }
     }
@@ -133,7 +134,8 @@ impl Requests {
         Requests { write: *options, ..self.clone() }
     }
 
-    /// Attempts writes again after one failed: see [`RequestOptions::stop_at_first_failure`]. In a child of `fork` it does nothing.
+    /// Attempts writes again after one failed: see [`RequestOptions::stop_at_first_failure`]. In a
+    /// child of `fork` it does nothing.
     pub fn resume(&self) {
         if self.path.context().check_process().is_ok() {
             self.lane.resume();
@@ -148,7 +150,8 @@ impl Requests {
     /// Sets a key.
     ///
     /// # Errors
-    /// `Busy`: too many are in flight, or it may not wait and would have to; those of a put that are known at once. Nothing was written.
+    /// `Busy`: too many are in flight, or it may not wait and would have to; those of a put that
+    /// are known at once. Nothing was written.
     pub fn put(&self, family: &ColumnFamily, key: Vec<u8>, value: Vec<u8>) -> Result<WriteRequest> {
         self.change(family, ValueKind::Value, key, value)
     }
@@ -177,7 +180,8 @@ impl Requests {
         self.submit(OwnedPayload::one(family, kind, key, value))
     }
 
-    /// Writes a batch: all of it or nothing. A durable batch of nothing is durable when all before it is.
+    /// Writes a batch: all of it or nothing. A durable batch of nothing is durable when all before
+    /// it is.
     ///
     /// # Errors
     /// As [`Requests::put`], of any of its changes.
@@ -206,7 +210,8 @@ impl Requests {
     /// Reads a key.
     ///
     /// # Errors
-    /// `Busy`: too many are in flight; `NotFound` if the family was dropped; `InvalidArgument` if it or the snapshot is of another store; `Closed`.
+    /// `Busy`: too many are in flight; `NotFound` if the family was dropped; `InvalidArgument` if
+    /// it or the snapshot is of another store; `Closed`.
     pub fn get(&self, family: &ColumnFamily, key: Vec<u8>) -> Result<Request<Option<Value>>> {
         let permit = self.admit()?;
         let (family, tree) = (self.own(family)?, self.path.tree());
@@ -254,7 +259,8 @@ impl Requests {
         }
     }
 
-    /// Reads the first `limit` entries of what the options say. As of a moment between its submission and its answer.
+    /// Reads the first `limit` entries of what the options say. As of a moment between its
+    /// submission and its answer.
     ///
     /// # Errors
     /// As [`Requests::get`].
@@ -277,7 +283,8 @@ impl Requests {
     /// Writes all memtables to tables: what was visible when it was submitted is durable then.
     ///
     /// # Errors
-    /// `Busy`: too many are in flight; `ReadOnly`, `Closed`; `NoSpace` where there is no room to begin a log.
+    /// `Busy`: too many are in flight; `ReadOnly`, `Closed`; `NoSpace` where there is no room to
+    /// begin a log.
     pub fn flush(&self) -> Result<Request<()>> {
         let permit = self.admit()?;
         (self.serve)()?;

@@ -1,10 +1,10 @@
-//! The encoding of one change without its key and value, so that a single change is logged without a copy of them, and
-//! without work under the writer's lock.
+//! The encoding of a change without its key and value: a single change is logged without copying
+//! these, and without encoding it under the writer's lock.
 
 use super::Change;
 use base::codec::varint_bytes;
 
-/// Kind, family and length of the key, and length of the value, at their longest.
+/// Longest encoding: kind, family, length of the key, length of the value.
 const LEN_MAX: usize = 1 + 5 + 10 + 10;
 
 /// The bytes before the key, and the bytes between key and value.

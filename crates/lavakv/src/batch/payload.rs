@@ -1,4 +1,4 @@
-//! The payload of a write: one change, or a batch, with the facts that each part of the write path asks for.
+//! The payload of a write: one change or a batch, with derived figures for the write path.
 
 use super::frame::Frame;
 use super::{Change, WriteBatch};
@@ -6,13 +6,13 @@ use crate::tree::family::Family;
 use base::ValueKind;
 use std::sync::Arc;
 
-/// Memory of an entry in a memtable beside its key and value, bytes.
+/// Memtable overhead of an entry beside its key and value, bytes.
 const ENTRY_BYTES: usize = 64;
 
 /// The payload of a write.
 pub(crate) struct Payload<'a> {
     pub body: Body<'a>,
-    /// The encoding of the changes, in pieces. The header of the batch is not part of it.
+    /// The encoded changes in pieces, without the header of the batch.
     pub pieces: [&'a [u8]; 4],
     /// Number of changes.
     pub count: u32,
@@ -52,7 +52,7 @@ impl<'a> Payload<'a> {
         self.deletes == self.count
     }
 
-    /// The same for a test, with a frame that lives as long as the process.
+    /// The same for a test, with a frame that is never freed.
     #[cfg(all(test, not(loom)))]
     pub fn of_test(family: &'a Arc<Family>, change: Change<'a>) -> Payload<'a> {
         Payload::one(family, change, Box::leak(Box::new(Frame::of(&change))))

@@ -1,27 +1,27 @@
-//! Range deletions whose ends are any bounds, as half-open ranges, which is all that the formats have.
+//! Converts range deletions with any bounds to half-open ranges, the only ones in the formats.
 //!
-//! Keys have at most [`KEY_LEN_MAX`] bytes, so each key but the last one of all has a successor. A range without an end is the one
-//! up to the last key of all, and that key.
+//! Keys have at most [`KEY_LEN_MAX`] bytes, so each key but the largest one has a successor. A
+//! range without an end consists of the range up to the largest key, and of that key.
 
 use base::limits::KEY_LEN_MAX;
 use std::borrow::Cow;
 use std::ops::Bound;
 
-/// The last of all keys.
+/// The largest possible key.
 static LAST_KEY: [u8; KEY_LEN_MAX] = [0xff; KEY_LEN_MAX];
 
-/// What to delete for a range.
+/// The deletes for a range.
 pub(crate) struct Deletion<'a> {
     /// The first key.
     pub start: Cow<'a, [u8]>,
-    /// The first key behind the range.
+    /// The first key after the range.
     pub end: Cow<'a, [u8]>,
-    /// A key that belongs to the range as well.
+    /// A further key that belongs to the range.
     pub last: Option<&'static [u8]>,
 }
 
 impl<'a> Deletion<'a> {
-    /// Of the keys between two bounds. `None`: no key lies there, whatever the end is.
+    /// Returns the deletes for the keys between two bounds. `None`: no key lies after the start.
     pub fn of((start, end): (Bound<&'a [u8]>, Bound<&'a [u8]>)) -> Option<Deletion<'a>> {
         let start = match start {
             Bound::Unbounded => Cow::Borrowed(&[][..]),
@@ -40,7 +40,8 @@ impl<'a> Deletion<'a> {
     }
 }
 
-/// The first key behind one; `None`: it is the last. A key that is too long stays too long.
+/// Returns the successor of a key; `None` for the largest key. For a key over the limit the result
+/// is over the limit too.
 fn successor(key: &[u8]) -> Option<Vec<u8>> {
     if key.len() != KEY_LEN_MAX {
         return Some([key, &[0]].concat());

@@ -2,7 +2,7 @@ use super::*;
 use datadriven::TestCase;
 use std::error::Error;
 
-/// Bytes of a word: text, `-` for none, `len=7` for so many.
+/// Bytes of a word: text, `-` for none, `len=7` for that many.
 fn bytes_of(word: &str) -> Vec<u8> {
     match word.strip_prefix("len=") {
         Some(len) => vec![1; len.parse().unwrap()],
@@ -32,7 +32,7 @@ fn batch_of(input: &str) -> WriteBatch {
     batch
 }
 
-/// The batch as it is logged from sequence 7 on, and what is read from that. Cut, it has fewer changes.
+/// Encodes the batch from sequence 7 on and decodes it. Each truncated encoding has fewer changes.
 fn round_trip(batch: &WriteBatch) -> std::result::Result<String, Box<dyn Error>> {
     let payload = [&header(7, batch.len() as u32)[..], batch.body()].concat();
     assert_eq!(payload.len(), batch.byte_len());
@@ -52,7 +52,7 @@ fn round_trip(batch: &WriteBatch) -> std::result::Result<String, Box<dyn Error>>
 fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
     let out = match &*case.directive {
         "round-trip" => round_trip(&batch_of(&case.input))?,
-        // Of a batch, for the log and where large values have files of their own.
+        // The check for the log, and the check where large values have files of their own.
         "check" => {
             let mut batch = batch_of(&case.input);
             let (whole, changes) = (told(batch.check(0)), told(batch.check_changes()));
@@ -65,7 +65,7 @@ fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
             let (key, value) = (b"k", vec![1; case.take_arg("value-len")?]);
             told(Change { kind: ValueKind::Value, family: 0, key, value: &value }.validate()) + "\n"
         }
-        // The first change of a payload: with this header, and the bytes of the input in hex.
+        // The first change of a payload, with this header and the bytes of the input in hex.
         "decode" => {
             let (seq, count) = (case.take_arg("sequence")?, case.take_arg("changes")?);
             let hex = case.input.split_whitespace().map(|hex| u8::from_str_radix(hex, 16).unwrap());

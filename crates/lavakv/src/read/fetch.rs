@@ -1,8 +1,9 @@
-//! From a reference to the value: name -> vSST (by the alias of the version that was read) -> crit-bit index -> one
-//! read of the record, which is verified before anybody sees it.
+//! Resolves a reference to its value: name -> value file (by the alias table of the version read)
+//! -> crit-bit index -> one read of the record, which is verified before it is returned.
 //!
-//! A reference is only ever resolved in the version it was read from: garbage collection moves records under the names,
-//! and the version knows where they were at its time. The files stay as long as the version does.
+//! A reference is resolved only in the version that it was read from. Garbage collection moves
+//! records under their names, and each version maps names to files at its time. The files live as
+//! long as the version.
 
 use crate::read::read_path::Value;
 use crate::tree::Tree;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use table::{ReadCounters, Reference, SegmentReader, Source};
 use version::{Version, VsstMeta};
 
-/// Where the record of an entry lies.
+/// Returns the value file that holds the record of an entry.
 pub(crate) fn resolve<'v>(
     version: &'v Version,
     user_key: &[u8],
@@ -29,22 +30,22 @@ pub(crate) fn resolve<'v>(
     })
 }
 
-/// Where the bytes of a value are.
+/// A value, in memory or in a segment.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// In memory.
     Bytes(BlockSlice),
-    /// In a segment, not read yet. The open file outlives its removal.
+    /// In a segment, not read yet. The file stays readable after its removal, since it is open.
     Segment(Arc<SegmentReader>),
 }
 
 impl Content {
-    /// The value, all of it in memory.
+    /// Returns the value, read into memory.
     pub fn into_value(self) -> Result<Value> {
         self.into_bytes().map(Value)
     }
 
-    /// All of them, in memory.
+    /// Returns the bytes, read into memory.
     pub fn into_bytes(self) -> Result<BlockSlice> {
         match self {
             Content::Bytes(bytes) => Ok(bytes),
@@ -53,7 +54,7 @@ impl Content {
     }
 }
 
-/// Fetches the value of an entry that is not inline, whatever its length.
+/// Fetches a separated value of any length.
 pub(crate) fn value(
     tree: &Tree,
     version: &Version,
@@ -65,7 +66,7 @@ pub(crate) fn value(
     content(tree, version, entry, reference, fill_cache, counters)?.into_bytes()
 }
 
-/// Finds the value of an entry that is not inline, and fetches it if it is not large.
+/// Locates a separated value, and fetches it unless it is large.
 pub(crate) fn content<S: Source>(
     tree: &Tree,
     version: &Version,

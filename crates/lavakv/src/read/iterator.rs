@@ -1,8 +1,8 @@
-//! The iterator of the public API: a pinned read state, merged, seen at one sequence.
+//! The iterator of the public API: a merged view of a pinned read state at one sequence.
 //!
-//! Separated values are lazy: moving reads keys and references, and the value behind a reference is read when it is
-//! asked for, once for each position. A scan over keys thus costs no more than the keys do; one that asks for values
-//! reads them in batches (see [`crate::read::prefetch`]).
+//! Separated values are lazy: a move reads keys and references. The value behind a reference is
+//! read on demand, once for each position. So a scan over keys costs only the keys. A scan over
+//! values reads them in batches (see [`crate::read::prefetch`]).
 
 use crate::read::options::ReadOptions;
 use crate::read::prefetch::{Prefetch, Reach, batch::Values};
@@ -23,27 +23,28 @@ use std::sync::Arc;
 use table::IterOptions;
 use version::FamilyId;
 
-/// Walks the keys of a column family in order, in both directions, as of one moment.
+/// An iterator over the keys of a column family as of one moment, in both directions.
 ///
-/// A new iterator stands nowhere: call one of the `seek` methods. It pins the tables and memtables it reads, also past
-/// the drop of the [`crate::Db`] it came from (the store stays locked until it is dropped). After [`crate::Db::close`] its
-/// moves fail with `Closed`.
+/// A new iterator has no position: call one of the `seek` methods. It pins its tables and
+/// memtables, even after the [`crate::Db`] was dropped (the store stays locked until the iterator
+/// is dropped). After [`crate::Db::close`] its moves fail with `Closed`.
 #[must_use = "an iterator does nothing until it is moved"]
 pub struct DbIterator {
     inner: Option<Prefetch>,
     keys_only: bool,
     family: FamilyId,
     seq: SeqNo,
-    /// The last move went forward.
+    /// True if the last move went forward.
     forward: bool,
     /// Receives the count of passed entries.
     demand: Arc<Demand>,
-    /// Passed entries that were reported.
+    /// Passed entries reported so far.
     told_hidden: u64,
-    // Order of fields is order of dropping: the read state last but the tree, so that clean-up sees the read state gone.
+    // Fields are dropped in this order: the read state before the tree, so that clean-up finds it
+    // released.
     read_state: Option<Arc<ReadState>>,
     _snapshot: Option<Snapshot>,
-    /// In the ledger it holds what the read state holds.
+    /// The entry in the space ledger, which lists the pinned files.
     _reading: Owned<Reading>,
     tree: Arc<Tree>,
 }
@@ -54,7 +55,8 @@ impl DbIterator {
         Self::over(tree, family, pinned, options)
     }
 
-    /// Another iterator over the same family, at the same moment; `options` without a snapshot.
+    /// Returns another iterator over the same family at the same moment; `options` without a
+    /// snapshot.
     ///
     /// # Errors
     /// Those of opening tables; `InvalidArgument` for another family.
@@ -98,7 +100,7 @@ impl DbIterator {
         })
     }
 
-    /// Fails once the store is closed, and lets go of its files then.
+    /// Fails once the store is closed; the iterator then releases its files.
     fn check_open(&mut self) -> Result<()> {
         self.tree.reads.check().inspect_err(|e| {
             if e.kind() == ErrorKind::Closed {
@@ -117,7 +119,7 @@ impl DbIterator {
         out
     }
 
-    /// Tells of the entries that were passed.
+    /// Reports the entries passed since the last report.
     fn tell_hidden(&mut self) {
         let hidden = self.hidden_entries();
         self.demand.passed(hidden.saturating_sub(self.told_hidden));
@@ -138,7 +140,7 @@ impl DbIterator {
         self.inner.as_mut().expect("present until dropped")
     }
 
-    /// True while it stands on an entry.
+    /// True if it has a position.
     pub fn valid(&self) -> bool {
         self.inner.as_ref().is_some_and(Prefetch::valid)
     }
@@ -146,7 +148,7 @@ impl DbIterator {
     /// Moves to the first key.
     ///
     /// # Errors
-    /// Those of reading, after which it stands nowhere; `Closed` once the store is closed.
+    /// Those of reading, after which it has no position; `Closed` once the store is closed.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.seek_by(true, Prefetch::seek_to_first)
     }
@@ -178,7 +180,8 @@ impl DbIterator {
     /// Moves to the next key.
     ///
     /// # Errors
-    /// `InvalidArgument` if it stands nowhere; the errors of reading otherwise, after which it stands nowhere.
+    /// `InvalidArgument` if it has no position; otherwise the errors of reading, after which it has
+    /// none.
     #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `entries` is the Iterator")]
     pub fn next(&mut self) -> Result<()> {
         self.step_by(true, Prefetch::next)
@@ -192,14 +195,15 @@ impl DbIterator {
         self.step_by(false, Prefetch::prev)
     }
 
-    /// After a move that failed because a table cannot be read, or not all of it: goes on in the same direction, behind the
-    /// keys that may be in what cannot be read. That is one block if the table's index tells where the block ends, and
-    /// otherwise the table (from [`crate::DamagedFile::first_key`] to `last_key`). What other tables have between these keys is
-    /// left out, too, since nobody knows whether it is the newest: ask for single keys by [`crate::Db::get`].
+    /// Continues after a move that failed because a table, or part of it, cannot be read. The
+    /// direction stays the same. The iterator skips all keys that the unreadable part may hold: one
+    /// block if the table's index tells where the block ends, otherwise the table (from
+    /// [`crate::DamagedFile::first_key`] to `last_key`). Entries of other tables between these keys
+    /// are skipped too, since they may not be the newest: read single keys with [`crate::Db::get`].
     ///
     /// # Errors
-    /// As any move: the next table that cannot be read is met in the same way. `InvalidArgument` if the last move did not
-    /// fail, or not by that.
+    /// Those of any move: the next unreadable table fails in the same way. `InvalidArgument` if the
+    /// last move did not fail because of an unreadable table.
     pub fn skip_damaged(&mut self) -> Result<()> {
         self.check_open()?;
         let forward = self.forward;
@@ -216,18 +220,18 @@ impl DbIterator {
         Err(Error::invalid("the iterator stands nowhere: seek first, and check valid()"))
     }
 
-    /// The key; empty if it stands nowhere.
+    /// The key; empty without a position.
     pub fn key(&self) -> &[u8] {
         self.inner.as_ref().filter(|i| i.valid()).map_or(&[], Prefetch::key)
     }
 
-    /// The value; empty if it stands nowhere or was asked for keys only.
+    /// The value; empty without a position, or with `keys_only`.
     ///
-    /// A separated value is read by the first call at a position; moving over it without asking does not read it. Where
-    /// one position after another is asked, the values of the next ones are read along.
+    /// The first call at a position reads a separated value; a move alone does not. If the values
+    /// of successive positions are read, those of the next positions are read ahead.
     ///
     /// # Errors
-    /// Those of reading a separated value. The iterator stays where it is: ask again, or move on.
+    /// Those of reading a separated value. The iterator keeps its position: retry, or move on.
     pub fn value(&self) -> Result<&[u8]> {
         self.tree.reads.check()?;
         match &self.inner {
@@ -236,19 +240,19 @@ impl DbIterator {
         }
     }
 
-    /// Entries that its moves have passed and not shown: tombstones, entries below them, and old versions. Large numbers explain slow
-    /// scans.
+    /// Entries that its moves passed without returning them: tombstones, entries below them, and
+    /// old versions. Large numbers explain slow scans.
     pub fn hidden_entries(&self) -> u64 {
         self.inner.as_ref().map_or(0, Prefetch::hidden_entries)
     }
 
-    /// The entries from here on (from the first key, if it stands nowhere), copied out.
+    /// Returns copies of the entries from here on (from the first key, without a position).
     pub fn entries(self) -> Entries {
         Entries { started: self.valid(), iterator: self, failed: false }
     }
 }
 
-/// Counts an iterator over a read state, and lists it until what is returned is dropped.
+/// Counts an iterator over a read state, and lists it until the returned guard is dropped.
 pub(crate) fn listed(
     tree: &Tree,
     family: &Family,
@@ -266,7 +270,8 @@ pub(crate) fn listed(
     Reading::begin(&tree.readers, tree.snapshots.new_id(), reader)
 }
 
-/// What `options` show of a read state at a sequence. With `waits` somebody else does its reads (`read::scan`).
+/// Returns the view of a read state at a sequence that `options` ask for. With `waits` the caller
+/// performs its device reads (`read::scan`).
 ///
 /// # Errors
 /// Those of opening tables.

@@ -1,10 +1,13 @@
-//! Many point reads at once: what all of them need next is read together.
+//! Many point reads at once, with batched device reads.
 //!
-//! The keys are looked up in their order, each once, at most [`WAVE_MAX`] at a time. Each goes as far as it comes without a
-//! read. What the blocking call's keys stopped for is one round of reads, in the order of files and places, and once it is there they go
-//! on: a value in a vSST whose index is cached takes one round, however many keys there are. Who has the reads in flight may go on
-//! sooner: a key goes on as soon as there is what it wants itself, whatever others wait for. It is the path of a single read, step
-//! for step ([`GetOp`]), so the answers are the same, errors included, and the error of one key is its own.
+//! The keys are looked up in their order, each once, at most [`WAVE_MAX`] at a time. Each lookup
+//! runs until it needs a device read. The blocking call then performs one round of reads for all of
+//! them, in the order of files and offsets, and resumes the lookups. A value in a value file with a
+//! cached index takes one round, whatever the number of keys.
+//!
+//! An asynchronous caller may resume sooner: a key continues as soon as its own data has arrived.
+//! The lookups use the path of a single read ([`GetOp`]), so the answers and errors are the same,
+//! and an error concerns only its own key.
 
 use crate::read::fetch::Content;
 use crate::read::read_path::{GetOp, Value, book};
@@ -16,49 +19,49 @@ use std::ops::Deref;
 use std::sync::Arc;
 use table::{Extent, Fetched, Source, Stopped, Want};
 
-/// Keys that are looked up at the same time, and so reads in flight.
+/// Keys that are looked up at the same time, and so the reads in flight.
 pub(crate) const WAVE_MAX: usize = 256;
 
-/// The answer for one key, in which a large value is found, but not read yet.
+/// The answer for one key. A large value is located, but not read yet.
 pub(crate) type Answer = Result<Option<Content>>;
 
-/// See the module. As [`GetOp`] it may borrow tree and keys, or own them.
+/// A multi-get in progress: see the module. As [`GetOp`] it borrows tree and keys, or owns them.
 pub(crate) struct MultiGetOp<T, K> {
     tree: T,
     pinned: (Arc<ReadState>, SeqNo),
     fill_cache: bool,
     keys: Vec<K>,
-    /// For each key where the first that is the same stands, which is the one looked up.
+    /// For each key the index of its first duplicate, which is looked up in its place.
     same_as: Vec<usize>,
-    /// Those that are to be looked up still, the next last.
+    /// Indexes of the keys not yet looked up, the next one last.
     left: Vec<usize>,
-    /// Those that are looked up now; `None`: answered.
+    /// Lookups in progress; `None`: answered.
     wave: Vec<Option<Lookup<T, K>>>,
-    /// Of the wave, how many are not answered.
+    /// Number of unanswered lookups in the wave.
     open: usize,
-    /// Of the wave, those that can go on.
+    /// Indexes in the wave of the lookups that can continue.
     ready: Vec<usize>,
-    /// Of the wave, those that have to block and may not.
+    /// Indexes in the wave of the lookups that need to block and may not.
     held_up: Vec<usize>,
-    /// What is wanted and was not handed over, and who of the wave waits for it.
+    /// Outstanding reads, and the indexes in the wave of the lookups that wait for each.
     waiting: HashMap<Extent, Vec<usize>>,
     fetched: Fetched,
     answers: Vec<Answer>,
 }
 
-/// A key that is looked up.
+/// The lookup of one key.
 struct Lookup<T, K> {
     nth: usize,
     get: GetOp<T, K>,
-    /// How much it wants that was not handed over.
+    /// Number of its outstanding reads.
     missing: usize,
 }
 
 impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetOp<T, K> {
-    /// A read of `keys` in what `pinned` shows.
+    /// Creates a read of `keys` in a pinned read state.
     pub fn new(tree: T, pinned: (Arc<ReadState>, SeqNo), keys: Vec<K>, fill_cache: bool) -> Self {
         let mut order: Vec<usize> = (0..keys.len()).collect();
-        // Stable: the first of several that are the same comes first.
+        // A stable sort keeps the first of several duplicates first.
         order.sort_by(|&a, &b| keys[a].cmp(&keys[b]));
         let mut same_as = vec![0; keys.len()];
         for same in order.chunk_by(|&a, &b| *keys[a] == *keys[b]) {
@@ -85,18 +88,20 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         }
     }
 
-    /// Goes on as far as it comes without a read. What it wants read next and has not wanted before, in the order of files and places,
-    /// each once. Nothing: all is answered ([`MultiGetOp::is_done`]), or what it wanted before was not handed over, or it has to block or
-    /// would take long, and may not ([`Fetched::set_may_block`]).
+    /// Runs the lookups until they need device reads. Returns the new reads in the order of files
+    /// and offsets, each once. The result is empty in three cases: all keys are answered
+    /// ([`MultiGetOp::is_done`]), earlier reads are outstanding, or a lookup needs to block or take
+    /// long and may not ([`Fetched::set_may_block`]).
     pub fn step(&mut self) -> Vec<Want> {
         let mut wanted = Vec::new();
-        // Who may not block asks again when there is nothing else to do.
+        // A lookup that may not block retries when no other can continue.
         if self.fetched.may_block() || self.waiting.is_empty() {
             self.ready.append(&mut self.held_up);
         }
         let mut begun = 0;
         loop {
-            // Of what takes no read there may be much: who may not block is not kept for more than a wave.
+            // Lookups without a read may be many: a caller that may not block gets control back
+            // after one wave.
             if self.open == 0 && (begun > 0 && !self.fetched.may_block() || !self.begin_wave()) {
                 break;
             }
@@ -112,7 +117,7 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         wanted
     }
 
-    /// False if there are no more keys.
+    /// Starts the next lookups. Returns false if there are no more keys.
     fn begin_wave(&mut self) -> bool {
         self.fetched.clear();
         let next = self.left.len().saturating_sub(WAVE_MAX)..;
@@ -127,7 +132,7 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         self.open > 0
     }
 
-    /// A key goes on.
+    /// Runs a lookup until its answer or its next read.
     fn advance(&mut self, at: usize, wanted: &mut Vec<Want>) {
         let Some(lookup) = self.wave.get_mut(at).and_then(Option::as_mut) else { return };
         let answer = match lookup.get.advance(&mut self.fetched) {
@@ -159,12 +164,13 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         self.open == 0 && self.left.is_empty()
     }
 
-    /// How many keys are not looked up yet: as long as it stays the same, what was read is kept.
+    /// Number of keys not yet looked up. Data handed over is kept while it does not change.
     pub fn keys_left(&self) -> usize {
         self.left.len()
     }
 
-    /// Forgets what was wanted and handed over: the next step wants it again. Nothing may be handed over that was wanted before.
+    /// Drops all data handed over and all outstanding reads: the next step requests them again.
+    /// Data of earlier requests must not be handed over after this.
     pub fn let_go(&mut self) {
         self.fetched.clear();
         self.waiting.clear();
@@ -172,12 +178,12 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         self.ready = (0..self.wave.len()).filter(|&at| self.wave[at].is_some()).collect();
     }
 
-    /// What the reads have brought and cost.
+    /// Data that the reads have returned, and their cost.
     pub fn fetched(&mut self) -> &mut Fetched {
         &mut self.fetched
     }
 
-    /// What was wanted is there: who waited for it may go on.
+    /// Resumes the lookups that waited for a read.
     pub fn arrived(&mut self, want: &Want) {
         for at in self.waiting.remove(&want.extent).unwrap_or_default() {
             let Some(Some(lookup)) = self.wave.get_mut(at) else { continue };
@@ -188,7 +194,7 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         }
     }
 
-    /// The answers, in the order of the keys. Only once a step wanted nothing.
+    /// Returns the answers in the order of the keys. Call it once all keys are answered.
     pub fn finish(mut self) -> Vec<Answer> {
         debug_assert!(self.is_done(), "there are keys left");
         for nth in 0..self.answers.len() {
@@ -204,7 +210,7 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
     }
 }
 
-/// Reads to the end, and the values, whatever their lengths.
+/// Reads all keys with their values of any length.
 pub(crate) fn run(
     tree: &Tree,
     pinned: (Arc<ReadState>, SeqNo),

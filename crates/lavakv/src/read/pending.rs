@@ -1,10 +1,14 @@
-//! Gets whose reads somebody else does: the steps of `read_path` and `multi_get`, for callers that keep many under way.
+//! Gets whose device reads the caller performs: the steps of `read_path` and `multi_get`, for
+//! callers that keep many in flight.
 //!
-//! A step never reads a block or a record. It answers, or says what is to be read ([`Want`]); the caller reads that however it
-//! likes, hands over each with [`PendingGet::put`], and takes the next step. What stays blocking: opening a file (not
-//! reading its end), and opening and reading the segment of a large value, which is therefore handed out as a [`ValueReader`].
+//! A step never reads a block or a record. It returns the answer or the reads it needs ([`Want`]).
+//! The caller performs each read in any way, hands it over with [`PendingGet::put`], and takes the
+//! next step. Two operations still block: opening a file (without reading its footer), and opening
+//! and reading the segment of a large value. A large value is therefore returned as a
+//! [`ValueReader`].
 //!
-//! Dropping one gives it up; there is nothing to wait for, since whoever reads has the buffers.
+//! Dropping a pending get cancels it without waiting, since the caller owns the buffers of the
+//! reads.
 
 use crate::read::fetch::Content;
 use crate::read::multi_get::MultiGetOp;
@@ -17,21 +21,22 @@ use cache::Block;
 use std::sync::Arc;
 use table::{FetchCost, Fetched, Source, Stopped, Want};
 
-/// How far a step came.
+/// Outcome of a step.
 #[derive(Debug)]
 pub enum Progress<A> {
-    /// These are to be read first: in the order of files and places, each once, and never what a step before has wanted.
+    /// Reads that must come first, in the order of files and offsets, each once. None was returned
+    /// by an earlier step.
     Wants(Vec<Want>),
     /// The answer. There are no more steps.
     Done(A),
 }
 
-/// A value that was found.
+/// A value.
 #[derive(Debug)]
 pub enum Found {
     /// In memory.
     Value(Value),
-    /// A large one, not read yet. Reading it blocks.
+    /// A large value, not read yet. Reading it blocks.
     Large(ValueReader),
 }
 
@@ -43,7 +48,7 @@ impl Found {
         }
     }
 
-    /// All of it in memory, which blocks if it is large.
+    /// Returns the value in memory; blocks if it is large.
     ///
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
@@ -55,8 +60,9 @@ impl Found {
     }
 }
 
-/// A read of one key whose reads of the device somebody else does; made by [`crate::Db::begin_get`]. A step goes as far as it comes, and says what is to be
-/// read; whoever drives it reads that in whatever way, hands it over, and takes the next step. Dropped, it is given up.
+/// A get whose device reads the caller performs; made by [`crate::Db::begin_get`]. A step runs
+/// until it needs reads, and returns them. The caller performs them in any way, hands them over,
+/// and takes the next step. Dropping it cancels it.
 pub struct PendingGet {
     op: GetOp<Arc<Tree>, Vec<u8>>,
     fetched: Fetched,
@@ -75,7 +81,8 @@ impl PendingGet {
         PendingGet { op, fetched: Fetched::default(), tree: tree.clone() }
     }
 
-    /// Goes on as far as it comes without a read. Wants at least one read; all of them are handed over before the next step.
+    /// Runs until the answer or the next read. It returns at least one read; hand over all of them
+    /// before the next step.
     pub fn step(&mut self) -> Progress<Result<Option<Found>>> {
         let answer = match self.op.advance(&mut self.fetched) {
             Ok(found) => Ok(found),
@@ -87,33 +94,34 @@ impl PendingGet {
         Progress::Done(answer.map(|found| found.map(|content| Found::new(&self.tree, content))))
     }
 
-    /// Hands over the bytes of a want, or why they could not be read.
+    /// Hands over the bytes of a read, or the reason of its failure.
     pub fn put(&mut self, want: &Want, read: Result<Block>) {
         self.deliver(want, read, FetchCost::alone(want));
     }
 
-    /// The same, with what it has cost.
+    /// The same, with the cost of the read.
     pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         self.fetched.deliver(want, read, cost);
     }
 
-    /// Whether steps may open files and read large values (at first they may). One that may not and has to wants nothing.
+    /// Sets whether steps may open files and read large values (initially true). A step that needs
+    /// to and may not returns no reads.
     pub(crate) fn set_may_block(&mut self, may_block: bool) {
         self.fetched.set_may_block(may_block);
     }
 
-    /// Lets go of files that were opened: see [`Fetched::close_files`].
+    /// Closes the files opened by lookups: see [`Fetched::close_files`].
     pub(crate) fn close_files(&mut self) {
         self.fetched.close_files();
     }
 
-    /// Forgets what was wanted and handed over: the next step wants it again.
+    /// Drops all data handed over: the next step requests it again.
     pub(crate) fn let_go(&mut self) {
         self.fetched.clear();
     }
 }
 
-/// A read of many keys, driven as a [`PendingGet`] is; made by [`crate::Db::begin_multi_get`].
+/// A read of many keys, driven like a [`PendingGet`]; made by [`crate::Db::begin_multi_get`].
 pub struct PendingMultiGet {
     op: Option<MultiGetOp<Arc<Tree>, Vec<u8>>>,
     // Dropped last: the store stays locked while its files are read.
@@ -131,9 +139,9 @@ impl PendingMultiGet {
         PendingMultiGet { op: Some(op), tree: tree.clone() }
     }
 
-    /// Goes on as far as it comes without a read, at most 256 of which are wanted at the same time. The next step may be taken before all of
-    /// them are handed over: keys that have what they want go on, and if there are none it wants nothing more.
-    /// The answers come in the order of the keys.
+    /// Runs until all lookups need reads; at most 256 are outstanding. The next step may come
+    /// before all of them are handed over: lookups with complete data continue, and if there are
+    /// none it returns no more reads. The answers come in the order of the keys.
     pub fn step(&mut self) -> Progress<Vec<Result<Option<Found>>>> {
         let wants = self.op.as_mut().map(MultiGetOp::step).unwrap_or_default();
         if self.op.as_ref().is_some_and(|op| !op.is_done()) {
@@ -144,12 +152,12 @@ impl PendingMultiGet {
         Progress::Done(answers.into_iter().map(|answer| Ok(answer?.map(found))).collect())
     }
 
-    /// Hands over the bytes of a want, or why they could not be read.
+    /// Hands over the bytes of a read, or the reason of its failure.
     pub fn put(&mut self, want: &Want, read: Result<Block>) {
         self.deliver(want, read, FetchCost::alone(want));
     }
 
-    /// The same, with what it has cost.
+    /// The same, with the cost of the read.
     pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         if let Some(op) = &mut self.op {
             op.fetched().deliver(want, read, cost);
@@ -157,8 +165,8 @@ impl PendingMultiGet {
         }
     }
 
-    /// As [`PendingGet::set_may_block`]. One that may not block goes on with other keys meanwhile: it has to if it wants nothing and all was
-    /// handed over.
+    /// As [`PendingGet::set_may_block`]. If a lookup may not block, the others continue meanwhile.
+    /// A step that returns no reads, with none outstanding, has to block.
     pub(crate) fn set_may_block(&mut self, may_block: bool) {
         if let Some(op) = &mut self.op {
             op.fetched().set_may_block(may_block);
@@ -177,7 +185,7 @@ impl PendingMultiGet {
         self.op.iter_mut().for_each(MultiGetOp::let_go);
     }
 
-    /// How many keys are not looked up yet: as long as it stays the same, what was handed over is kept.
+    /// Number of keys not yet looked up. Data handed over is kept while it does not change.
     pub(crate) fn keys_left(&self) -> usize {
         self.op.as_ref().map_or(0, MultiGetOp::keys_left)
     }

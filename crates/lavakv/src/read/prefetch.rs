@@ -1,31 +1,33 @@
-//! Scans that ask for separated values read them in batches.
+//! Batched reads of separated values for scans.
 //!
-//! The entries of a scan lie side by side; the values behind their references lie wherever they were when their keys
-//! were written, in as many files as there were flushes. Read one by one, each costs the whole latency of the device,
-//! which has nothing else to do meanwhile. So an iterator that is being asked for one separated value after another
-//! looks ahead: it moves the view beneath by a window of entries, keeps their keys and references in a [`Queue`], and
-//! the first value asked for in the window is read together with all that follow in it ([`batch`]).
+//! The entries of a scan are adjacent; the values behind their references are spread over as many
+//! files as there were flushes. Read one by one, each costs the full latency of an otherwise idle
+//! device. So an iterator whose values are read one after another looks ahead. It moves the
+//! underlying view by a window of entries and keeps their keys and references in a [`Queue`]. The
+//! first value read in the window is fetched together with all that follow in it ([`batch`]).
 //!
-//! How far: the window begins with [`WINDOW_MIN`] entries and doubles up to [`WINDOW_MAX`], so that a scan that stops
-//! early has read for nothing about as much as it has used. It never holds more than [`BYTES_MAX`] of values
-//! ([`BYTES_LIMIT`] where the device has to have so much in flight to be busy). It starts
-//! again with every seek and turn, and is given up where less than half of what was read is asked for: a scan that
-//! looks at few values pays for those only. Who says beforehand how many entries he will look at ([`Reach::expected`]) gets
-//! just these: they are looked up by the seek, and read together with the first. Entries with inline values pass through the window as
-//! they are.
+//! The window begins with [`WINDOW_MIN`] entries and doubles up to [`WINDOW_MAX`], so that a scan
+//! that stops early has wasted about as much as it has used. It never holds more than [`BYTES_MAX`]
+//! of values ([`BYTES_LIMIT`] if the device needs as much in flight to be busy). It is reset by
+//! every seek and change of direction, and given up if fewer than half of its values are used. So a
+//! scan that uses few values pays for those only. If the caller states the number of entries
+//! ([`Reach::expected`]), exactly these are looked up by the seek and read with the first value.
+//! Entries with inline values pass through the window unchanged.
 //!
-//! A long scan has the next window read while it goes through this one ([`ahead`]): in the middle of a window, if windows have come to
-//! [`AHEAD_MIN`] entries, the next one is filled, and the reads of its values begin. They are waited for where the scan comes
-//! to it; of windows of full length, the one behind is begun before, so that the device always has something to do. There are at most two
-//! windows, and the scan has looked at as much as was read for nothing, should it end there.
+//! A long scan reads the next window while it consumes the current one ([`ahead`]). In the middle
+//! of a window, once windows have reached [`AHEAD_MIN`] entries, the next one is filled and the
+//! reads of its values begin. The scan waits for them when it arrives there. With windows of full
+//! length it first starts the window after that, so that the device always has work. There are at
+//! most two windows, and at most as many values are wasted as were used.
 //!
-//! Looking ahead only ever brings values earlier. An error met by it is told where it belongs: one of reading keys when
-//! the scan comes there, one of reading a value when that value is asked for, by reading it again alone. A value goes to the cache
-//! when it is asked for, not when it was read along: what a scan does not look at pushes nothing out.
+//! Looking ahead only makes values available earlier. Errors are reported at their entry: an error
+//! of reading keys when the scan arrives there, an error of reading a value when that value is
+//! used, after a second read of it alone. A value enters the cache on its first use, not when it
+//! was read ahead: unused values evict nothing.
 //!
-//! Invariant: where the queue is empty, the view beneath stands on the entry shown. Else the front of the queue is the
-//! entry shown, the next window follows behind the back of it, and the view stands behind the back of both, in the direction of the
-//! scan, or nowhere if it ended there.
+//! Invariant: while the queue is empty, the underlying view is at the current entry. Otherwise the
+//! front of the queue is the current entry, the next window follows its back, and the view is after
+//! the back of both, in the direction of the scan, or has no position if the data ended there.
 
 mod ahead;
 pub(crate) mod batch;
@@ -42,20 +44,22 @@ use std::sync::Arc;
 
 /// Entries of the first window.
 const WINDOW_MIN: usize = 4;
-/// Entries of the longest. The longer a window, the more of its values lie side by side in their files: with values of
-/// 1 KiB in 22 files, windows of 256 made a third more entries a second than windows of 64.
+/// Entries of the longest window. The longer a window, the more of its values are adjacent in their
+/// files: with values of 1 KiB in 22 files, windows of 256 read a third more entries per second
+/// than windows of 64.
 pub(crate) const WINDOW_MAX: usize = 256;
-/// Bytes of values in a window, of which there are two at most.
+/// Bytes of values in a window. There are at most two windows.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
-/// The same of an iterator where the device moves more than that while a read is waited for.
+/// The same where the device transfers more than [`BYTES_MAX`] during one read latency.
 const BYTES_LIMIT: u64 = 2 << 20;
-/// A scan whose windows are so long has the next one read while it goes through this one. Shorter scans would gain less than a queue of reads
-/// costs to make.
+/// Window length from which the next window is read during the current one. Shorter scans would
+/// gain less than a read queue costs to create.
 const AHEAD_MIN: usize = 128;
-/// So many separated values in a row must have been asked for. A seek counts as one: most scans look at values.
+/// Separated values used in a row before the scan looks ahead. A seek counts as one: most scans use
+/// values.
 const STREAK_MIN: u32 = 2;
 
-/// An entry as the view has it: its value, or the reference that leads there.
+/// An entry of the view: its value, or the reference to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub user_key: &'a [u8],
@@ -65,48 +69,49 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// True if its value lies elsewhere.
+    /// True if its value is separated.
     fn is_separated(&self) -> bool {
         matches!(self.kind, ValueKind::Reference | ValueKind::PlacedReference)
     }
 }
 
-/// A separated value that was read along with others.
+/// A separated value that was read ahead.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub value: BlockSlice,
-    /// Where it goes in the cache once it is asked for; `None`: it comes from there, or is not to go there.
+    /// Its cache key for the first use; `None`: it came from the cache, or must not enter it.
     pub keep_at: Option<CacheKey>,
 }
 
-/// Is handed what was found, each with the number of its entry.
+/// Receives found values, each with the index of its entry.
 pub(crate) type Put<'a> = &'a mut dyn FnMut(usize, Found);
 
-/// Reads separated values.
+/// Source of separated values.
 pub(crate) trait FetchValues: Send + Sync {
-    /// The value of one entry.
+    /// Reads the value of one entry.
     fn read(&self, entry: &Entry<'_>) -> Result<BlockSlice>;
 
-    /// The values of many, each handed over with the number of its entry. What cannot be read is left out: reading it
-    /// alone tells why.
+    /// Reads the values of many entries, and passes each with the index of its entry. Unreadable
+    /// values are left out: a read of one alone reports the reason.
     fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>);
 
-    /// What reads values while the caller does something else; `None`: as many as may do so already.
+    /// Returns a reader that works in the background; `None`: as many as allowed are running.
     fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>>;
 
-    /// A value that was read along is asked for: it may go to the cache.
+    /// Lets a value that was read ahead enter the cache, since it was used.
     fn keep(&self, at: CacheKey, value: &BlockSlice);
 }
 
-/// Reads of the values of windows, which go on while their caller does something else. Dropped, it waits for them.
+/// Background reads of the values of windows. Dropping it waits for them.
 pub(crate) trait ReadAhead: Send {
-    /// Begins to read the values of many.
+    /// Starts the reads of the values of `entries`.
     fn begin(&mut self, entries: &[Entry<'_>]);
 
-    /// Waits for what was begun first and not waited for yet, for the same entries, and hands it over as [`FetchValues::read_many`] does.
+    /// Waits for the oldest started reads, which had the same `entries`, and passes their values
+    /// like [`FetchValues::read_many`].
     fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>);
 
-    /// Forgets what was begun.
+    /// Abandons all started reads.
     fn give_up(&mut self);
 }
 
@@ -116,21 +121,22 @@ enum Direction {
     Backward,
 }
 
-/// How far to look ahead.
+/// Distance to look ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// Entries of the first window; 0: do not look ahead.
+    /// Entries of the first window; 0: no look-ahead.
     pub first: usize,
     /// Bytes of values in a window.
     pub bytes_max: u64,
-    /// How many entries will be looked at from a seek on; 0: nobody knows.
+    /// Number of entries read after a seek; 0: unknown.
     pub expected: usize,
 }
 
 impl Reach {
-    /// What [`crate::ReadOptions::readahead_bytes`] and [`crate::ReadOptions::expected_entries`] mean here: whoever states a length wants
-    /// all of it at once, and who wants keys only looks at no value.
-    /// Where more has to be in flight so that the device is busy, windows are longer, up to twice.
+    /// Derives the distance from [`crate::ReadOptions::readahead_bytes`] and
+    /// [`crate::ReadOptions::expected_entries`]. A stated length applies to the first window. With
+    /// `keys_only` no values are expected. Windows are up to twice as long if the device needs more
+    /// bytes in flight to be busy.
     pub fn of(options: &ReadOptions, costs: ReadCosts) -> Self {
         let expected = if options.keys_only { 0 } else { options.expected_entries };
         match options.readahead_bytes as u64 {
@@ -143,7 +149,7 @@ impl Reach {
     }
 }
 
-/// A user's view whose separated values are fetched, in batches where a scan asks for many. See the module.
+/// A view whose separated values are fetched on demand, in batches for scans: see the module.
 pub(crate) struct Prefetch<I = MergingIterator> {
     inner: VisibleIterator<I>,
     values: Arc<dyn FetchValues>,
@@ -151,14 +157,14 @@ pub(crate) struct Prefetch<I = MergingIterator> {
     queue: Queue,
     /// The next window, whose values are being read.
     next: Queue,
-    /// Who reads them, once there was a next window.
+    /// Reads the values of the next window. Created with the first such window.
     ahead: Option<Box<dyn ReadAhead>>,
-    /// The separated value of the position, where the queue is empty.
+    /// The separated value of the position, while the queue is empty.
     fetched: OnceCell<BlockSlice>,
     direction: Direction,
     streak: u32,
     window: usize,
-    /// Of the entries that are expected, those that were not looked up; `None`: nobody knows how many will be looked at.
+    /// Expected entries that were not looked up yet; `None`: unknown.
     expected: Option<usize>,
 }
 
@@ -233,7 +239,7 @@ impl<I: InternalIterator> Prefetch<I> {
         }
     }
 
-    /// Entries that were passed and not shown.
+    /// Entries passed without being returned.
     pub fn hidden_entries(&self) -> u64 {
         self.inner.hidden_entries()
     }
@@ -258,7 +264,7 @@ impl<I: InternalIterator> Prefetch<I> {
         self.seek_by(Direction::Backward, |inner| inner.seek_for_prev(user_key))
     }
 
-    /// Goes on behind what the last move could not read. False if nobody knows where that ends.
+    /// Continues after the data that the last move could not read. False if its end is unknown.
     pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {
         self.restart();
         self.direction = if forward { Direction::Forward } else { Direction::Backward };
@@ -332,14 +338,14 @@ impl<I: InternalIterator> Prefetch<I> {
         Ok(())
     }
 
-    /// In a window: begins to read the next one, if this is one of a long scan, half of which is looked at.
+    /// Starts to read the next window if this one belongs to a long scan and is half consumed.
     fn look_ahead(&mut self) {
         if self.window >= AHEAD_MIN && self.queue.asked().0 > 0 && !self.queue.is_first_half() {
             self.begin_next();
         }
     }
 
-    /// Begins to read the next window, unless there is one, or nothing to read in it.
+    /// Starts to read the next window, unless one exists or it has nothing to read.
     fn begin_next(&mut self) {
         let has_end = self.expected == Some(0) || self.queue.has_failed() || !self.inner.valid();
         if has_end || !self.next.is_empty() {
@@ -358,13 +364,14 @@ impl<I: InternalIterator> Prefetch<I> {
         }
     }
 
-    /// Goes over to the next window; false if there is none.
+    /// Switches to the next window; false if there is none.
     fn come_to_next(&mut self) -> bool {
         if self.next.is_empty() {
             return false;
         }
         std::mem::swap(&mut self.queue, &mut self.next);
-        // As long as windows become no longer: the device has the one behind before this one is waited for.
+        // Only at full length, when windows grow no more: the device gets the window after this one
+        // before the wait.
         if self.window == WINDOW_MAX && self.streak >= STREAK_MIN {
             self.begin_next();
         }
@@ -375,7 +382,7 @@ impl<I: InternalIterator> Prefetch<I> {
         true
     }
 
-    /// Puts the view beneath back on the entry shown.
+    /// Moves the underlying view back to the current entry.
     fn turn(&mut self) -> Result<()> {
         let back_to = self.queue.front().map(|entry| entry.user_key.to_vec());
         let asked = self.fetched.take();
@@ -384,13 +391,13 @@ impl<I: InternalIterator> Prefetch<I> {
             self.inner.seek(&key)?;
             debug_assert!(self.inner.valid() && self.inner.key() == key, "shown once, gone now");
         } else if let Some(value) = asked {
-            // It has not moved, and will be asked whether its value was wanted.
+            // The position has not changed, and its value counts as used at the next step.
             let _ = self.fetched.set(value);
         }
         Ok(())
     }
 
-    /// Before a step without a queue: was the value of the entry wanted?
+    /// Counts whether the value of the entry was used, before a step without a queue.
     fn count(&mut self) {
         let asked = self.fetched.take().is_some();
         if self.inner_entry().is_separated() {
@@ -398,7 +405,7 @@ impl<I: InternalIterator> Prefetch<I> {
         }
     }
 
-    /// At the end of a queue: was it worth it?
+    /// Adapts the window at the end of a queue to the part of its values that was used.
     fn adapt(&mut self) {
         let (asked, separated) = self.queue.asked();
         if asked > 0 && asked * 2 >= separated {
@@ -409,17 +416,17 @@ impl<I: InternalIterator> Prefetch<I> {
         }
     }
 
-    /// Moves entries from the view beneath to the queue.
+    /// Moves entries from the underlying view to the queue.
     fn fill(&mut self) {
-        // Who has come here looks at more than he said.
+        // At 0 the caller has read more entries than expected.
         let expected = self.expected.filter(|&left| left > 0);
         let lengths = (self.window, expected);
         self.expected = fill(&mut self.inner, &mut self.queue, self.direction, self.reach, lengths);
     }
 }
 
-/// Moves entries from a view to a queue: a window, but no more than are expected, and no more bytes of values than the reach has. How many are
-/// still expected then.
+/// Moves one window of entries from a view to a queue: no more entries than expected, and no more
+/// bytes of values than `reach` allows. Returns the number of entries still expected.
 fn fill<I: InternalIterator>(
     view: &mut VisibleIterator<I>,
     queue: &mut Queue,

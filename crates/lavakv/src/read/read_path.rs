@@ -1,14 +1,16 @@
 //! The point read: memtables, newest first, then the tables, level by level.
 //!
-//! Sources are asked from new to old, so the first entry found is the answer, unless a range tombstone met on the way
-//! is newer. A read pins the family's read state *before* it takes the visible frontier as its sequence: compaction may drop
-//! what the frontier no longer needs, but not from files of a read state that is pinned. If the read state changed in between, it
-//! starts again, so that a read sees everything that was visible when it took its sequence.
+//! Sources are searched from new to old, so the first entry found is the answer, unless a range
+//! tombstone found on the way is newer. A read pins the family's read state *before* it takes the
+//! visible frontier as its sequence. Compaction may drop versions below the frontier, but not from
+//! files of a pinned read state. If the read state changed in between, the read starts again, so
+//! that it sees everything that was visible at its sequence.
 //!
-//! The path is a state machine ([`GetOp`]), written once for any [`Source`] of bytes. With one that reads, the first call
-//! goes to the end. With one that does not (`table::Fetched`), the read stops wherever it needs bytes that neither memory nor
-//! cache has, says which, and goes on there once they were handed over: so one thread can have the reads of many in flight
-//! ([decision](../../../docs/decisions/0063-reads-say-what-they-want.md)).
+//! The path is a state machine ([`GetOp`]), written once for any [`Source`] of bytes. With a
+//! blocking source, the first call runs to the end. With a non-blocking one (`table::Fetched`), the
+//! read stops wherever it needs bytes that are neither in memory nor in the cache, and returns the
+//! missing extents. It continues once they were handed over, so one thread can keep many reads in
+//! flight ([decision](../../../docs/decisions/0063-reads-say-what-they-want.md)).
 
 use crate::context::stats::Stats;
 use crate::files::damaged;
@@ -24,12 +26,12 @@ use std::sync::Arc;
 use table::{ReadCounters, Source, Stop};
 use version::FileMeta;
 
-/// A value that was read. It pins the cached block it lies in.
+/// The value of a read. It pins its cached block.
 #[derive(Clone, Debug)]
 pub struct Value(pub(crate) BlockSlice);
 
 impl Value {
-    /// Copies the bytes out (or takes them, where nobody shares them).
+    /// Returns a copy of the bytes, or the bytes themselves if they are not shared.
     pub fn into_vec(self) -> Vec<u8> {
         self.0.to_vec()
     }
@@ -60,7 +62,7 @@ impl From<Vec<u8>> for Value {
     }
 }
 
-/// Pins a read state and a sequence to read at: the given snapshot, or the visible frontier.
+/// Pins a read state and a sequence to read at: the snapshot's, or the visible frontier.
 pub(crate) fn pin(tree: &Tree, family: &Family, snapshot: Option<SeqNo>) -> (Arc<ReadState>, SeqNo) {
     match snapshot {
         Some(seq) => (family.read_state(), seq),
@@ -68,7 +70,7 @@ pub(crate) fn pin(tree: &Tree, family: &Family, snapshot: Option<SeqNo>) -> (Arc
     }
 }
 
-/// Pins a read state and the visible frontier: the read state holds everything up to it.
+/// Pins a read state and the visible frontier. The read state holds everything up to the frontier.
 pub(crate) fn pin_at(snapshots: &Snapshots, family: &Family) -> (Arc<ReadState>, SeqNo) {
     let mut read_state = family.read_state();
     loop {
@@ -81,38 +83,38 @@ pub(crate) fn pin_at(snapshots: &Snapshots, family: &Family) -> (Arc<ReadState>,
     }
 }
 
-/// A point read that can be gone on with: see the module. The blocking read borrows tree and key, one that outlives its
-/// caller owns them.
+/// A resumable point read: see the module. The blocking read borrows tree and key; one that
+/// outlives its caller owns them.
 pub(crate) struct GetOp<T, K> {
     tree: T,
     read_state: Arc<ReadState>,
     key: K,
     snapshot: SeqNo,
     hash: u64,
-    /// The newest range tombstone met that covers the key.
+    /// The newest range tombstone found so far that covers the key.
     covered: SeqNo,
     fill_cache: bool,
-    /// The answer is whether there is a value; the value is not read.
+    /// True if the caller only needs to know whether a value exists; the value is not read.
     presence_only: bool,
     at: At,
 }
 
-/// What is to be asked next.
+/// The next source to search.
 enum At {
     Memtables,
     /// A memtable has the answer: the value is in a segment. Sequence and reference.
     Segment(SeqNo, Vec<u8>),
-    /// Level, and the next file of it (in L0).
+    /// The level, and the index of its next file (in L0).
     Tables(usize, usize),
 }
 
 impl<'a> GetOp<&'a Tree, &'a [u8]> {
-    /// Reads to the end, and the value, whatever its length.
+    /// Reads the value, whatever its length.
     pub fn run(self) -> Result<Option<Value>> {
         self.find()?.map(Content::into_value).transpose()
     }
 
-    /// Reads to the end, except for a large value.
+    /// Reads the value, unless it is large.
     pub fn find(mut self) -> Result<Option<Content>> {
         let mut counters = ReadCounters::default();
         let out = self.advance(&mut counters);
@@ -122,28 +124,29 @@ impl<'a> GetOp<&'a Tree, &'a [u8]> {
 }
 
 impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
-    /// A read of what `pinned` shows. `fill_cache`: whether a separated value that is read goes into the cache.
+    /// Creates a read of a pinned read state. `fill_cache`: whether a separated value enters the
+    /// cache.
     pub fn new(tree: T, pinned: (Arc<ReadState>, SeqNo), key: K, fill_cache: bool) -> Self {
         let ((read_state, snapshot), hash) = (pinned, key_hash(&key));
         let (covered, presence_only, at) = (0, false, At::Memtables);
         GetOp { tree, read_state, key, snapshot, hash, covered, fill_cache, presence_only, at }
     }
 
-    /// Answers with empty bytes in place of a value, and never reads a separated one.
+    /// Returns empty bytes instead of a value, and never reads a separated one.
     pub fn presence_only(self) -> Self {
         GetOp { presence_only: true, ..self }
     }
 
-    /// Asks tables alone.
+    /// Searches the tables only.
     pub fn below_memtables(self) -> Self {
         GetOp { at: At::Tables(0, 0), ..self }
     }
 
-    /// Goes on to the answer, in which a large value is found, but not read yet. Where `source` does not read, it stops before
-    /// the first read, and goes on there when it is called again.
+    /// Runs to the answer. A large value is located, but not read. With a non-blocking `source` it
+    /// stops before the first missing read, and continues there at the next call.
     ///
     /// # Errors
-    /// What damage or the files report; that the read has to wait.
+    /// Those of damage and of reading; with a non-blocking source, a wait for data.
     pub fn advance<S: Source>(&mut self, source: &mut S) -> Result<Option<Content>, S::Stop> {
         if let At::Memtables = self.at {
             self.at = At::Tables(0, 0);
@@ -153,7 +156,7 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
             }
         }
         loop {
-            // A step that begins again counts again what it meets.
+            // A repeated step counts its lookups again, so its counts are undone.
             let before = S::RESUMES.then(|| *source.counters());
             match self.step(source).map_err(S::Stop::into_error) {
                 Ok(Some(answer)) => return Ok(answer),
@@ -167,7 +170,7 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
         }
     }
 
-    /// Asks the next table; `Some` is the answer.
+    /// Searches the next table; `Some` is the answer.
     fn step<S: Source>(&mut self, source: &mut S) -> Result<Option<Option<Content>>, S::Stop> {
         match &self.at {
             At::Segment(seq, reference) => {
@@ -188,7 +191,7 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
         }
     }
 
-    /// `Some(answer)` if a memtable settles the read without I/O.
+    /// Returns `Some(answer)` if a memtable settles the read without I/O.
     fn ask_memtables(&mut self) -> Option<Option<Content>> {
         let read_state = self.read_state.clone();
         for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
@@ -209,11 +212,11 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
                 return Some((entry.kind == ValueKind::Value).then(bytes));
             }
         }
-        // Everything in tables is older than a tombstone met in a memtable.
+        // Everything in tables is older than a tombstone in a memtable.
         (self.covered > 0).then_some(None)
     }
 
-    /// The next table whose range holds the key, and where to go on after it.
+    /// Returns the next table whose range contains the key, and the source after it.
     fn next_file(&self, mut level: usize, mut index: usize) -> Option<(Arc<FileMeta>, At)> {
         let version = &self.read_state.version;
         while level < version.levels.len() {
@@ -247,7 +250,7 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
         let found = damaged::in_table(found, file)?;
         let Some(found) = found else { return Ok((self.covered > 0).then_some(None)) };
         match found.kind {
-            // Strictly: an entry whose sequence was zeroed has 0, and so has "no tombstone".
+            // Strictly less: an entry with a zeroed sequence has 0, and so has "no tombstone".
             _ if found.seq < self.covered => Ok(Some(None)),
             ValueKind::Value => Ok(Some(Some(Content::Bytes(found.value)))),
             kind if kind.is_tombstone() => Ok(Some(None)),
@@ -263,7 +266,7 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
     }
 }
 
-/// True for the kinds whose entry makes its key present.
+/// True for kinds of entries that make their key present.
 fn has_value(kind: ValueKind) -> bool {
     matches!(kind, ValueKind::Value | ValueKind::Reference | ValueKind::PlacedReference)
 }
@@ -272,7 +275,7 @@ fn nothing() -> Content {
     Content::Bytes(BlockSlice::from(Vec::new()))
 }
 
-/// Counts point reads, and what they cost together.
+/// Adds point reads and their total cost to the statistics.
 pub(crate) fn book(stats: &Stats, gets: u64, found: u64, c: &ReadCounters) {
     stats.gets.add(gets);
     stats.gets_found.add(found);

@@ -1,15 +1,19 @@
-//! A page of a scan whose reads somebody else does: the first entries within borders, with their values, by steps that never wait for a read.
+//! One page of a scan whose device reads the caller performs: the first entries within bounds, with
+//! their values, by steps that never wait for a read.
 //!
-//! It goes on by *windows*. Of each the entries are gathered first: the merged cursors go on in memory, and where they lack bytes all that wait say what
-//! they want ([`lsm::MergingIterator::take_wanted`]); the step stops, and the next one goes on from there, with nothing read or looked up twice. Then the
-//! values of the window that are separated are looked up as those of point reads are, all together, so what they want is one batch. A window is what a
-//! blocking scan reads at once (`read::prefetch`): its entries and bytes are bounded, and what was handed over for it is let go of when it is over.
-//! A step ends with its window, so that others get their turn.
+//! The scan advances by *windows*. The entries of a window are gathered first: the merged cursors
+//! advance in memory. Where bytes are missing, all waiting cursors request them
+//! ([`lsm::MergingIterator::take_wanted`]) and the step stops. The next step continues there and
+//! repeats no lookup. Then the separated values of the window are looked up together as in point
+//! reads, so that their reads form one batch. The entries and bytes of a window are bounded as in a
+//! blocking scan (`read::prefetch`). Its data is released at its end. A step ends with its window,
+//! so that other requests get their turn.
 //!
-//! Errors are told where they belong: one of keys behind the values of the entries before it, one of a value in the order of the entries, and only
-//! after the value was read again alone, as a blocking scan does.
+//! Errors are reported in order. An error of reading keys follows the values of the entries before
+//! it. An error of reading a value is reported at its entry, after a second read of it alone, as in
+//! a blocking scan.
 //!
-//! Tables are opened by the step that comes to them, which therefore needs a thread that may block.
+//! A step opens the tables that it reaches, so it needs a thread that may block.
 
 use crate::read::fetch;
 use crate::read::iterator::{listed, view};
@@ -30,18 +34,18 @@ use table::{FetchCost, Fetched, Reference, Source, Stopped, Want};
 /// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// How the view comes to the next entry.
+/// The way to the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
     Seek,
     Next,
-    /// The last move had to wait.
+    /// The last move had to wait for data.
     Resume,
-    /// It stands there: the last window had no room for it.
+    /// The view is already there: the last window had no room for the entry.
     Stay,
 }
 
-/// A value that is still to be read: the number of its entry in the page, which has the reference.
+/// A value to be read: the index of its entry in the page, which holds the reference.
 struct Separated {
     nth: usize,
     seq: SeqNo,
@@ -49,46 +53,46 @@ struct Separated {
     tried: Tried,
 }
 
-/// How often it could not be read.
+/// Number of failed reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tried {
     Never,
-    /// It is read once more, when the others of its window are there.
+    /// It is read once more, after the others of its window.
     Once,
     Again,
 }
 
-/// What a scan reads from, once it has begun.
+/// The view of a scan that has begun.
 struct View {
     entries: VisibleIterator,
     next: Move,
     read_state: Arc<ReadState>,
-    /// In the ledger it holds what the read state holds.
+    /// The entry in the space ledger, which lists the pinned files.
     _reading: Reading,
 }
 
-/// The window under way.
+/// The window in progress.
 #[derive(Default)]
 struct Window {
-    /// All its entries are there.
+    /// True if all its entries are in the page.
     is_gathered: bool,
     entries: usize,
     bytes: u64,
-    /// Values that are still to be read, in the order of the entries.
+    /// Values to be read, in the order of the entries.
     left: Vec<Separated>,
-    /// What is told behind its entries; of values that cannot be read, the first.
+    /// The error that follows its entries; of unreadable values, the first.
     failed: Option<(usize, Error)>,
 }
 
-/// See the module.
+/// One page of a scan, driven by steps: see the module.
 pub(crate) struct PendingScan {
     view: Option<View>,
     window: Window,
     page: Vec<Entry>,
     limit: usize,
-    /// There are no more entries.
+    /// True if there are no more entries.
     has_ended: bool,
-    /// What values want, and were given.
+    /// Reads that values need, and the data handed over.
     values: Fetched,
     options: ReadOptions,
     snapshot: Option<SeqNo>,
@@ -97,7 +101,8 @@ pub(crate) struct PendingScan {
 }
 
 impl PendingScan {
-    /// The first `limit` entries of what the options say, seen at their snapshot, or at the moment of the first step.
+    /// Creates a scan of the first `limit` entries at the snapshot of `options`, or at the moment
+    /// of the first step.
     ///
     /// # Errors
     /// `InvalidArgument` if the snapshot is of another store.
@@ -122,8 +127,9 @@ impl PendingScan {
         })
     }
 
-    /// Goes on as far as it comes without a read, to the end of a window at most, on a thread that may open files. Wants what is to be read, all of which
-    /// is handed over before the next step; nothing: the next step may follow at once.
+    /// Runs without device reads, to the end of a window at most, on a thread that may open files.
+    /// Returns the reads it needs, all of which must be handed over before the next step. Without
+    /// any, the next step may follow at once.
     pub fn step(&mut self) -> Progress<Result<Vec<Entry>>> {
         match self.advance() {
             Ok(false) => Progress::Wants(Vec::new()),
@@ -140,7 +146,7 @@ impl PendingScan {
         }
     }
 
-    /// Goes on to the end of the window; true if it was the last.
+    /// Runs to the end of the window. Returns true if it was the last.
     fn advance(&mut self) -> Result<bool, Stopped> {
         if !self.window.is_gathered {
             self.gather()?;
@@ -161,7 +167,7 @@ impl PendingScan {
         Ok(())
     }
 
-    /// Brings the entries of the window into the page, as far as that takes no read.
+    /// Moves the entries of the window into the page until a read is missing.
     fn gather(&mut self) -> Result<(), Stopped> {
         if self.view.is_none() {
             self.begin()?;
@@ -209,13 +215,13 @@ impl PendingScan {
             if self.window.left.is_empty() {
                 return Ok(());
             }
-            // The second look, with nothing at hand of the first.
+            // The second attempt uses none of the data of the first.
             self.values.clear();
             self.window.left.iter_mut().for_each(|separated| separated.tried = Tried::Again);
         }
     }
 
-    /// Goes on with each value as far as it comes; true if one waits.
+    /// Advances the lookup of each value. Returns true if any waits for data.
     fn read_each(&mut self) -> bool {
         let PendingScan { view: Some(view), window, page, values, tree, .. } = self else { return false };
         let (version, fill_cache) = (&view.read_state.version, self.options.fill_cache);
@@ -226,7 +232,7 @@ impl PendingScan {
             if *tried == Tried::Once {
                 return true;
             }
-            // A step that begins again counts again what it meets.
+            // A repeated lookup counts again, so its counts are undone.
             let before = *values.counters();
             let found = fetch::content(tree, version, (key, *seq, *kind), value, fill_cache, values);
             let found = match found {
@@ -268,7 +274,7 @@ impl PendingScan {
         wants
     }
 
-    /// Hands over the bytes of a want, or why they could not be read.
+    /// Hands over the bytes of a read, or the reason of its failure.
     pub fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         match &mut self.view {
             Some(view) if !self.window.is_gathered => {
@@ -279,12 +285,12 @@ impl PendingScan {
         }
     }
 
-    /// Lets go of files that were opened: see [`Fetched::close_files`].
+    /// Closes the files opened by lookups: see [`Fetched::close_files`].
     pub fn close_files(&mut self) {
         self.values.close_files();
     }
 
-    /// Bytes it holds of what was handed over.
+    /// Bytes of handed-over data that the scan holds.
     pub fn held_bytes(&mut self) -> u64 {
         let view = self.view.as_mut().map_or(0, |view| view.entries.inner_mut().held_bytes());
         view + self.values.held_bytes()
@@ -292,11 +298,11 @@ impl PendingScan {
 }
 
 impl Window {
-    /// Takes the entry on which the view stands as the one with this number, if it has room for it.
+    /// Adds the view's current entry with index `nth`, if the window has room for it.
     fn takes(&mut self, view: &VisibleIterator, nth: usize) -> bool {
         let (seq, kind, value) = (view.seq(), view.value_kind(), view.value());
         let is_separated = matches!(kind, ValueKind::Reference | ValueKind::PlacedReference);
-        // Of keys alone nobody asks for values.
+        // A scan of keys alone reads no values.
         let is_separated = is_separated && !value.is_empty();
         let bytes = match kind {
             ValueKind::Reference => {

@@ -1,4 +1,4 @@
-//! A stream out of a single value.
+//! A stream over a single value.
 
 use crate::context::into_io;
 use crate::read::fetch::Content;
@@ -9,15 +9,15 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Reads one value from front to back, or from anywhere ([`Seek`]), in constant memory if it is large; made by
-/// [`crate::Db::get_stream`].
+/// A reader of one value, sequential or with [`Seek`], in constant memory if the value is large;
+/// made by [`crate::Db::get_stream`].
 ///
-/// It reads the value that was visible when it was made, whatever happens to the key afterwards. Every byte is verified
-/// before it is returned.
+/// It reads the value that was visible when it was created, whatever happens to the key afterwards.
+/// Every byte is verified before it is returned.
 pub struct ValueReader {
     content: Content,
     at: u64,
-    /// Verified bytes of the value, and which of its bytes they are.
+    /// Verified bytes of the value, and their position in it.
     run: Vec<u8>,
     covers: Range<u64>,
     // Dropped last: the store stays locked while its files are read.
@@ -29,7 +29,7 @@ impl ValueReader {
         ValueReader { content, at: 0, run: Vec::new(), covers: 0..0, tree: tree.clone() }
     }
 
-    /// All of it in memory.
+    /// Returns the value, read into memory.
     ///
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
@@ -37,7 +37,7 @@ impl ValueReader {
         self.content.into_value()
     }
 
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub fn len(&self) -> u64 {
         match &self.content {
             Content::Bytes(value) => value.len() as u64,
@@ -45,12 +45,13 @@ impl ValueReader {
         }
     }
 
-    /// True if the value has no bytes.
+    /// True if the value is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes from `offset` on, at most `len`; fewer where the value ends before. Does not move the stream.
+    /// Returns at most `len` bytes from `offset` on, fewer at the end of the value. Does not move
+    /// the stream.
     ///
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
@@ -59,8 +60,8 @@ impl ValueReader {
         self.tree.context.times.get_stream.time(|| range_of(&self.content, offset, len))
     }
 
-    /// Fills `buf` as far as the value goes; returns the number of bytes, 0 at its end. What `read` of [`Read`] does, with
-    /// the engine's errors.
+    /// Reads the next bytes into `buf` and returns their number, 0 at the end. Like `read` of
+    /// [`Read`], with the engine's errors.
     ///
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
@@ -81,7 +82,7 @@ impl ValueReader {
             Content::Bytes(value) => value.get(self.at as usize..).unwrap_or_default(),
             Content::Segment(segment) => {
                 if !self.covers.contains(&self.at) {
-                    // A stream that was read to the end of a run is read on.
+                    // A sequential stream at the end of a run gets a longer read.
                     let goes_on = self.at > 0 && self.covers.end == self.at;
                     self.covers = 0..0;
                     self.covers = match goes_on {
@@ -99,7 +100,7 @@ impl ValueReader {
     }
 }
 
-/// The bytes of a value from `offset` on, at most `len`.
+/// Returns at most `len` bytes of a value from `offset` on.
 pub(crate) fn range_of(content: &Content, offset: u64, len: usize) -> Result<Vec<u8>> {
     match content {
         Content::Bytes(value) => {

@@ -1,8 +1,9 @@
-//! The reads that point reads want, and those of the seeks of iterators, done together.
+//! Batched device reads of point reads and of iterator seeks.
 //!
-//! They come in the order of file and place. Neighbours are read by one request, as for the values of a scan
-//! ([`table::runs`]), and the requests of all files go to the device in one batch. If it fails, each read is made
-//! alone, so that what cannot be read takes nothing else with it and says exactly why.
+//! The reads come in the order of files and offsets. Adjacent ones become one request, as for the
+//! values of a scan ([`table::runs`]), and the requests of all files go to the device in one batch.
+//! If the batch fails, each read is repeated alone, so that an unreadable extent affects no other
+//! read and reports its exact error.
 
 use crate::tree::Tree;
 use base::Result;
@@ -15,10 +16,10 @@ use table::runs::{Run, Wanted, join};
 use table::source::{read_now, zeroed};
 use table::{Fetched, Source, Want};
 
-/// Bytes that a batch reads at most, unless a single request is longer.
+/// Most bytes of a batch, unless a single request is longer.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
 
-/// Reads for the cursors of an iterator that is about to be moved somewhere else.
+/// Batched reads for the cursors of an iterator before a seek.
 pub(crate) struct SeekReads(pub Arc<Tree>);
 
 impl ReadTogether for SeekReads {
@@ -30,7 +31,7 @@ impl ReadTogether for SeekReads {
     }
 }
 
-/// Reads what is wanted (ascending, each once) and hands it over.
+/// Performs the reads `wants` (ascending, each once) and hands them over.
 pub(crate) fn read_wanted(fetched: &mut Fetched, wants: &[Want]) {
     let mut runs = &join(wants.iter().map(Wanted::from))[..];
     while !runs.is_empty() {
@@ -42,7 +43,7 @@ pub(crate) fn read_wanted(fetched: &mut Fetched, wants: &[Want]) {
     }
 }
 
-/// How many of the runs make a batch.
+/// Returns the number of runs in the next batch.
 fn batch_len(runs: &[Run]) -> usize {
     let mut bytes = 0;
     let fits = |run: &&Run| {
@@ -56,7 +57,7 @@ fn len_of(bytes: &Range<u64>) -> u64 {
     bytes.end - bytes.start
 }
 
-/// What these runs are for.
+/// Returns the reads that these runs cover.
 fn wants_of<'w>(wants: &'w [Want], runs: &[Run]) -> &'w [Want] {
     let ends = runs.first().zip(runs.last());
     ends.and_then(|(first, last)| wants.get(first.places.start..last.places.end)).unwrap_or_default()

@@ -1,17 +1,21 @@
-//! Catching up: a reader gets the present state of the store, and replays only the new part of the log.
+//! Catch-up of a read-only store: opens the present state and replays only the new part of the log.
 //!
-//! The later state is an engine of its own, and the earlier one keeps its reads, iterators and snapshots. One engine for both would not do:
-//! the writer knows of no reader, and its compactions drop versions that an earlier snapshot needs. The two engines share everything
-//! immutable: open files, the cache, and memtables.
+//! The later state is an engine of its own, and the earlier one keeps its reads, iterators and
+//! snapshots. One engine for both is impossible: the writer knows of no reader, and its compactions
+//! drop versions that an earlier snapshot needs. The two engines share everything immutable: open
+//! files, the cache, and memtables.
 //!
-//! **Memtables.** The later engine takes the earlier memtables as frozen ones, and replays the new part of the log into fresh ones
-//! ([`wal::read_on`]). A flush of the writer may have taken a part of the earlier memtables: all entries below the log floor of the family.
-//! These entries have to go. A compaction may have dropped a tombstone above an entry, and with it in a memtable the deleted key would come
-//! back. So a memtable with such entries is copied without them. Small memtables are copied together, so that a read meets few
-//! memtables after any number of calls ([`piles`]).
+//! **Memtables.** The later engine takes the earlier memtables as frozen ones, and replays the new
+//! part of the log into fresh ones ([`wal::read_on`]). A flush of the writer may have put part of
+//! the earlier memtables into tables: all entries below the log floor of the family. These entries
+//! must be removed. A compaction may have dropped a tombstone above such an entry, and the deleted
+//! key would reappear from the memtable. So a memtable with such entries is copied without them.
+//! Small memtables are merged by the copy, so that a read searches few memtables after any number
+//! of catch-ups ([`piles`]).
 //!
-//! **Replay of the whole log.** It is needed if the writer has dropped the log group at the end of the earlier reading, if a guest
-//! carries changes, or if memtables refer to segments. A damaged store, or another store in the same place, is opened anew.
+//! **Replay of the whole log.** This is needed if the writer has dropped the last log group of the
+//! earlier replay, with a secondary lane, or if memtables reference segments.
+//! A damaged store, or another store in the same place, is opened anew.
 
 use super::{open_after, replay_lanes};
 use crate::context::options::Options;
@@ -26,11 +30,11 @@ use std::sync::Arc;
 use version::Manifest;
 use wal::{Lane, RecoveryReport, Staging};
 
-/// A memtable is copied together with newer ones unless it has so many times their bytes: then each entry is copied a number of times that
-/// grows with the logarithm of the bytes.
+/// A memtable is merged with newer ones unless it has this many times their bytes. So each entry is
+/// copied a number of times logarithmic in the bytes.
 const PILE_FACTOR: usize = 2;
 
-/// The terms of an open for reading, and the report of its replay.
+/// The parameters of a read-only open, and the report of its replay.
 pub(crate) struct Reading {
     pub env: Env,
     pub dir: PathBuf,
@@ -39,7 +43,7 @@ pub(crate) struct Reading {
     pub log: Option<RecoveryReport>,
 }
 
-/// A later state of the store that was opened as `reading` says.
+/// Opens a later state of the store that was opened with `reading`.
 pub(crate) fn catch_up(engine: &Arc<Engine>, reading: &Reading) -> Result<(Arc<Engine>, Reading)> {
     let Reading { env, dir, options, log } = reading;
     let is_sound =
@@ -49,28 +53,30 @@ pub(crate) fn catch_up(engine: &Arc<Engine>, reading: &Reading) -> Result<(Arc<E
     open_after(earlier.as_ref(), env.clone(), dir, options.clone())
 }
 
-/// An earlier state of the store.
+/// The state before a catch-up.
 pub(super) struct Earlier<'e> {
     pub engine: &'e Arc<Engine>,
-    /// The report of its replay; `None`: the whole log is replayed.
+    /// The report of its replay; `None`: the whole log must be replayed.
     log: Cell<Option<&'e RecoveryReport>>,
 }
 
 impl Earlier<'_> {
-    /// True if this manifest continues its own: not where another store, or an older copy of this one, is in the place by now.
+    /// True if `manifest` continues the earlier one: not if another store, or an older copy, is in
+    /// the same place now.
     pub fn is_of(&self, manifest: &Manifest) -> bool {
         let (then, now) = (self.engine.files.manifest.state(), manifest.state());
         let is_later = then.store.edit_number <= now.store.edit_number;
         is_later && then.store.uid == now.store.uid && then.store.speed == now.store.speed
     }
 
-    /// The report of its replay, if the replay can go on from there.
+    /// The report of its replay, if the next replay can continue there.
     pub fn log(&self) -> Option<&RecoveryReport> {
         self.log.get()
     }
 
-    /// Replays the log into an engine of a later state. `None`: the writer has dropped or cut the log at the end of the earlier replay, so the
-    /// whole log has to be replayed, into another engine.
+    /// Replays the log into the engine of a later state. `None`: the writer has dropped or cut the
+    /// log at the end of the earlier replay. Then the whole log must be replayed into another
+    /// engine.
     pub fn replay_into(&self, engine: &Engine, staging: &Staging) -> Result<Option<RecoveryReport>> {
         let Some(log) = self.log.get().filter(|_| self.can_share(engine)) else {
             return replay_lanes(engine).map(Some);
@@ -87,7 +93,8 @@ impl Earlier<'_> {
         Ok(None)
     }
 
-    /// True if the memtables may be shared: everything in them comes from LavaKV's lane, and is held by them alone.
+    /// True if the memtables may be shared: all their entries come from LavaKV's lane and contain
+    /// their values.
     fn can_share(&self, engine: &Engine) -> bool {
         let has_guest = |engine: &Engine| {
             engine.files.manifest.state().store.log_groups.chain(Lane::LOG).next().is_some()
@@ -109,7 +116,7 @@ impl Earlier<'_> {
     }
 }
 
-/// The memtables that become one, newest first, without those that a flush has taken.
+/// Groups the memtables to merge, newest first, without those that were flushed.
 fn piles(newest_first: impl Iterator<Item = Arc<MemTable>>, floor: SeqNo) -> Vec<Vec<Arc<MemTable>>> {
     let mut piles: Vec<Vec<Arc<MemTable>>> = Vec::new();
     for table in newest_first.filter(|table| table.seq_range().is_some_and(|(_, last)| last >= floor)) {
@@ -122,7 +129,7 @@ fn piles(newest_first: impl Iterator<Item = Arc<MemTable>>, floor: SeqNo) -> Vec
     piles
 }
 
-/// A pile as one memtable, without the entries below the floor.
+/// Merges a group into one memtable, without the entries below the floor.
 fn one_of(pile: Vec<Arc<MemTable>>, floor: SeqNo) -> Arc<MemTable> {
     match &pile[..] {
         [table] if table.seq_range().is_some_and(|(first, _)| first >= floor) => table.clone(),

@@ -2,7 +2,7 @@ use super::*;
 use crate::batch::WriteBatch;
 use version::{Edit, FamilyId, InitialState, KvState, Record};
 
-/// A state with families 1 and 2, of which tables have what is below these sequences.
+/// A state with families 1 and 2, flushed up to these sequences.
 fn state(floors: [SeqNo; 2]) -> State {
     let empty = State::new(base::Uid([7; 16]), &InitialState::default(), KvState::default());
     let create = |id: FamilyId| Record::CreateFamily { id, name: id.to_string(), options: Vec::new() };
@@ -11,7 +11,7 @@ fn state(floors: [SeqNo; 2]) -> State {
     made.apply(Edit([1, 2].into_iter().zip(floors).map(raise).collect())).unwrap()
 }
 
-/// A logged batch with a change of each of these families.
+/// A logged batch with one change of each of these families.
 fn batch(first_seq: SeqNo, families: &[FamilyId]) -> Vec<u8> {
     let mut body = WriteBatch::new();
     for family in families {
@@ -34,7 +34,7 @@ fn what_tables_have_is_not_kept_and_nothing_else_is_left_out() {
         assert!(lacks(49, &[1, 2], dropped), "its second change is at the floor of family 2");
         assert!(lacks(60, &[1, 2], dropped));
     }
-    // The last sequence that was given may be that of a change whose family was dropped since.
+    // The last assigned sequence may belong to a change whose family was dropped since.
     assert!(lacks(99, &[9], Kept) && !lacks(99, &[9], Gone));
     assert!(is_in_no_table(&state, &[1, 2, 3], Gone).unwrap_err().is_corruption());
 }

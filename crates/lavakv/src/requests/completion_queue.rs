@@ -1,7 +1,9 @@
-//! Requests for a loop without futures: each goes in with a token, and comes out with its answer, in the order in which they are over.
+//! Requests for a loop without futures: each goes in with a token, and comes out with its answer,
+//! in the order in which they are over.
 //!
-//! The queue is the task of all its requests: it polls each once, with a waker that leaves the number of the request where the loop looks. So
-//! a request needs nothing of its own to be in a queue, and the loop asks only those that have something to say.
+//! The queue is the task of all its requests: it polls each once, with a waker that leaves the
+//! number of the request where the loop looks. So a request needs nothing of its own to be in a
+//! queue, and the loop asks only those that have something to say.
 
 use super::request::{Entry, Request, WriteRequest};
 use crate::context::Context as StoreContext;
@@ -29,7 +31,8 @@ pub enum Outcome {
     Entries(Vec<Entry>),
 }
 
-/// A request as a queue takes it: any kind. Of a write it is what resolves when it is what its durability promises.
+/// A request as a queue takes it: any kind. Of a write it is what resolves when it is what its
+/// durability promises.
 pub struct AnyRequest(Kind);
 
 enum Kind {
@@ -197,8 +200,9 @@ impl RequestQueue {
         }
     }
 
-    /// As [`RequestQueue::poll`], but waits for one, at most so long (`None`: as long as it takes). `None`: the time is over, or there is none in
-    /// the queue. On a simulated machine it drives the store.
+    /// As [`RequestQueue::poll`], but waits for one, at most so long (`None`: as long as it takes).
+    /// `None`: the time is over, or there is none in the queue. On a simulated machine it drives
+    /// the store.
     pub fn wait(&mut self, longest: Option<Duration>) -> Option<(u64, Result<Outcome>)> {
         let longest_ns = longest.map(|longest| u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
         let now_ns = || self.context.now_ns();

@@ -1,10 +1,10 @@
 //! Writes in the order of their submission.
 //!
-//! The submitter of a write takes its steps itself, under the lane's lock, if no write is before it.
-//! A write behind others, or one that has to wait, is queued, and the reactor drives the queue: one
-//! operation for each lane, as long as the queue has writes. So at any time either the queue is
-//! empty, or exactly one operation drives it. That operation takes the first write out, so the write
-//! may wait for the device without the lock.
+//! The submitter of a write takes its steps itself, under the lane's lock, if no write is before
+//! it. A write behind others, or one that has to wait, is queued, and the reactor drives the queue:
+//! one operation for each lane, as long as the queue has writes. So at any time either the queue is
+//! empty, or exactly one operation drives it. That operation takes the first write out, so the
+//! write may wait for the device without the lock.
 
 use super::admission::Permit;
 use super::path::RequestPath;
@@ -41,7 +41,8 @@ impl Queued {
 
 struct Line {
     waiting: VecDeque<Queued>,
-    /// None of them may wait no longer before this, in clock nanoseconds; a line may be long, so nobody goes through it earlier.
+    /// None of them may wait no longer before this, in clock nanoseconds; a line may be long, so
+    /// nobody goes through it earlier.
     earliest_ns: u64,
     /// Somebody drives it, or is about to.
     driven: bool,
@@ -104,7 +105,8 @@ pub(crate) struct Lane {
     path: Arc<RequestPath>,
     /// Whether the first failure stops the lane.
     stops: bool,
-    /// Writes in line, and whether somebody drives it; held while a write that has nobody before it is logged.
+    /// Writes in line, and whether somebody drives it; held while a write that has nobody before it
+    /// is logged.
     line: Mutex<Line, rank::RequestOrder>,
 }
 
@@ -201,7 +203,8 @@ impl Lane {
         first
     }
 
-    /// The first has to wait on; those that may wait no longer are not written. Before what it says none of the others is among them.
+    /// The first has to wait on; those that may wait no longer are not written. Before what it says
+    /// none of the others is among them.
     fn put_back(&self, first: Queued, now_ns: u64) -> u64 {
         let (expired, earliest_ns) = {
             let mut line = lock(&self.line);
@@ -229,7 +232,8 @@ fn not_attempted(number: u64, failure: &Error) -> Error {
 /// Drives a line.
 struct Drive(Arc<Lane>);
 
-/// A line is driven. Where that ends with a panic, which is a bug, nobody is left who would go on: those in line are told.
+/// A line is driven. Where that ends with a panic, which is a bug, nobody is left who would go on:
+/// those in line are told.
 pub(crate) struct Driving(pub Arc<Lane>);
 
 impl Drop for Driving {

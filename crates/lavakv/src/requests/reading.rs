@@ -117,7 +117,8 @@ impl<P: PointRead> ResumableRead for Reading<P> {
     }
 
     fn resolve(self: Box<Self>) {
-        // All that the read has pinned is released first: the completion may lead to a close of the store.
+        // All that the read has pinned is released first: the completion may lead to a close of the
+        // store.
         let (answer, done) = self.end();
         if let Some(done) = done {
             done.resolve(answer);

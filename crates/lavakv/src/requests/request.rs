@@ -11,10 +11,11 @@ use std::task::{Context, Poll};
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// Resolves when a request is over: a future, for any runtime. Dropped, what was asked for is done all the same, and nobody is told.
+/// Resolves when a request is over: a future, for any runtime. Dropped, what was asked for is done
+/// all the same, and nobody is told.
 ///
-/// It wakes its task from a thread of the store, and does not keep the store open: one that is closed resolves it, with `Closed` if what was
-/// asked for was not done.
+/// It wakes its task from a thread of the store, and does not keep the store open: one that is
+/// closed resolves it, with `Closed` if what was asked for was not done.
 #[must_use = "what became of it is told here and nowhere else"]
 pub struct Request<T>(Completion<T>);
 
@@ -47,8 +48,9 @@ impl<T> std::fmt::Debug for Request<T> {
     }
 }
 
-/// Resolves when a write is what its durability promises: at once when it is visible, or when it is durable. Of the two,
-/// [`WriteRequest::visible`] and [`WriteRequest::durable`] tell apart. Dropped, it is written all the same.
+/// Resolves when a write is what its durability promises: at once when it is visible, or when it is
+/// durable. Of the two, [`WriteRequest::visible`] and [`WriteRequest::durable`] tell apart.
+/// Dropped, it is written all the same.
 #[must_use = "before it has resolved, what was written may be lost"]
 #[derive(Debug)]
 pub struct WriteRequest {
@@ -64,13 +66,14 @@ impl WriteRequest {
         WriteRequest { visible: Request(visible), done: Request(done), is_durable, refusal: None }
     }
 
-    /// Resolves when readers see it, which is before it is durable: until then a durable write is promised nothing. With an error nothing was
-    /// written, unless it is `Io`.
+    /// Resolves when readers see it, which is before it is durable: until then a durable write is
+    /// promised nothing. With an error nothing was written, unless it is `Io`.
     pub fn visible(&mut self) -> &mut Request<()> {
         &mut self.visible
     }
 
-    /// Resolves when it is durable; with `InvalidArgument` if that was not asked for, which says nothing of the write.
+    /// Resolves when it is durable; with `InvalidArgument` if that was not asked for, which says
+    /// nothing of the write.
     pub fn durable(&mut self) -> &mut Request<()> {
         if self.is_durable {
             return &mut self.done;
@@ -79,7 +82,8 @@ impl WriteRequest {
         self.refusal.insert(Request::known(Err(Error::invalid(why))))
     }
 
-    /// The two apart: what resolves when it is visible, and what resolves when it is what its durability promises.
+    /// The two apart: what resolves when it is visible, and what resolves when it is what its
+    /// durability promises.
     pub fn split(self) -> (Request<()>, Request<()>) {
         (self.visible, self.done)
     }
@@ -93,8 +97,9 @@ impl Future for WriteRequest {
     }
 }
 
-/// The log's answer to a write that waited without a thread, as a blocking one gets it: after an error its fate is unknown. The store is
-/// poisoned, unless there was no room: then the log goes on, and says so itself if it does not.
+/// The log's answer to a write that waited without a thread, as a blocking one gets it: after an
+/// error its fate is unknown. The store is poisoned, unless there was no room: then the log goes
+/// on, and says so itself if it does not.
 pub(crate) fn of_durable(context: &StoreContext, outcome: Result<()>) -> Result<()> {
     outcome.map_err(|e| {
         if !matches!(e.kind(), ErrorKind::Closed | ErrorKind::NoSpace) {

@@ -45,7 +45,8 @@ fn what_waits_for_nothing_is_over_when_the_call_returns() {
     assert_eq!(several.take().unwrap().unwrap(), [None, None]);
     let mut get = requests.get(&family, b"other".to_vec()).unwrap();
     assert_eq!(get.take().unwrap().unwrap(), None, "there are no tables");
-    // Of what is on the device nobody answers before he has looked; once the cache has it, it is known.
+    // Of what is on the device nobody answers before he has looked; once the cache has it, it is
+    // known.
     db.block_on(requests.put(&family, b"flushed".to_vec(), b"v".to_vec()).unwrap()).unwrap();
     db.block_on(requests.flush().unwrap()).unwrap();
     for is_cached in [false, true] {
@@ -100,7 +101,8 @@ fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
     assert_eq!(requests.in_flight(), 0);
 }
 
-/// A value with files of its own is written by a thread, since it waits for the device: what comes after it could go at once, and must not.
+/// A value with files of its own is written by a thread, since it waits for the device: what comes
+/// after it could go at once, and must not.
 #[test]
 fn who_waits_for_the_device_is_not_overtaken() {
     let sim = SimEnv::new(5);
@@ -157,7 +159,8 @@ fn a_poisoned_store_refuses_what_is_in_flight() {
     assert!(matches!(db.block_on(requests.get(family, b"k".to_vec()).unwrap()), Ok(Some(_))), "reads go on");
 }
 
-/// A bug in a write takes nobody's answer away: who is in line behind it is told, and who comes later.
+/// A bug in a write takes nobody's answer away: who is in line behind it is told, and who comes
+/// later.
 #[test]
 fn a_panic_of_who_drives_a_line_leaves_nobody_waiting() {
     let sim = SimEnv::new(5);
@@ -201,7 +204,8 @@ fn those_in_line_are_told_that_the_store_was_closed() {
     assert!(db.get(b"behind").unwrap().is_none() && db.get(b"long").unwrap().is_none());
 }
 
-/// A write fails in line for want of room. The default attempts the write behind it; a lane that stops does not.
+/// A write fails in line for want of room. The default attempts the write behind it; a lane that
+/// stops does not.
 #[test]
 fn writes_behind_a_failure_are_attempted_unless_requests_stop() {
     for stops in [false, true] {

@@ -1,8 +1,9 @@
 use super::*;
 use datadriven::TestCase;
 
-/// Bytes of a script: text, `..` for the longest key there is, and the last byte of a key in hex behind a slash (`a/ff`). Parts of a long
-/// key are apart by `+`, with their repetitions: `a*10+/ff*20`.
+/// Parses a key of a script: text, `..` for the largest possible key, a last byte in hex after a
+/// slash (`a/ff`). The parts of a long key are separated by `+` and have repeat counts:
+/// `a*10+/ff*20`.
 fn key(text: &str) -> Vec<u8> {
     let part = |text: &str| match text.split_once('/') {
         None => text.as_bytes().to_vec(),
@@ -18,7 +19,7 @@ fn key(text: &str) -> Vec<u8> {
     }
 }
 
-/// A key in text, a long one with the repetitions of its bytes.
+/// Formats a key; for a long key, runs of bytes with their lengths.
 fn shown(key: &[u8]) -> String {
     match key {
         _ if key == LAST_KEY => "..".into(),
@@ -30,7 +31,7 @@ fn shown(key: &[u8]) -> String {
     }
 }
 
-/// A bound of a range: `[a` or `a]` with the key, `(a` or `a)` without it, `-` for none.
+/// Parses a bound of a range: `[a` or `a]` inclusive, `(a` or `a)` exclusive, `-` unbounded.
 fn bound(text: &str) -> Bound<Vec<u8>> {
     let name = text.trim_matches(['[', ']', '(', ')']);
     match text {

@@ -1,11 +1,13 @@
-//! Reading the separated values of the next windows while a scan goes through this one.
+//! Background reads of the separated values of the next windows of a scan.
 //!
-//! The records are found and put together into requests as for a batch ([`super::batch`]). Then the requests are in flight in an
-//! [`io::ReadQueue`] of the iterator's own, which owns their buffers: a scan that turns or is dropped gives up nothing that is written
-//! to. What was given up is waited for before anything else begins, so there is never more in flight than two windows; and the queue is
-//! dropped, which waits too, before what keeps the files in the store.
+//! The records are located and joined into requests as for a batch ([`super::batch`]). The requests
+//! are then in flight in an [`io::ReadQueue`] of the iterator, which owns their buffers. So a scan
+//! that turns or is dropped frees no buffer that the device writes to. Abandoned reads are waited
+//! for before new ones begin, so at most two windows are in flight. The queue is dropped, which
+//! waits too, before the references that keep the files in the store.
 //!
-//! A request that fails takes only its own values with it: they are left out, and read alone when they are asked for, which tells why.
+//! A failed request affects only its own values: they are left out, and a read of one alone reports
+//! the error.
 
 use super::batch::{Plan, Values};
 use super::{Entry, Found, Put, ReadAhead};
@@ -14,29 +16,29 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use table::runs::Run;
 
-/// See the module.
+/// Background reads of one iterator: see the module.
 pub(super) struct ValuesAhead {
     reads: ReadQueue,
-    /// What was begun and not waited for, oldest first.
+    /// Started windows that were not waited for, oldest first.
     windows: VecDeque<Window>,
     /// The number of the next request.
     next: u64,
     values: Arc<Values>,
 }
 
-/// What was begun.
+/// A window whose reads were started.
 struct Window {
     plan: Plan,
-    /// The number of the first of its requests.
+    /// The number of its first request.
     first: u64,
-    /// What needed no read.
+    /// Values that needed no read.
     found: Vec<(usize, Found)>,
-    /// What is read.
+    /// Completed reads.
     landed: Vec<Completed>,
 }
 
 impl Window {
-    /// Which of its requests has this number.
+    /// Returns the run of the request with this number, if it belongs to the window.
     fn run(&self, number: u64) -> Option<&Run> {
         self.plan.runs.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
@@ -47,10 +49,10 @@ impl ValuesAhead {
         ValuesAhead { reads, windows: VecDeque::new(), next: 0, values }
     }
 
-    /// Takes what has completed; with `wait` waits until something has.
+    /// Takes completed reads; with `wait` it waits until there is one.
     fn land(&mut self, wait: bool) {
         for done in self.reads.complete(wait) {
-            // What nobody waits for any more was given up.
+            // Reads of abandoned windows are dropped.
             if let Some(window) = self.windows.iter_mut().find(|window| window.run(done.token).is_some()) {
                 window.landed.push(done);
             }
@@ -72,7 +74,7 @@ impl ReadAhead for ValuesAhead {
             self.next += 1;
         }
         self.windows.push_back(Window { plan, first, found, landed: Vec::new() });
-        // They go to the device now, and not when somebody waits for them.
+        // Submits the requests to the device now, not at the wait.
         self.land(false);
     }
 

@@ -1,12 +1,13 @@
-//! Reading separated values: one, or many in few requests.
+//! Reads of separated values: one, or many in few requests.
 //!
-//! A batch finds the place of every record by the index of its vSST (in memory, normally; else the indexes are read together, too), takes from
-//! the cache what is there, and sorts the rest by file and offset. Neighbours are read by one request where the gap between them costs
-//! less than another request would ([`table::runs`]); the requests of all files go to the device together. Each record is
-//! verified as in a read of its own, so a batch differs from single reads in time only.
+//! A batch locates every record by the index of its value file (normally in memory; missing indexes
+//! are read together). It takes cached values from the cache, and sorts the rest by file and
+//! offset. Adjacent records become one request if the gap between them costs less than another
+//! request would ([`table::runs`]). The requests of all files go to the device together. Each
+//! record is verified as in a single read, so a batch differs from single reads in time only.
 //!
-//! What a batch meets with, a failed request or a damaged record, is not its to judge: it leaves the value out, and the
-//! single read that follows gives it the second look, or the error, that all point reads get.
+//! A batch does not judge failed requests or damaged records: it leaves the value out. The single
+//! read that follows retries it, or reports the error as any point read does.
 
 use super::ahead::ValuesAhead;
 use super::{Entry, FetchValues, Found, Put, ReadAhead};
@@ -30,35 +31,36 @@ pub(crate) struct Values {
     pub read_state: Arc<ReadState>,
     pub tree: Arc<Tree>,
     pub fill_cache: bool,
-    /// Told how many requests were made.
+    /// Receives the number of requests.
     pub demand: Arc<Demand>,
 }
 
-/// Where the record of an entry lies.
+/// The location of an entry's record.
 pub(super) struct Place {
-    /// The number of the entry.
+    /// The index of the entry.
     nth: usize,
     vsst: Arc<Vsst>,
     reference: Reference,
     offset: u64,
 }
 
-/// What is read for a window: where its records lie, by file and place, and the requests that bring them.
+/// The reads of a window: the locations of its records, by file and offset, and the requests that
+/// cover them.
 pub(super) struct Plan {
     places: Vec<Place>,
     pub runs: Vec<Run>,
 }
 
 impl Plan {
-    /// The open file of a run.
+    /// Returns the open file of a run.
     pub fn file(&self, run: &Run) -> Option<&Arc<dyn ReadFile>> {
         Some(self.places.get(run.places.start)?.vsst.file())
     }
 }
 
 impl Values {
-    /// The value of an entry, if it is cached, or else where it is; `None` if it is not of a kind that is read in
-    /// batches, or not found.
+    /// Returns the location of an entry's value, and the value if it is cached. `None`: the kind of
+    /// value is not read in batches, or it was not found.
     fn locate<S: Source>(
         &self,
         nth: usize,
@@ -84,7 +86,8 @@ impl Values {
         Ok(Some((Place { nth, vsst, reference, offset }, cached)))
     }
 
-    /// Hands over what is cached, and finds out where the rest lies. What that takes of ends of files and of indexes is read together.
+    /// Passes the cached values to `put`, and locates the others. Missing footers and indexes are
+    /// read together.
     pub(super) fn plan(&self, entries: &[Entry<'_>], put: Put<'_>) -> Plan {
         let mut places = Vec::with_capacity(entries.len());
         let mut fetched = Fetched::default();
@@ -122,7 +125,7 @@ impl Values {
         Plan { places, runs }
     }
 
-    /// Reads runs, all together.
+    /// Reads all runs in one batch.
     fn read_runs(&self, plan: &Plan) -> Option<Vec<Block>> {
         let mut bufs: Vec<Block> = plan.runs.iter().map(|run| zeroed(run.len())).collect();
         let with_files = plan.runs.iter().filter_map(|run| Some((run, plan.file(run)?)));
@@ -137,7 +140,7 @@ impl Values {
         Some(bufs)
     }
 
-    /// Verifies what was read for a run, and hands over the values in it.
+    /// Verifies the records in the bytes of a run, and passes their values to `put`.
     pub(super) fn open_run(
         &self,
         (plan, run): (&Plan, &Run),
@@ -157,7 +160,7 @@ impl Values {
         }
     }
 
-    /// Verifies the record of `entry` in what was read for its run.
+    /// Verifies the record of `entry` in the bytes of its run.
     fn open(&self, place: &Place, entry: &Entry<'_>, run: &Run, read: &Block) -> Option<BlockSlice> {
         let Place { offset, reference, .. } = place;
         let Entry { user_key, seq, .. } = *entry;

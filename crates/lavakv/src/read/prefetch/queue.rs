@@ -1,4 +1,4 @@
-//! The entries between the position of a scan and how far it has looked ahead.
+//! The entries between the position of a scan and the end of its look-ahead.
 
 use super::{Entry, Found};
 use base::{Error, SeqNo, ValueKind};
@@ -7,21 +7,22 @@ use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use table::Reference;
 
-/// Entries in the order of the scan. They are taken from the front; once it is empty it is filled again from the back.
+/// Entries in the order of the scan, consumed from the front. Once empty, the queue is filled
+/// again.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Keys and what stands in place of values, of all entries one behind another.
+    /// Keys and values (or references) of all entries, concatenated.
     bytes: Vec<u8>,
     slots: Vec<Slot>,
-    /// The front.
+    /// The index of the front.
     at: usize,
-    /// Bytes of all values, as they will be once they are read.
+    /// Bytes of all values after their reads.
     value_bytes: u64,
     separated: usize,
     asked: Cell<usize>,
     read: Cell<bool>,
     begun: bool,
-    /// Why it could not be filled further.
+    /// The error that ended its filling.
     error: Option<Error>,
 }
 
@@ -32,7 +33,7 @@ struct Slot {
     seq: SeqNo,
     kind: ValueKind,
     fetched: OnceCell<BlockSlice>,
-    /// Where the value goes in the cache with the first question for it.
+    /// The cache key of the value until its first use.
     keep_at: Cell<Option<CacheKey>>,
     asked: Cell<bool>,
 }
@@ -46,7 +47,7 @@ impl Queue {
         self.slots.len() - self.at
     }
 
-    /// Empties it; the error that stopped its filling, if there was one.
+    /// Empties the queue. Returns the error that ended its filling, if any.
     pub fn clear(&mut self) -> Option<Error> {
         self.bytes.clear();
         self.slots.clear();
@@ -57,7 +58,7 @@ impl Queue {
         self.error.take()
     }
 
-    /// Appends an entry; false if it has entries and the value would be too much.
+    /// Appends an entry; false if the queue is not empty and the value would exceed `bytes_max`.
     pub fn push(&mut self, entry: &Entry<'_>, bytes_max: u64) -> bool {
         let value_bytes = self.value_bytes.saturating_add(value_len(entry));
         if value_bytes > bytes_max && !self.is_empty() {
@@ -81,12 +82,12 @@ impl Queue {
         true
     }
 
-    /// Nothing more can be had.
+    /// Records the error that ends its filling.
     pub fn fail(&mut self, error: Error) {
         self.error = Some(error);
     }
 
-    /// Drops the front; false if that was the last.
+    /// Removes the front; false if that was the last.
     pub fn pop(&mut self) -> bool {
         if let Some(slot) = self.slots.get_mut(self.at) {
             slot.fetched.take();
@@ -95,7 +96,7 @@ impl Queue {
         !self.is_empty()
     }
 
-    /// The entry in front.
+    /// Returns the front.
     pub fn front(&self) -> Option<Entry<'_>> {
         self.slots.get(self.at).map(|slot| self.entry(slot))
     }
@@ -105,7 +106,8 @@ impl Queue {
         Entry { user_key, seq: slot.seq, kind: slot.kind, value }
     }
 
-    /// The value of the front is wanted. True if it is the first of the queue, and nobody has read any yet.
+    /// Marks the value of the front as used. True for the first use in the queue, unless its values
+    /// are already being read.
     pub fn ask(&self) -> bool {
         if self.slots.get(self.at).is_some_and(|slot| !slot.asked.replace(true)) {
             self.asked.set(self.asked.get() + 1);
@@ -118,27 +120,28 @@ impl Queue {
         self.at * 2 < self.slots.len()
     }
 
-    /// True if an error follows behind its back.
+    /// True if an error follows the last entry.
     pub fn has_failed(&self) -> bool {
         self.error.is_some()
     }
 
-    /// Its values are being read, as it is now.
+    /// Marks the values of the present entries as being read in the background.
     pub fn set_begun(&mut self) {
         self.begun = true;
     }
 
-    /// True if its values are being read, or were, without anybody having asked.
+    /// True if its values are read in the background, or were.
     pub fn is_begun(&self) -> bool {
         self.begun
     }
 
-    /// How many values were asked for, and of how many that are separated.
+    /// Number of values used, and of separated values.
     pub fn asked(&self) -> (usize, usize) {
         (self.asked.get(), self.separated)
     }
 
-    /// The entries from the front on that want a value, and their numbers for [`Queue::put`].
+    /// Returns the entries without a value, from the front on, and their indexes for
+    /// [`Queue::put`].
     pub fn unread(&self) -> (Vec<Entry<'_>>, Vec<usize>) {
         let numbered = self.slots.iter().enumerate().skip(self.at);
         let entries = numbered.filter(|(_, slot)| slot.fetched.get().is_none());
@@ -146,7 +149,7 @@ impl Queue {
         entries.filter(|(entry, _)| entry.is_separated()).unzip()
     }
 
-    /// Keeps a value that was read.
+    /// Stores a value.
     pub fn put(&self, nth: usize, found: Found) {
         if let Some(slot) = self.slots.get(nth)
             && slot.fetched.set(found.value).is_ok()
@@ -155,19 +158,20 @@ impl Queue {
         }
     }
 
-    /// Keeps the value of the front.
+    /// Stores the value of the front.
     pub fn put_front(&self, value: BlockSlice) -> &[u8] {
         self.slots[self.at].fetched.get_or_init(|| value)
     }
 
-    /// The value of the front, if it was read; the first time with where the cache keeps it.
+    /// Returns the value of the front, if it was read; the first time with its cache key.
     pub fn value(&self) -> Option<(&BlockSlice, Option<CacheKey>)> {
         let slot = self.slots.get(self.at)?;
         slot.fetched.get().map(|value| (value, slot.keep_at.take()))
     }
 }
 
-/// Bytes of the value of an entry, as its reference has it. A reference that is damaged is told where it is used.
+/// Length of an entry's value according to its reference. A damaged reference is reported on its
+/// use.
 fn value_len(entry: &Entry<'_>) -> u64 {
     match entry.kind {
         ValueKind::Reference => Reference::decode(entry.value).map_or(0, |r| r.raw_len.max(r.stored_len)),

@@ -11,17 +11,17 @@ use table::Reference;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Values of references, by blob id; keeps what it was asked.
+/// Values of references, by blob id. Records its requests.
 #[derive(Default)]
 struct Store {
     values: BTreeMap<u64, Vec<u8>>,
-    /// Nothing is read while the caller does something else.
+    /// No background reads.
     waits_for_each: bool,
-    /// These cannot be read at all.
+    /// Blob ids of unreadable values.
     damaged: BTreeSet<u64>,
-    /// Blob ids of each request, and whether it was begun before it was waited for.
+    /// Blob ids of each request, and whether it was started in the background.
     requests: Mutex<Vec<(bool, Vec<u64>)>, rank::Noted>,
-    /// Blob ids of values that went to the cache.
+    /// Blob ids of values that entered the cache.
     kept: Mutex<Vec<u64>, rank::Noted>,
 }
 
@@ -48,7 +48,7 @@ impl Store {
         ids
     }
 
-    /// Every other value comes from the cache already.
+    /// Every other value comes from the cache.
     fn give(&self, entries: &[Entry<'_>], put: Put<'_>) {
         for (nth, entry) in entries.iter().enumerate() {
             let id = Reference::decode(entry.value).unwrap().blob_id;
@@ -65,7 +65,7 @@ impl Store {
     }
 }
 
-/// What is begun, by blob ids. It is an error to wait for anything else.
+/// Started reads, by blob ids. Waiting for any other read is an error.
 struct Begun(Arc<Store>, VecDeque<Vec<u64>>);
 
 impl ReadAhead for Begun {
@@ -106,7 +106,7 @@ impl FetchValues for Store {
     }
 }
 
-/// Entries in memory, one of which may fail to be read.
+/// Entries in memory, one of which may be unreadable.
 struct Disk {
     entries: VecIter,
     broken: Option<Vec<u8>>,
@@ -157,7 +157,8 @@ fn key(n: u64) -> Vec<u8> {
     format!("key{n:05}").into_bytes()
 }
 
-/// `count` keys: so many in a hundred deleted, so many separated, and all with an older version beneath.
+/// Creates `count` keys: percentages of deleted and of separated ones, all with an older version
+/// below.
 fn make(rng: &mut Rng, count: u64, (deleted, separated): (u64, u64), value_len: u64) -> (Disk, Store, Model) {
     let (mut entries, mut store, mut model) = (Vec::new(), Store::default(), Model::new());
     for n in 0..count {
@@ -235,7 +236,8 @@ fn random_moves_agree_with_a_model() {
     }
 }
 
-/// Runs in one direction, of random lengths and appetites for values, with seeks and turns between them.
+/// Moves in one direction, with random lengths and use of values, and with seeks and turns in
+/// between.
 fn walk(rng: &mut Rng, iter: &mut Prefetch<Disk>, store: &Store, model: &Model, count: u64) {
     let mut at: Option<Vec<u8>> = None;
     for _ in 0..40 {
@@ -267,7 +269,7 @@ fn walk(rng: &mut Rng, iter: &mut Prefetch<Disk>, store: &Store, model: &Model, 
     }
 }
 
-/// A scan of a script. Each value is compared with what was stored.
+/// A scan of a script. Each value is compared with the model.
 struct Script {
     iter: Prefetch<Disk>,
     store: Arc<Store>,
@@ -276,7 +278,7 @@ struct Script {
 
 type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Numbers in runs that ascend or descend: `0-9, 40, 30-20`.
+/// Formats numbers as ascending or descending runs: `0-9, 40, 30-20`.
 fn runs(numbers: &[u64]) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &n in numbers {
@@ -291,7 +293,7 @@ fn runs(numbers: &[u64]) -> String {
 }
 
 impl Script {
-    /// Keys with separated values of random bytes.
+    /// Creates keys with separated values of random bytes.
     fn new(count: u64, value_len: u64, change: impl FnOnce(&mut Disk, &mut Store), reach: Reach) -> Script {
         let (mut disk, mut store, model) = make(&mut Rng::new(1), count, (0, 100), value_len);
         change(&mut disk, &mut store);
@@ -348,7 +350,7 @@ impl Script {
         Ok(String::new())
     }
 
-    /// The value at the iterator, which is asked for twice.
+    /// Checks the value at the iterator, read twice.
     fn value(&self) -> Outcome<Option<String>> {
         let found = match self.iter.value() {
             Ok(value) if value == self.model[self.iter.key()] => None,
@@ -359,7 +361,7 @@ impl Script {
         Ok(found)
     }
 
-    /// Steps with the values of every `every`-th entry (0: of none), and the requests for values that this made.
+    /// Steps that use every `every`-th value (0: none). Returns the requests for values.
     fn scan(&mut self, case: &mut TestCase) -> Outcome<String> {
         let (steps, every) =
             (case.take_arg::<u64>("steps")?, case.try_take_arg("values-of-every")?.unwrap_or(1));
@@ -386,7 +388,7 @@ impl Script {
         Ok(out + &self.requests(lists_keys))
     }
 
-    /// Lengths of the requests since the last time, `+` before those that were begun ahead, and the keys.
+    /// Lengths of the requests since the last call, with `+` before background reads, and the keys.
     fn requests(&self, lists_keys: bool) -> String {
         let requests = std::mem::take(&mut *lock(&self.store.requests));
         let len = |(ahead, ids): &(bool, Vec<u64>)| format!("{}{}", if *ahead { "+" } else { "" }, ids.len());
