@@ -1,6 +1,6 @@
-//! How fast the log takes writes: nanoseconds of a buffered append, durable puts a second with 1 and 8 threads, and
-//! what the device does alone. `cargo run --release -p lavastore-wal --example wal_speed -- DIR`; the directory is created,
-//! and the files in it are left behind.
+//! Speed of the log: nanoseconds per buffered append, durable puts per second with 1 and 8 threads,
+//! and the device alone. `cargo run --release -p lavastore-wal --example wal_speed -- DIR`; the
+//! directory is created, and its files are not removed.
 
 use base::sync::{Mutex, rank};
 use io::{Access, AlignedBuf, Env, PAGE};
@@ -68,7 +68,8 @@ fn device(bench: &Bench) -> base::Result<()> {
     Ok(())
 }
 
-/// A short run stays within the ring; a long one runs against the background thread that writes it out.
+/// A short run stays within the tail buffer; a long one runs against the background thread that
+/// writes it out.
 fn buffered(bench: &Bench, n: u64) -> base::Result<()> {
     let wal = bench.log(1)?;
     let value = [7; VALUE_LEN];

@@ -1,22 +1,25 @@
-//! Reading a log again of which it is known how far it goes: for verification and scrubbing, also while it is written.
+//! Verification and scrubbing of a log whose end is known, also while it is written.
 //!
-//! What recovery would read is the pages of the groups that were not released, and behind them those that are in the
-//! staging file only. Pages in a group file are final: they were written once, in their closed form, and every one below
-//! the end that [`crate::wal::Content::groups`] tells must be intact, and continue the one before it. Of a staged page it must be
-//! there what was staged of it. Pages that are in memory only are nobody's to check.
+//! The checked pages are those that recovery would read: the pages of the groups that were not
+//! released, and behind them the pages that are only in the staging file. Pages in a group file are
+//! final: they were written once, in their closed form. Every page below the end from
+//! [`crate::wal::Content::groups`] must be intact and continue the one before it. Of a staged page,
+//! the staged bytes must be present. Pages that are only in memory are not checked.
 //!
-//! A group that is released meanwhile may be written by its next owner: so an error counts only if the caller still finds
-//! the group among the living afterwards.
+//! A group that is released meanwhile may be overwritten by its next owner. So an error counts only
+//! if the caller finds the group still live afterwards.
 //!
-//! **Two looks at a moving log.** Pages move from the staging file to their group file, and always are in one of the two. The last step
-//! ([`LogCheck::staged`]) therefore notes the staged pages, reads the staging file, and notes the end of the group files after that. Pages
-//! below that end are read from the group files, which the scan goes on with. Pages behind it were staged before and after the staging
-//! file was read: these must be there.
+//! **Two snapshots of a moving log.** Pages move from the staging file to their group file, and are
+//! always in one of the two. So the last step ([`LogCheck::staged`]) notes the staged pages, reads
+//! the staging file, and then notes the end of the group files. Pages below that end are read from
+//! the group files, where the scan continues. Pages behind it were staged both before and after the
+//! staging file was read, so the file must contain them.
 //!
-//! Batches are put together on the way and handed out, so that whoever keeps things beside the log can check what the log
-//! refers to. A batch of which a page is bad is passed over.
+//! The check also assembles the batches and passes them on, so that an engine with references into
+//! the log can verify them. A batch with a bad page is skipped.
 //!
-//! Invariants: nothing is written. Memory is a run of pages, the longest batch, and a copy of the staging file.
+//! Invariants: nothing is written. Memory is a run of pages, the longest batch, and a copy of the
+//! staging file.
 
 use crate::history::PriorGroup;
 use crate::lane::Lane;
@@ -36,10 +39,10 @@ use std::sync::Arc;
 /// Bytes in which the pages of a step begin: all of them are in one window.
 const RUN_LEN: u64 = (READ_LEN - 2 * PAGE) as u64;
 
-/// How often the staging file is looked at that has bytes of batches which were taken back meanwhile.
+/// Most reads of the staging file, which are repeated if batches were taken back meanwhile.
 const LOOKS_MAX: u32 = 5;
 
-/// A group with as much as must be in its file.
+/// A group with the filled length of its file.
 #[derive(Clone, Debug)]
 pub struct GroupToCheck {
     /// Its number.
@@ -48,13 +51,14 @@ pub struct GroupToCheck {
     pub uid: Option<Uid>,
     /// Its file.
     pub file: Arc<dyn InPlaceFile>,
-    /// Where in the file the pages begin that count, bytes: see [`crate::history::PriorGroup::begins`].
+    /// Offset of the first page of the log in the file, bytes: see
+    /// [`crate::history::PriorGroup::begins`].
     pub begins: u64,
-    /// Where they end.
+    /// End of its pages in the file, bytes.
     pub filled: u64,
 }
 
-/// What was found so far.
+/// Findings so far.
 #[derive(Debug, Default)]
 pub struct LogFindings {
     /// Pages of group files that were read.
@@ -63,22 +67,22 @@ pub struct LogFindings {
     pub staged_pages: u64,
     /// Whole batches.
     pub batches: u64,
-    /// What is wrong, each with the group in which it was met.
+    /// Errors, each with its group.
     pub errors: Vec<(u64, Error)>,
 }
 
-/// Where the log is in files, at one moment.
+/// Files of each part of the log, at one moment.
 #[derive(Debug)]
 pub(crate) struct LogEnd {
-    /// The groups that were not released, each with as much as is in its file.
+    /// The groups that were not released, each with the filled length of its file.
     pub groups: Vec<PriorGroup>,
     /// The pages behind these that the staging file holds.
     pub staged: Vec<StagedEnd>,
-    /// How often batches were taken back: their bytes in the staging file become others.
+    /// How often batches were taken back: their bytes in the staging file are overwritten.
     pub taken_back: u64,
 }
 
-/// A page that was staged: its group, its number, and the bytes of it.
+/// A staged page: its group, its number, and its staged bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StagedEnd {
     pub group: Uid,
@@ -87,32 +91,33 @@ pub(crate) struct StagedEnd {
     pub used: usize,
 }
 
-/// Gets a batch.
+/// Callback for a batch.
 pub type OnChecked<'a> = dyn FnMut(&LoggedBatch<'_>) + 'a;
 
-/// A check of a log under way. See the module.
+/// A running check of a log; see the module.
 pub struct LogCheck {
     store: Uid,
     lane: Lane,
     groups: Vec<GroupToCheck>,
-    /// Where a page that is not in its file may be, in a store that only reads.
+    /// Pages that may be missing in their file, in a store opened read-only.
     staging: Staging,
-    /// The group, and the offset of the page to come in its file.
+    /// The group, and the offset of its next page.
     at: (usize, u64),
-    /// No page was intact since the last that was found damaged or missing, so that it is not known where one should be.
+    /// No page was intact since the last damaged or missing one, so the place of the next page is
+    /// unknown.
     is_lost: bool,
-    /// Of the page before: the number after it, and the bytes used. `None`: it is not known.
+    /// Number after the previous page, and its used bytes; `None`: unknown.
     before: Option<(u64, u16)>,
     assembly: Assembly,
 }
 
 impl LogCheck {
-    /// A check of these groups of the first lane, in the order of their numbers.
+    /// Returns a check of these groups of the first lane, in the order of their numbers.
     pub fn new(store: Uid, groups: Vec<GroupToCheck>) -> LogCheck {
         LogCheck::of_lane(store, Lane::FIRST, groups)
     }
 
-    /// A check of these groups of a lane, in the order of their numbers.
+    /// Returns a check of these groups of a lane, in the order of their numbers.
     pub fn of_lane(store: Uid, lane: Lane, groups: Vec<GroupToCheck>) -> LogCheck {
         LogCheck {
             store,
@@ -126,16 +131,16 @@ impl LogCheck {
         }
     }
 
-    /// Pages may also be in the staging file in `dir`: in a store that was opened for reading only.
+    /// Also accepts pages from the staging file in `dir`: for a store opened read-only.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Those of reading the file.
     pub fn or_staged(mut self, env: &Env, dir: &Path) -> Result<LogCheck> {
         self.staging = Staging::read(env, &io::fs::join(dir, self.lane.staging_name()), self.store)?;
         Ok(self)
     }
 
-    /// Reads the next run of pages. False: there is none.
+    /// Reads the next run of pages. Returns false if there is none.
     pub fn step(&mut self, found: &mut LogFindings, on_batch: &mut OnChecked<'_>) -> bool {
         let (index, start) = self.at;
         let Some(group) = self.groups.get(index).cloned() else { return false };
@@ -147,7 +152,8 @@ impl LogCheck {
             self.assembly.forget();
         }
         if is_new && group.filled > 0 {
-            // No batch reaches over groups. (One whose end is staged may have begun in the last group with pages.)
+            // No batch spans groups. (A batch whose end is staged may have begun in the last group
+            // with pages.)
             self.assembly.forget();
             self.is_lost = false;
         }
@@ -177,7 +183,7 @@ impl LogCheck {
         found.errors.push((group.ltn, e));
     }
 
-    /// Looks at what is at `offset` of a group. Returns how far it is to what comes next.
+    /// Checks the page at `offset` of a group. Returns the distance to the next page.
     fn page(
         &mut self,
         group: &GroupToCheck,
@@ -194,7 +200,7 @@ impl LogCheck {
                     found.pages += 1;
                     return len;
                 }
-                // Where pages are of one length it is known how many are missing.
+                // With pages of one length the number of missing pages is known.
                 if !self.is_lost || self.lane == Lane::FIRST {
                     found.pages += 1;
                     let why = "a page of the log is damaged or missing, and recovery would need it";
@@ -206,7 +212,7 @@ impl LogCheck {
         };
         found.pages += 1;
         self.is_lost = false;
-        // The first page of a group states another end where groups without pages lie between.
+        // The first page of a group names another end if groups without pages are between.
         let continues = self.before.is_none_or(|(lpn, used)| (lpn, used) == (header.lpn, header.prev_used));
         let used = bytes.get(..usize::from(header.used)).unwrap_or_default();
         let fragments = Fragments::new(used, owner, header.lpn);
@@ -221,7 +227,7 @@ impl LogCheck {
         header.page_len() as u64
     }
 
-    /// Takes a page from staging. `None` if it is not there; else its length when it is closed.
+    /// Checks a page in staging. Returns its closed length, or `None` if it is not there.
     fn page_from_staging(
         &mut self,
         group: &GroupToCheck,
@@ -248,12 +254,12 @@ impl LogCheck {
         len
     }
 
-    /// True if a page is the one at this place of its group.
+    /// Returns true if a page belongs to this place of its group.
     fn belongs(&self, header: &PageHeader, offset: u64) -> bool {
         header.lane() == self.lane && header.offset() == Some(offset)
     }
 
-    /// Puts batches together, of the page at this place: the group, and the offset in its file.
+    /// Assembles batches from the page at this place: the group, and the offset in its file.
     fn take(
         &mut self,
         fragments: Fragments<'_>,
@@ -263,7 +269,7 @@ impl LogCheck {
     ) -> Result<()> {
         for fragment in fragments {
             let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
-            // The rest of a batch whose beginning cannot be read is passed over.
+            // The rest of a batch whose beginning is unreadable is skipped.
             if !begins && !self.assembly.has_begun() {
                 continue;
             }
@@ -276,8 +282,8 @@ impl LogCheck {
         Ok(())
     }
 
-    /// Looks at the staging file of the log while it is written: the last step. See the module. Groups that the check was not given are
-    /// left out.
+    /// Checks the staging file of a log that is being written; the last step, see the module.
+    /// Leaves out groups that the check was not given.
     pub fn staged(
         &mut self,
         wal: &Wal,
@@ -306,7 +312,7 @@ impl LogCheck {
         }
     }
 
-    /// Scans the pages that have come to the files of the groups since.
+    /// Checks the pages that were written to the files of the groups since.
     fn go_on_to(&mut self, end: &LogEnd, found: &mut LogFindings, on_batch: &mut OnChecked<'_>) {
         let mut from = None;
         for (index, group) in self.groups.iter_mut().enumerate() {
@@ -322,7 +328,7 @@ impl LogCheck {
         while self.step(found, on_batch) {}
     }
 
-    /// Looks at the pages that were staged at both moments.
+    /// Checks the pages that were staged at both moments.
     fn staged_pages(
         &mut self,
         staging: &Staging,

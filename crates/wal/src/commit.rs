@@ -71,7 +71,8 @@ pub(crate) struct Frontier {
 }
 
 impl Frontier {
-    /// Returns the end of the pages handed to their group file. Their slots in the tail buffer are free.
+    /// Returns the end of the pages handed to their group file. Their slots in the tail buffer are
+    /// free.
     pub fn written_end(&self) -> u64 {
         self.written_end.load(Ordering::Acquire)
     }

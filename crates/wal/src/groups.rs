@@ -20,7 +20,8 @@ use std::sync::Arc;
 pub struct PreparedGroup {
     /// Its number: above those of all earlier groups.
     pub ltn: u64,
-    /// Its identity: random, new each time a file is given to the log, and in the edit that lists the group.
+    /// Its identity: random, new each time a file is given to the log, and in the edit that lists
+    /// the group.
     pub uid: Uid,
     /// Its file: new, or recycled from a removed group.
     pub file: Arc<dyn InPlaceFile>,

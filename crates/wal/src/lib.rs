@@ -35,10 +35,10 @@
 //! - [`salvage`]: reads of a damaged log, as far as possible
 //! - [`dump`]: a group as text
 //!
-//! Leader and followers, and packing the batches of all waiting writers into shared pages, follow
-//! the group commit of DeWitt et al., *Implementation Techniques for Main Memory Database Systems*
-//! (SIGMOD 1984). Page numbers, log tags and preallocated groups follow SpanDB (FAST 2021). SpanDB
-//! acknowledges out of order; this log does not.
+//! Leader, followers, and shared pages for all waiting writers follow the group commit of DeWitt et
+//! al., *Implementation Techniques for Main Memory Database Systems* (SIGMOD 1984). Page numbers,
+//! log tags and preallocated groups follow SpanDB (FAST 2021). SpanDB acknowledges out of order;
+//! this log does not.
 
 pub mod check;
 mod commit;

@@ -195,7 +195,8 @@ pub struct PageHeader {
     pub lpn: u64,
     /// The first page of the group.
     pub first_lpn: u64,
-    /// Every page with a lower number was durable when this one was built (the watermark, plus one).
+    /// Every page with a lower number was durable when this one was built (the watermark, plus
+    /// one).
     pub durable_end: u64,
     /// The group that this one continues; 0 with `prev_end` 0: none.
     pub prev_ltn: u64,

@@ -1,17 +1,18 @@
-//! After a restart: which pages are the log, and which the torn tail.
+//! Recovery: finds the pages of the log after a restart, and cuts off the torn tail.
 //!
-//! Groups are read in the order of their numbers, every page once. The log is the longest run of pages that continue
-//! each other: by number, by group (a first page names the group before it and its end) and by fill (`prev_used`). Where
-//! a group file has no intact page, the staging file may have it. Batches are replayed as their last fragment comes by. One
-//! thread judges and replays; where there are others, they read what comes next meanwhile, and nothing depends on it (`walk`).
+//! Groups are read in the order of their numbers, every page once. The log is the longest run of
+//! pages that continue each other: by number, by group (a first page names the group before it and
+//! its end) and by fill (`prev_used`). Where a group file has no intact page, the staging file may
+//! have it. A batch is replayed when its last fragment is read. One thread checks and replays;
+//! other threads may read ahead, and nothing depends on them (`walk`).
 //!
-//! Let `h` be the number after that run, and `D` the highest `durable_end` on any intact page of a live group, or the
-//! end of a group that was sealed by an earlier recovery. If `h < D`, a page that was durable is gone: corruption. Else
-//! nothing at or above `h` was ever acknowledged as durable, and all of it is cut off. `docs/format/wal.md` argues why
-//! this is right in both directions.
+//! Let `h` be the number after that run. Let `D` be the highest `durable_end` on any intact page of
+//! a live group, or the end of a group that an earlier recovery sealed. If `h < D`, a page that was
+//! durable is lost: corruption. Otherwise no page at or above `h` was ever acknowledged as durable,
+//! and all of them are cut off. `docs/format/wal.md` has the proof for both directions.
 //!
-//! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`]
-//! returns, every page it accepted is durable in its group file.
+//! Invariants: nothing is written before the whole log was checked, and nothing in read-only mode.
+//! When [`recover`] returns, every page it accepted is durable in its group file.
 
 mod assembly;
 mod begin;
@@ -46,13 +47,13 @@ pub struct LogGroup {
     pub uid: Option<Uid>,
     /// Its file.
     pub file: Arc<dyn InPlaceFile>,
-    /// Where an earlier recovery cut it: pages from this number on do not count.
+    /// End set by an earlier recovery: pages from this number on do not count.
     pub sealed_end: Option<u64>,
-    /// The log begins there, in this group; only of the oldest.
+    /// Beginning of the log in this group; only for the oldest group.
     pub begin: Option<LogBegin>,
 }
 
-/// Whether recovery may write.
+/// Whether recovery may write to the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryMode {
     /// Pages found only in staging are written to their group files, and these are synced.
@@ -61,50 +62,54 @@ pub enum RecoveryMode {
     ReadOnly,
 }
 
-/// What recovery found, and what the caller must make durable **before** it serves anything.
+/// Result of a recovery. The caller must make the seal and the discards durable **before** it
+/// serves requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Above every page number seen anywhere: the first number of the next group.
+    /// First number for the next group: above every page number seen anywhere.
     pub next_lpn: u64,
-    /// The group to seal, and the page number where it ends; `None` if there is no log, or it is sealed there already.
+    /// The group to seal, and the page number where it ends; `None` if there is no log, or it is
+    /// already sealed there.
     pub sealed: Option<(u64, u64)>,
-    /// Groups after the end of the log, spares among them: drop them from the manifest, in the edit that seals.
+    /// Groups after the end of the log, including spares: drop them from the manifest, in the edit
+    /// that seals.
     pub discarded: Vec<u64>,
     /// The sequences replayed.
     pub seqs: Spans,
-    /// Bytes of accepted pages with batches that no later page confirms: had one of them been damaged, it would have
-    /// been taken for torn.
+    /// Bytes of accepted pages with batches that no later page confirms: damage to one of them
+    /// would have been taken for a torn page.
     pub unverified_tail_bytes: u64,
-    /// Intact pages that were cut off because one before them is missing.
+    /// Intact pages that were cut off because an earlier page is missing.
     pub discarded_pages: u64,
     /// Accepted pages that were found in staging only.
     pub staged_pages: u64,
     /// Batches replayed.
     pub batches: u64,
-    /// The highest edit of the manifest that a page saw durable: a manifest that ends before it has lost its end.
+    /// The highest edit of the manifest that a page recorded as durable: a manifest that ends
+    /// before it has lost its end.
     pub witness_edit: u64,
     /// The history that the next log continues: for [`crate::wal::Wal::start`].
     pub history: History,
-    /// Where a reader goes on later: for [`read_on`]. `None`: there is no page.
+    /// Start of a later reading: for [`read_on`]. `None`: there is no page.
     pub point: Option<ReadPoint>,
 }
 
-/// A whole batch as it is read from the log.
+/// A whole batch as read from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedBatch<'a> {
-    /// Whose it is.
+    /// The owner of the batch.
     pub tenant: TenantId,
     /// Its lowest sequence.
     pub first_seq: SeqNo,
     /// Its highest sequence.
     pub last_seq: SeqNo,
-    /// Where its first byte is.
+    /// Place of its first byte.
     pub place: Place,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
 
-/// Gets a batch.
+/// Callback for a batch.
 pub type OnBatch<'a> = dyn FnMut(&LoggedBatch<'_>) -> Result<()> + 'a;
 
 /// Passes batches on without their places.
@@ -112,15 +117,17 @@ fn without_places<'a>(replay: &'a mut OnReplay<'_>) -> impl FnMut(&LoggedBatch<'
     move |batch| replay(batch.tenant, batch.first_seq, batch.bytes)
 }
 
-/// Reads the log of `store`, hands every whole batch to `replay` in order, whoever its tenant is, and says where the log ends.
+/// Reads the log of `store`, and passes every whole batch of every tenant to `replay` in order.
+/// Returns where the log ends.
 ///
-/// `groups` are all groups of the manifest, ascending. On success the caller makes one edit durable that seals and
-/// discards what the report says; then it starts a new log in a new group, whose number is above all in `groups`, with
-/// the report's `next_lpn` and `history`. Until that edit is durable recovery can be repeated.
+/// `groups` are all groups of the manifest, ascending. On success the caller makes one edit
+/// durable, with the seal and the discards of the report. Then it starts a new log in a new group,
+/// whose number is above all in `groups`, with the report's `next_lpn` and `history`. Until that
+/// edit is durable recovery can be repeated.
 ///
 /// # Errors
-/// `Corruption`, naming file and page, if a page is missing that was durable, also after batches were replayed;
-/// `Unsupported` for pages of a later format; those of `replay` and of the file system.
+/// `Corruption`, with file and page, if a page is missing that was durable, even after batches were
+/// replayed; `Unsupported` for pages of a later format; those of `replay` and of the file system.
 pub fn recover(
     env: &Env,
     dir: &Path,
@@ -132,10 +139,11 @@ pub fn recover(
     recover_lane(env, dir, (store, Lane::FIRST), groups, mode, &mut without_places(replay))
 }
 
-/// As [`recover()`], of any lane of the store: `groups` are those of the lane that are replayed. Batches come with their places.
+/// As [`recover()`], for any lane of the store: `groups` are those of the lane. Batches come with
+/// their places.
 ///
 /// # Errors
-/// As there.
+/// As [`recover()`].
 pub fn recover_lane(
     env: &Env,
     dir: &Path,
@@ -147,17 +155,18 @@ pub fn recover_lane(
     let path = io::fs::join(dir, lane.staging_name());
     let staging = match mode {
         RecoveryMode::ReadWrite => Staging::index(env, &path, store)?,
-        // Somebody may write it.
+        // A writer may change the file meanwhile.
         RecoveryMode::ReadOnly => Staging::read(env, &path, store)?,
     };
     recover_with(env, &staging, (store, lane), groups, mode, replay)
 }
 
-/// As [`recover()`], with an index of the staging file ([`Staging::of_lane`]). The file may have tens of megabytes, and an
-/// open for writing needs it several times. It must not change between the index and this call.
+/// As [`recover()`], with an index of the staging file ([`Staging::of_lane`]). The file may have
+/// tens of megabytes, and opening a store for writing needs it several times. It must not change
+/// between the index and this call.
 ///
 /// # Errors
-/// As there.
+/// As [`recover()`].
 pub fn recover_staged(
     env: &Env,
     staging: &Staging,
@@ -191,11 +200,13 @@ fn recover_with(
     Ok(scan.report(groups))
 }
 
-/// As [`recover()`], for somebody who only reads: where the log is damaged it ends, and what is wrong is told instead of being
-/// an error. Everything before the damage is replayed, and nothing behind it. A `Corruption` from `replay` is damage as well.
+/// As [`recover()`], for a read-only open: the log ends at the first damage, which is returned
+/// beside the report. Everything before the damage is replayed, and nothing behind it. A
+/// `Corruption` from `replay` counts as damage as well.
 ///
 /// # Errors
-/// `Unsupported` for pages of a later format; those of `replay` that are not `Corruption`; those of reading staging.
+/// `Unsupported` for pages of a later format; those of `replay` that are not `Corruption`; those of
+/// reading staging.
 pub fn recover_up_to_damage(
     env: &Env,
     dir: &Path,
@@ -217,34 +228,34 @@ pub fn recover_up_to_damage(
 /// A page that was accepted from staging.
 struct FromStaging {
     group: usize,
-    /// Where it belongs in the file of its group.
+    /// Its offset in the file of its group.
     offset: u64,
     lpn: u64,
     used: usize,
-    /// Bytes that it has when it is closed.
+    /// Its closed length in bytes.
     len: usize,
 }
 
 impl FromStaging {
-    /// The bytes of its group that it has.
+    /// Returns the range of the group file that it occupies.
     fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.len as u64
     }
 }
 
-/// What two ranges have in common.
+/// Returns the intersection of two ranges.
 fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     let start = a.start.max(b.start);
     start..a.end.min(b.end).max(start)
 }
 
-/// What was accepted of a group.
+/// Accepted pages of a group.
 struct Accepted {
     group: usize,
     first_lpn: u64,
     /// The number after its last page.
     end_lpn: u64,
-    /// Bytes used in its last page.
+    /// Used bytes of its last page.
     used: u16,
     seqs: Spans,
 }
@@ -257,15 +268,15 @@ struct Scan<'a> {
     replay: &'a mut OnBatch<'a>,
     /// The end of the accepted run.
     end: Option<Chain>,
-    /// The group it ends in was sealed by an earlier recovery.
+    /// The group of that end was sealed by an earlier recovery.
     end_sealed: bool,
     /// Groups already read.
     passed: Vec<u64>,
-    /// An intact page was left out, so that no later one can be accepted.
+    /// An intact page was skipped, so that no later page can be accepted.
     broken: bool,
-    /// Where the next page of the run was expected: index of the group, and offset in its file.
+    /// Expected place of the next page of the run: index of the group, and offset in its file.
     hole: Option<(usize, u64)>,
-    /// Where the log begins, if its first page is missing and a later one of the same group tells.
+    /// First page of the log, if it is missing and a later page of the same group names it.
     origin: u64,
     durable_end: u64,
     /// Above the numbers of all pages seen.
@@ -276,7 +287,7 @@ struct Scan<'a> {
     assembly: Assembly,
     accepted: Vec<Accepted>,
     report: RecoveryReport,
-    /// Damage ends the log, and this is the first.
+    /// Damage ends the log; `damage` is the first.
     up_to_damage: bool,
     damage: Option<Error>,
     /// The report of the earlier reading, until the scan enters its first group: see [`read_on`].
@@ -318,7 +329,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Whose the pages of a group are.
+    /// Returns the owner of the pages of a group.
     fn owner(&self, group: &LogGroup) -> Owner {
         Owner { store: self.store, group: group.uid }
     }
@@ -335,12 +346,12 @@ impl<'a> Scan<'a> {
             self.staging.of_group(self.owner(group), group.ltn).next().map(|page| page.header.first_lpn);
         let mut cursor = Cursor { index, group, first_lpn: staged_first, accepting: !self.broken };
         let (len, unit) = (group.file.len(), self.unit());
-        // A file that is missing, or was cut, may be shorter.
+        // The file of a missing or truncated group may be shorter.
         let mut offset = self.begin(&mut cursor);
         let mut walk = Walk::ahead(&mut self.readers, &group.file, unit as usize, offset.min(len)..len);
         while offset + unit <= len {
-            // A page that the power failed on may be unreadable: it is as good as never written, or else was durable, and
-            // is missed.
+            // A page that was being written at a power failure may be unreadable. If it was
+            // durable, the check of `D` misses it; otherwise it counts as never written.
             if let Err(e) = walk.move_to(offset) {
                 self.unless_damage(e.at_file(group.file.path()).at_offset(offset))?;
             }
@@ -353,7 +364,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// As [`Scan::page`], where damage may end the log.
+    /// As [`Scan::page`], but damage may end the log.
     fn page_or_damage(&mut self, cursor: &mut Cursor<'_>, offset: u64, bytes: &[u8]) -> Result<u64> {
         self.page(cursor, offset, bytes).or_else(|e| {
             self.unless_damage(e)?;
@@ -362,12 +373,12 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Bytes for which one page number stands.
+    /// Returns the bytes for which one page number stands.
     fn unit(&self) -> u64 {
         self.lane.unit() as u64
     }
 
-    /// Pages that a file which is missing, or was cut, does not have may be in staging still.
+    /// Pages behind the end of a missing or truncated file may still be in staging.
     fn behind_the_file(&mut self, cursor: &mut Cursor<'_>, mut offset: u64) -> Result<()> {
         let group = cursor.group;
         loop {
@@ -380,7 +391,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes an error for the damage at which the log ends, if it may be that.
+    /// Records an error as the damage at which the log ends, if it can be damage.
     fn unless_damage(&mut self, e: Error) -> Result<()> {
         if !self.up_to_damage || !matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Io) {
             return Err(e);
@@ -389,7 +400,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// What any intact page tells, accepted or not; so many numbers it has.
+    /// Records the facts in an intact page, accepted or not; the page takes `numbers` numbers.
     fn note(&mut self, group: &LogGroup, header: &PageHeader, numbers: u64) {
         self.highest_end = self.highest_end.max(header.lpn.saturating_add(numbers));
         if group.sealed_end.is_none_or(|end| header.lpn < end) {
@@ -398,19 +409,20 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes what is at `offset` of a group, if it is the next page of the run. Returns how far it is to what comes next: the
-    /// length of the page, or a unit, since where none is intact the next may begin anywhere.
+    /// Accepts the page at `offset` of a group, if it is the next page of the run. Returns the
+    /// distance to the next offset: the length of the page, or a unit, since without an intact page
+    /// the next may begin anywhere.
     fn page(&mut self, cursor: &mut Cursor<'_>, offset: u64, bytes: &[u8]) -> Result<u64> {
         let (group, unit) = (cursor.group, self.unit());
         let in_file = match page::read_closed(bytes, self.owner(group), group.ltn) {
-            // One that says it belongs elsewhere in the file was written to the wrong place.
+            // A page whose header names another offset was written to the wrong place.
             Verdict::Valid(header) if header.offset() == Some(offset) => Some(header),
             Verdict::Newer(unknown) => return Err(newer(group, offset, unknown)),
             Verdict::Valid(_) | Verdict::Invalid => None,
         };
         if let Some(header) = &in_file {
             self.note(group, header, header.numbers());
-            // The file knows better than staging where the group begins.
+            // The first page of the file overrides staging.
             if offset == 0 {
                 cursor.first_lpn = Some(header.first_lpn);
             }
@@ -444,7 +456,8 @@ impl<'a> Scan<'a> {
             if self.end.is_none() && self.hole == Some((cursor.index, 0)) {
                 self.origin = header.first_lpn;
             }
-            // Its group continues what was accepted: then it is the beginning of this group that is missing.
+            // The group of this page continues the accepted run, so the beginning of this group is
+            // missing.
             let prev = (header.prev_ltn, header.prev_end);
             if self.end.is_some_and(|end| prev == (end.ltn, end.end_lpn)) {
                 self.hole = Some((cursor.index, 0));
@@ -453,11 +466,12 @@ impl<'a> Scan<'a> {
         Ok(len)
     }
 
-    /// True if a page is the next of the run.
+    /// Returns true if a page is the next of the run.
     fn continues(&self, header: &PageHeader, offset: u64) -> bool {
         match &self.end {
             _ if header.lane() != self.lane => false,
-            // The oldest group continues one that is gone by now, or none; never one that is listed and has no pages.
+            // The oldest group continues a released group, or none; never a listed one without
+            // pages.
             None => offset == 0 && !self.passed.contains(&header.prev_ltn),
             Some(end) if offset == 0 => {
                 (header.prev_ltn, header.prev_end, header.prev_used) == (end.ltn, end.end_lpn, end.used)
@@ -477,7 +491,8 @@ impl<'a> Scan<'a> {
         self.accept(cursor, header, bytes.get(..used).unwrap_or_default(), offset)
     }
 
-    /// Accepts the page from staging, if it is there, continues the run and holds anything; its length when it is closed.
+    /// Accepts the page from staging, if it exists, continues the run and is not empty. Returns its
+    /// closed length.
     fn accept_staged(&mut self, cursor: &Cursor<'_>, lpn: Option<u64>, offset: u64) -> Result<Option<u64>> {
         let usable = cursor.group.sealed_end.is_none();
         let Some(lpn) = lpn.filter(|_| usable) else { return Ok(None) };
@@ -497,7 +512,7 @@ impl<'a> Scan<'a> {
         Ok(Some(len as u64))
     }
 
-    /// Takes a page into the run and its fragments into batches.
+    /// Adds a page to the run and its fragments to batches.
     fn accept(&mut self, cursor: &Cursor<'_>, header: &PageHeader, used: &[u8], offset: u64) -> Result<()> {
         let group = cursor.group;
         let here = |e: Error| e.at_file(group.file.path()).at_offset(offset);
@@ -516,7 +531,7 @@ impl<'a> Scan<'a> {
             let Some(whole) = self.assembly.add(&fragment, at).map_err(here)? else { continue };
             let batch = whole.batch(&fragment);
             let LoggedBatch { tenant, first_seq, last_seq, .. } = batch;
-            // A tenant gives sequences in order; a batch twice would be one too many for a memtable.
+            // A tenant's sequences ascend; a repeated batch would violate the order of a memtable.
             if self.report.seqs.last(tenant).is_some_and(|last| first_seq <= last) {
                 return Err(here(disorder("has sequences of one before it")));
             }
@@ -535,8 +550,8 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Enters a group. Half a batch at the end of the one before is what a recovery cut off, if that sealed it; no
-    /// other half batch is followed by a group.
+    /// Enters a group. A recovery may have cut off half a batch at the end of the previous group,
+    /// if it sealed that group. No other half batch is followed by a group.
     fn enter(&mut self, cursor: &Cursor<'_>, first: &PageHeader) -> Result<()> {
         let half = self.assembly.partial.take().is_some();
         if half && !self.end_sealed {
@@ -555,7 +570,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Torn or damaged?
+    /// Decides whether the end of the run is torn or damaged.
     fn judge(&self, groups: &[LogGroup]) -> Result<()> {
         let end = self.end.map_or(self.origin, |end| end.end_lpn);
         let staged = self.staged.first().filter(|page| page.lpn < self.durable_end);
@@ -579,9 +594,9 @@ impl<'a> Scan<'a> {
 
     /// Makes every accepted page durable in its file.
     ///
-    /// Pages that nobody confirms are written once more, whole and unchanged (or for the first time, where they come
-    /// from staging). A sync alone would not do: if a sync failed before the restart, the kernel may show bytes that are
-    /// not on the device and that it no longer means to write.
+    /// Unconfirmed pages are written once more, whole and unchanged, or for the first time if they
+    /// come from staging. A sync alone would not suffice: after a failed sync before the restart,
+    /// the kernel may return bytes that are not on the device and that it will not write again.
     fn make_durable(&self, groups: &[LogGroup]) -> Result<()> {
         for accepted in &self.accepted {
             let Some(group) = groups.get(accepted.group).filter(|group| group.sealed_end.is_none()) else {
@@ -594,7 +609,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Writes the accepted pages in a part of the file of a group, with what is around them in their blocks.
+    /// Writes the accepted pages in a part of the file of a group, with the rest of their blocks.
     fn write_again(&self, group: &LogGroup, index: usize, part: Range<u64>) -> Result<()> {
         let block = group.file.block_len() as u64;
         let staged: Vec<&FromStaging> = self.staged.iter().filter(|page| page.group == index).collect();
@@ -611,8 +626,8 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Puts the closed form of a page that was accepted from staging in the place of what the file has, as far as that is
-    /// in `out`, which begins at `start`.
+    /// Overwrites the part of `out` that belongs to a page accepted from staging with the closed
+    /// form of that page. `out` begins at `start` in the file.
     fn overlay(&self, group: &LogGroup, from: &FromStaging, start: u64, out: &mut [u8]) -> Result<()> {
         let part = common(&from.range(), &(start..start + out.len() as u64));
         if part.is_empty() {
@@ -626,7 +641,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// A page that was accepted from staging, as it is when it is closed.
+    /// Returns the closed form of a page that was accepted from staging.
     fn closed(&self, group: &LogGroup, from: &FromStaging) -> Result<Vec<u8>> {
         let owner = self.owner(group);
         let changed = || {
@@ -636,15 +651,15 @@ impl<'a> Scan<'a> {
         };
         let staged = self.staging.get(owner, group.ltn, from.lpn).ok_or_else(changed)?;
         let bytes = self.staging.bytes(staged)?;
-        // It is going to be closed, under a checksum that fits whatever is in it.
+        // Checked before the page gets a closed checksum, which would fit any contents.
         let is_same = page::extent(&bytes, &staged.header).is_ok_and(|used| used == from.used);
         let mut page = bytes.get(..from.len).filter(|_| is_same).ok_or_else(changed)?.to_vec();
         page::close(&mut page, from.used as u16, staged.header.durable_end, owner, from.lpn);
         Ok(page)
     }
 
-    /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them confirms
-    /// it. Otherwise every opening would leave a group behind, however little is written.
+    /// Drops groups at the end that hold only watermarks: the seal of the group before them
+    /// confirms it. Otherwise every open would leave a group behind, however little is written.
     fn let_go_of_empty(&mut self, groups: &[LogGroup]) {
         while self.accepted.pop_if(|last| last.seqs.is_empty()).is_some() {
             let chain = |last: &Accepted| {
@@ -691,8 +706,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Reads what is to be written again, from `start` on. Blocks in which nothing of the file is wanted, since their part of it is
-/// in staging, may be unreadable.
+/// Reads the part of the file to be written again, from `start` on. Blocks whose wanted part is in
+/// staging may be unreadable.
 fn read_accepted(
     group: &LogGroup,
     start: u64,

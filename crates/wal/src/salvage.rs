@@ -1,28 +1,31 @@
-//! Reading a log as far as it can be read: for repair.
+//! Salvage for repair: reads as much of a damaged log as possible.
 //!
-//! [`crate::recover()`] ends the log at the first page that is missing, and refuses a log that lost a page which was durable.
-//! Here what lies behind such a page is read as well. What is cut off as torn stays cut off: a page is missed only if it
-//! lies below the highest durable end that any intact page names, so a store that merely crashed is read as recovery
-//! would read it.
+//! [`crate::recover()`] ends the log at the first missing page, and refuses a log that lost a
+//! durable page. Salvage reads the pages behind such a page as well. A torn tail stays cut off: a
+//! page is missed only if it is below the highest durable end that any intact page names. So a
+//! store that merely crashed is read as recovery would read it.
 //!
-//! **Which files are the log.** With a manifest, the groups it lists, by the identities it lists. Without one, every page
-//! says which group of which store it belongs to and which group that one continues (its checksum holds only under the
-//! identities it names), so the log is the chain that ends in the group with the highest
-//! number; a file is taken for the group whose pages came to it last. Groups before the chain are not read: they were
-//! dropped because all of them is in tables, and their files wait to be used again. Groups that a recovery cut off are not
-//! in the chain, and the end of a group is where its successor says that it continues it.
+//! **Files of the log.** With a manifest these are the groups it lists, by their identities.
+//! Without one, every page names its group, its store, and the group before its own; its checksum
+//! holds only under these identities. So the log is the chain that ends in the group with the
+//! highest number. A file belongs to the group that wrote it last. Groups before the chain are not
+//! read: they were dropped because all their batches are in tables, and their files wait for reuse.
+//! Groups that a recovery cut off are not in the chain. A group ends where its successor says that
+//! it continues it.
 //!
-//! **Gaps.** Batches are handed out whole or not at all. Of a gap it is told which sequences are missing: those between the
-//! last batch before it and the first behind it. Nothing tells their keys.
+//! **Gaps.** Batches are returned whole or not at all. A gap is described by its missing sequences:
+//! those between the last batch before it and the first behind it. Their keys are unknown.
 //!
-//! **Files with other names.** What a file is says its first page, as far as it is one: a group is looked for in all files, and pages of
-//! the staging file count under whatever name ([`displaced`]).
+//! **Files with other names.** The first page of a file identifies it, if it is intact: a group is
+//! looked for in all files, and pages of the staging file count under any name ([`displaced`]).
 //!
-//! **The lane of records** is read in the same way, with two differences. Groups that are kept as storage come before the chain, with
-//! whatever gaps collection has left between them: each is read as far as it was filled. And without a manifest every group counts of
-//! which no later one says that a recovery passed it over (`not_passed_over`): one that was freed may be among them.
+//! **The lane of records** is read in the same way, with two differences. Groups that are kept as
+//! storage come before the chain, with the gaps that collection has left between them; each is read
+//! up to its filled length. Without a manifest, every group counts unless a later one shows that a
+//! recovery passed it over (`not_passed_over`), so a freed group may be among them.
 //!
-//! Invariants: nothing is written. Memory is about 150 bytes for each page of the log, and the longest batch.
+//! Invariants: nothing is written. Memory is about 150 bytes for each page of the log, and the
+//! longest batch.
 
 pub mod displaced;
 mod end;
@@ -47,22 +50,22 @@ const READ_LEN: usize = 512 << 10;
 /// A file that may hold a part of the log.
 #[derive(Clone, Debug)]
 pub struct LogFile {
-    /// Where it is, or should be.
+    /// Actual or expected path.
     pub path: PathBuf,
     /// The file; `None` if it is missing.
     pub file: Option<Arc<dyn ReadFile>>,
-    /// What the manifest says of it, if there is one.
+    /// Entry of the manifest, if there is one.
     pub listed: Option<ListedGroup>,
 }
 
-/// A group as the manifest has it.
+/// Entry of a group in the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedGroup {
     /// Its number.
     pub ltn: u64,
     /// Its identity; `None`: an older release listed it, and its pages are of version 1.
     pub uid: Option<Uid>,
-    /// Where an earlier recovery cut it.
+    /// End set by an earlier recovery.
     pub sealed_end: Option<u64>,
     /// Bytes of its file.
     pub len: u64,
@@ -70,59 +73,59 @@ pub struct ListedGroup {
     pub store: Option<Uid>,
     /// Bytes of its pages, if it is kept as storage.
     pub retained_bytes: Option<u64>,
-    /// The log begins there, in this group.
+    /// Beginning of the log in this group.
     pub begin: Option<LogBegin>,
 }
 
-/// Gets a batch: where it ends, its first sequence, its bytes.
+/// Callback for a batch: its end, its first sequence, its bytes.
 pub type OnBatch<'a> = dyn FnMut(&LogPlace, SeqNo, &[u8]) -> Result<()> + 'a;
 
-/// A part of the log that cannot be read.
+/// An unreadable part of the log.
 #[derive(Clone, Debug)]
 pub struct LogGap {
-    /// Where it begins, and why.
+    /// Place and cause of the gap.
     pub error: Error,
     /// The last sequence before it; 0: the log begins with the gap.
     pub after_seq: SeqNo,
-    /// The first sequence behind it; `None`: it is not known what the log held there.
+    /// The first sequence behind it; `None`: the lost contents are unknown.
     pub before_seq: Option<SeqNo>,
-    /// It is only known that the next group does not go on from where the one before ends, and nothing lists what was between them: in a lane
-    /// of records these may be groups that were collected.
+    /// True if the only evidence is that the next group does not continue the one before. Nothing
+    /// lists the groups between them, which in a lane of records may have been collected.
     pub between_groups: bool,
 }
 
-/// A log that was looked through.
+/// A salvaged log.
 #[derive(Debug)]
 pub struct SalvagedLog {
     /// The store that wrote it; the default if there are no pages.
     pub store: Uid,
-    /// The highest edit of the manifest that a page saw durable.
+    /// The highest edit of the manifest that a page recorded as durable.
     pub witness_edit: u64,
-    /// The oldest group goes on from one that is gone.
+    /// The oldest group continues one that is gone.
     pub begins_late: bool,
-    /// Files that are not what their names say.
+    /// Files under wrong names.
     pub displaced: Vec<Error>,
-    /// Nothing tells whether the log was closed: what may have been behind its end is a gap, if anything shows that there was something.
-    /// It may have been torn by a crash.
+    /// It is unknown whether the log was closed. Then a trace behind its end counts as a gap,
+    /// though a crash may have torn it.
     pub end_is_open: bool,
-    /// What shows it.
+    /// The trace behind the end.
     behind_end: Option<Error>,
     lane: Lane,
     files: Vec<LogFile>,
-    /// Of the files of groups that are kept as storage, those that have no page of them.
+    /// The files of groups kept as storage that have none of their pages.
     silent: Vec<usize>,
-    /// Of the groups, in order.
+    /// Owners of the groups, in order.
     owners: Vec<Owner>,
     staging: Staging,
     steps: Vec<Step>,
 }
 
-/// The log in order: pages, and what comes between them.
+/// The log in order: pages, and the events between them.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A page at `index` of a file.
     Page { file: usize, index: u64, lpn: u64, used: u16 },
-    /// A page that is in staging only.
+    /// A page that is only in staging.
     Staged { ltn: u64, lpn: u64 },
     /// The group at this index begins: half a batch before it was cut off by a recovery.
     Group(usize),
@@ -130,29 +133,30 @@ enum Step {
     Gap { file: usize, index: u64, between: bool },
 }
 
-/// The log as far as it was put in order.
+/// The part of the log that is already in order.
 struct Run {
-    /// Every page with a lower number was durable once.
+    /// Every page with a lower number was once durable.
     durable_end: u64,
-    /// Behind the last page, and the bytes used of it, if the next one must say the same.
+    /// The number after the last page, and its used bytes, if the next page must name them.
     end_lpn: u64,
     used: Option<u16>,
     steps: Vec<Step>,
 }
 
 impl Run {
-    /// Looks at how a group continues what came before. False if it does not, and never had to: the log ends.
+    /// Checks how a group continues the earlier ones. Returns false if it does not, and never had
+    /// to: the log ends.
     fn enters(&mut self, group: &Group, passed: &[Group], is_last: bool) -> bool {
         if let Some(begin) = group.begin.filter(|begin| begin.lpn > begin.first_lpn) {
-            // The log begins there, as if all before it had been read.
+            // The log begins in this group, as if all earlier pages had been read.
             (self.end_lpn, self.used) = (begin.lpn, Some(begin.used));
             if group.any.is_some() {
                 return true;
             }
         }
         let Some(header) = &group.any else {
-            // It may never have had a page: then the next one does not continue it. If there is no next one, only a
-            // file that was cut tells that something was there, or who closed it.
+            // The group may never have had a page; then the next group does not continue it.
+            // Without a next group, only a truncated file or a seal shows that it had pages.
             let had_pages = group.is_sealed && group.end > Some(self.end_lpn);
             if is_last && (group.is_cut || had_pages) {
                 self.steps.push(Step::Gap { file: group.file, index: 0, between: false });
@@ -163,7 +167,7 @@ impl Run {
             return true;
         }
         self.used = None;
-        // The oldest group continues one that is gone by now.
+        // The oldest group continues a released one.
         let Some(before) = passed.iter().find(|group| group.ltn == header.prev_ltn) else { return true };
         let is_missing = before.any.is_none() && self.end_lpn < self.durable_end;
         if is_missing {
@@ -180,26 +184,28 @@ struct Group {
     owner: Owner,
     ltn: u64,
     pages: BTreeMap<u64, PageHeader>,
-    /// Any page of the group, in its file or in staging: they all say where it begins and what it continues.
+    /// Any page of the group, in its file or in staging: all of them name its beginning and its
+    /// predecessor.
     any: Option<PageHeader>,
     /// Pages from here on do not count.
     end: Option<u64>,
-    /// A recovery ended it there: every page before is in its file, durable.
+    /// A recovery ended the group here: every earlier page is durable in its file.
     is_sealed: bool,
     /// The file lacks pages at its end.
     is_cut: bool,
-    /// The log begins there.
+    /// Beginning of the log in this group.
     begin: Option<LogBegin>,
 }
 
 impl Group {
-    /// One of which no manifest says anything.
+    /// Returns a group that no manifest lists.
     fn unlisted(file: usize, owner: Owner, ltn: u64, pages: BTreeMap<u64, PageHeader>) -> Self {
         Group { file, owner, ltn, pages, any: None, end: None, is_sealed: false, is_cut: false, begin: None }
     }
 }
 
-/// Looks through a lane of the log in `files` of the store `store`; of the store that most pages belong to, if it is not known.
+/// Reads a lane of the log in `files` of the store `store`; if unknown, of the store that most
+/// pages belong to.
 ///
 /// # Errors
 /// `Unsupported` if a newer release wrote it; those of reading the staging file.
@@ -222,7 +228,7 @@ pub fn salvage(
     }
     let has_manifest = files.iter().any(|log| log.listed.is_some());
     if !has_manifest {
-        // The pages of a group that has just begun may be in staging only.
+        // The pages of a group that has just begun may be only in staging.
         groups.extend(staging.groups().map(|(owner, ltn)| Group::unlisted(0, owner, ltn, BTreeMap::new())));
     }
     groups.sort_by_key(|group| (group.ltn, group.pages.is_empty()));
@@ -270,7 +276,8 @@ pub fn salvage(
     Ok(log)
 }
 
-/// The store that most pages of a lane belong to: those of the other may be another's, of which this one is a copy.
+/// Returns the store that most pages of a lane belong to: a copy of a store also has pages of the
+/// original.
 fn most_common_store(env: &Env, lane: Lane, staging: &Path, files: &[LogFile]) -> Uid {
     let mut votes: BTreeMap<Uid, u64> = BTreeMap::new();
     let staging = env.fs.open(staging, io::Access::Buffered).ok();
@@ -291,8 +298,9 @@ fn most_common_store(env: &Env, lane: Lane, staging: &Path, files: &[LogFile]) -
     votes.into_iter().max_by_key(|(_, n)| *n).map(|(store, _)| store).unwrap_or_default()
 }
 
-/// Shows what is at every offset of a file where a page may begin, and goes on so many bytes behind it as `visit` says. What cannot be
-/// read is zeros; where the file was cut in a page, the beginning of that is shown.
+/// Visits every offset of a file where a page may begin; `visit` returns the distance to the next
+/// one. An unreadable part is passed as zeros, and the last page of a truncated file as far as it
+/// exists.
 fn each_page(
     file: &dyn ReadFile,
     unit: usize,
@@ -320,8 +328,8 @@ fn each_page(
     Ok(())
 }
 
-/// The pages of the group that a file holds; `None` if it holds none and the manifest does not list it.
-/// What begins like a page of the lane and is none is added to `torn`.
+/// Returns the group of a file with its pages; `None` if it has none and the manifest does not list
+/// it. A page header of the lane without an intact page is added to `torn`.
 fn read_group(
     file: usize,
     log: &LogFile,
@@ -366,7 +374,7 @@ fn read_group(
             let group = Group::unlisted(file, owner, ltn, pages);
             Some(Group { end: sealed_end, is_sealed, is_cut, begin, ..group })
         }
-        // Pages of other groups are what is left of a former use of the file, in either lane.
+        // Pages of other groups are remains of a former use of the file, in either lane.
         None => {
             let last = by_group.into_iter().max_by_key(|((ltn, _), pages)| (*ltn, pages.len()));
             let last = last.filter(|((ltn, _), _)| *ltn > other_lane);
@@ -375,7 +383,8 @@ fn read_group(
     })
 }
 
-/// Whether pages of a store may be of a group of this one: a copy of a store has groups that another one wrote.
+/// Returns whether pages of a store may be of a group of this one: a copy of a store has groups
+/// that another one wrote.
 fn is_of(pages: Uid, listed: Option<ListedGroup>, lane: Lane, store: Uid) -> bool {
     match listed {
         Some(listed) => pages == listed.store.unwrap_or(store),
@@ -383,8 +392,8 @@ fn is_of(pages: Uid, listed: Option<ListedGroup>, lane: Lane, store: Uid) -> boo
     }
 }
 
-/// Without a manifest, in the lane of records: the groups but for those that a later one does not go on from, although they came after the
-/// group that it does go on from. A recovery cut them off, and gave their sequences away again.
+/// Without a manifest, in the lane of records: drops the groups that a later one skips, since it
+/// continues an earlier group. A recovery cut them off, and reassigned their sequences.
 fn not_passed_over(groups: Vec<Group>) -> Vec<Group> {
     let mut bound = u64::MAX;
     let mut counts = |group: &Group| {
@@ -400,11 +409,12 @@ fn not_passed_over(groups: Vec<Group>) -> Vec<Group> {
     left
 }
 
-/// Without a manifest: the groups from which the last one goes on, as far back as they are there.
+/// Without a manifest: returns the groups that the last one continues, directly or not, as far back
+/// as they exist.
 ///
-/// A group of which only staging has pages is one that has just begun, unless a later page knows that all of it was
-/// durable: then it had a file, which is gone because nothing in it is needed. And where nothing is left of a group that
-/// was not durable, the log ends before it, and the chain begins anew there.
+/// A group with pages only in staging has just begun, unless a later page records that all of it
+/// was durable. Then it had a file, which is gone because nothing in it is needed. If no page is
+/// left of a group that was not durable, the log ends before it, and the chain begins again there.
 fn chain(groups: Vec<Group>, staging: &Staging) -> Vec<Group> {
     let mut by_ltn: BTreeMap<u64, Group> = groups.into_iter().map(|group| (group.ltn, group)).collect();
     let in_files = by_ltn.values().flat_map(|group| group.pages.values()).map(|header| header.durable_end);
@@ -429,7 +439,7 @@ fn chain(groups: Vec<Group>, staging: &Staging) -> Vec<Group> {
     chain
 }
 
-/// A group ends where the one that continues it says so.
+/// Ends each group where the group that continues it says so.
 fn end_groups(groups: &mut [Group]) {
     let links: Vec<(u64, u64)> =
         groups.iter().filter_map(|g| g.any.map(|h| (h.prev_ltn, h.prev_end))).collect();
@@ -440,7 +450,7 @@ fn end_groups(groups: &mut [Group]) {
 }
 
 impl SalvagedLog {
-    /// Puts the pages in order, and finds what is missing between them.
+    /// Puts the pages in order, and finds the missing ones.
     fn arrange(&mut self, groups: &[Group]) {
         let counts = |group: &Group, lpn: u64| group.end.is_none_or(|end| lpn < end);
         let mut durable_end = 0;
@@ -458,7 +468,7 @@ impl SalvagedLog {
             let (passed, later) = groups.split_at(i);
             let is_last = later.iter().skip(1).all(|later| later.any.is_none());
             if !run.enters(group, passed, is_last) || !self.group(i, group, is_last, &mut run) {
-                // A file that was cut is no torn end.
+                // The end of a truncated file is not a torn end.
                 if passed.iter().chain([group]).any(|group| group.is_cut) {
                     let first_lpn = group.any.map_or(run.end_lpn, |header| header.first_lpn);
                     let index = run.end_lpn.saturating_sub(first_lpn);
@@ -470,7 +480,7 @@ impl SalvagedLog {
         self.steps = run.steps;
     }
 
-    /// The steps of one group. False if the log ends in it.
+    /// Adds the steps of one group. Returns false if the log ends in the group.
     fn group(&self, i: usize, group: &Group, is_last: bool, run: &mut Run) -> bool {
         let Some(first_lpn) = group.any.map(|header| header.first_lpn) else { return true };
         let (durable_end, mut used) = (run.durable_end, run.used);
@@ -487,7 +497,7 @@ impl SalvagedLog {
         };
         let (mut in_gap, mut lpn) = (false, first_lpn);
         if let Some(begin) = group.begin.filter(|begin| begin.lpn > first_lpn) {
-            // What is before it is in tables, and perhaps nowhere else.
+            // The batches before it are in tables, and their pages may not exist.
             (lpn, used) = (begin.lpn, Some(begin.used));
         }
         while lpn < end {
@@ -514,11 +524,12 @@ impl SalvagedLog {
                     steps.push(gap(lpn));
                 }
                 in_gap = true;
-                // Of the page before perhaps only an earlier state is left: what is here is as it was, and is looked at without it.
+                // The previous page may be left only in an earlier state; this page still counts,
+                // so it is checked again without it.
                 if used.take().is_some() {
                     continue;
                 }
-                // Pages that are not there are passed at once.
+                // Skips to the next existing page.
                 let next = group.pages.range(lpn + 1..).next().map_or(end, |(&next, _)| next);
                 let staged = self.staging.of_group(group.owner, group.ltn).map(|page| page.header.lpn);
                 let next_staged = staged.filter(|&staged| staged > lpn).min().unwrap_or(end);
@@ -534,36 +545,37 @@ impl SalvagedLog {
         true
     }
 
-    /// Bytes used of a page in staging; `None` if nothing is in it.
+    /// Returns the used bytes of a page in staging; `None` if it is missing or empty.
     fn staged_end(&self, group: &Group, lpn: u64) -> Option<u16> {
         let page = self.staging.get(group.owner, group.ltn, lpn)?;
         let end = page::extent(page.kept(), &page.header).ok()?;
         (end > group.owner.header_len()).then_some(end as u16)
     }
 
-    /// The files of groups that are kept as storage in which no page of them is left, or that are missing.
+    /// Returns the files of groups kept as storage that are missing or have none of their pages
+    /// left.
     pub fn silent(&self) -> impl Iterator<Item = &Path> + '_ {
         self.silent.iter().filter_map(|file| self.files.get(*file)).map(|log| &*log.path)
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub fn files(&self) -> usize {
         self.files.len()
     }
 
-    /// How many numbers a page has that is in staging only, once it is closed.
+    /// Returns how many numbers a page that is only in staging takes when it is closed.
     fn lane_numbers(&self, group: &Group, lpn: u64, used: u16) -> u64 {
         let page = self.staging.get(group.owner, group.ltn, lpn);
         page.map_or(1, |page| page.header.shape().numbers(used.into()))
     }
 
-    /// True if there is not a page of it.
+    /// Returns true if the log has no page.
     pub fn is_empty(&self) -> bool {
         !self.steps.iter().any(|step| matches!(step, Step::Page { .. } | Step::Staged { .. }))
     }
 
-    /// Hands out every whole batch of a tenant in order: where it ends, its first sequence, its bytes. Can be called again.
-    /// Returns the gaps, in the tenant's sequences.
+    /// Passes on every whole batch of a tenant in order: its end, its first sequence, its bytes.
+    /// Can be repeated. Returns the gaps, in the tenant's sequences.
     ///
     /// # Errors
     /// Those of `replay`.
@@ -574,12 +586,12 @@ impl SalvagedLog {
             batches.gap(error.clone(), false);
         }
         let mut gaps = batches.gaps;
-        // Pages without batches leave no trace in the sequences.
+        // Lost pages without batches leave no gap in the sequences.
         gaps.retain(|gap| gap.before_seq.is_none_or(|before| before > gap.after_seq + 1));
         Ok(gaps)
     }
 
-    /// The same page by page, for who reads something else in between.
+    /// As [`SalvagedLog::replay`], page by page, for a caller that interleaves it with other reads.
     pub fn batches(&self, tenant: TenantId) -> Batches<'_> {
         Batches {
             log: self,
@@ -600,12 +612,12 @@ impl SalvagedLog {
     }
 }
 
-/// The batches of a tenant, as they are read: see [`SalvagedLog::batches`].
+/// Iterator over the batches of a tenant: see [`SalvagedLog::batches`].
 #[derive(Debug)]
 pub struct Batches<'l> {
     log: &'l SalvagedLog,
     steps: std::slice::Iter<'l, Step>,
-    /// Of the group that is read.
+    /// Owner of the present group.
     owner: Owner,
     buf: Vec<u8>,
     tenant: TenantId,
@@ -615,7 +627,7 @@ pub struct Batches<'l> {
 }
 
 impl Batches<'_> {
-    /// Hands out the batches that end in the next page. False: there are no more pages.
+    /// Passes on the batches that end in the next page. Returns false if there are no more pages.
     ///
     /// # Errors
     /// Those of `replay`.
@@ -657,7 +669,7 @@ impl Batches<'_> {
 
     fn gap(&mut self, error: Error, between_groups: bool) {
         self.assembly.forget();
-        // Gaps without a batch between them are one.
+        // Gaps without a batch between them are merged.
         match self.gaps.last_mut().filter(|gap| gap.before_seq.is_none()) {
             Some(last) if last.between_groups => (last.error, last.between_groups) = (error, between_groups),
             Some(_) => {}

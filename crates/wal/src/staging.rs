@@ -122,7 +122,8 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Indexes the staging file of a lane in `dir`. The file must not change while the index is in use.
+    /// Indexes the staging file of a lane in `dir`. The file must not change while the index is in
+    /// use.
     ///
     /// # Errors
     /// Those of reading.

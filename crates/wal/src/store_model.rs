@@ -1,4 +1,4 @@
-//! For tests: what surrounds a log in a store. A manifest that is durable when it says so, batches that are told apart,
+//! Test model of a store around a log: a manifest that is durable at once, distinguishable batches,
 //! and the rules that a recovered log must keep.
 
 use crate::durability::Durability;
@@ -22,12 +22,12 @@ pub(crate) fn store() -> Uid {
     Uid::from_words(STORE[0], STORE[1])
 }
 
-/// The identity of a group; here no file is given to the log twice.
+/// Returns the identity of a group; here no file is given to the log twice.
 pub(crate) fn uid_of(ltn: u64) -> Uid {
     Uid::from_words(ltn, 0x6964)
 }
 
-/// Whose the pages of a group are.
+/// Returns the owner of the pages of a group.
 pub(crate) fn owner(ltn: u64) -> Owner {
     Owner { store: store(), group: Some(uid_of(ltn)) }
 }
@@ -43,16 +43,16 @@ pub(crate) fn path_of(ltn: u64) -> PathBuf {
 /// The groups, each with the end that a recovery gave it, and the number for the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Manifest {
-    /// Of the log.
+    /// The lane of the log.
     pub lane: Lane,
     pub groups: BTreeMap<u64, Option<u64>>,
-    /// The group in which the log begins, and where.
+    /// The group in which the log begins, and the place.
     pub begin: Option<(u64, LogBegin)>,
     pub next_ltn: u64,
 }
 
 impl Manifest {
-    /// With one group.
+    /// Returns a manifest with one group.
     pub fn of_one(ltn: u64) -> Manifest {
         Manifest { groups: [(ltn, None)].into(), next_ltn: ltn + 1, ..Manifest::default() }
     }
@@ -63,7 +63,7 @@ impl Manifest {
     }
 }
 
-/// A batch that was appended, and from which operation on it must survive which crash.
+/// An appended batch, and the operations from which on it must survive a crash of each kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub seq: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Written {
     pub durable_op: Option<u64>,
 }
 
-/// A store without tables: its log, and the model of what is in it.
+/// A store without tables: its log, and a model of its contents.
 pub(crate) struct Caller {
     pub sim: SimEnv,
     pub wal: Wal,
@@ -84,22 +84,22 @@ pub(crate) struct Caller {
     /// Every version of the manifest, from the operation at which it was durable.
     pub manifests: Vec<(u64, Manifest)>,
     pub written: Vec<Written>,
-    /// Batches below need not be there any more, from the operation on.
+    /// Floors: batches below need not be recovered, from the operation on.
     pub floors: Vec<(u64, u64)>,
     pub next_seq: u64,
-    /// Those whose batches there are. Here they have one sequence together, and one floor.
+    /// The tenants that append. They share one sequence, and one floor.
     pub tenants: u8,
 }
 
-/// The tenants that any test has.
+/// Most tenants of any test.
 const TENANTS_MAX: u8 = 4;
 
-/// All have one floor.
+/// Returns the same floor for all tenants.
 pub(crate) fn floors_of_all(floor: u64) -> Vec<(TenantId, u64)> {
     (0..TENANTS_MAX).map(|tenant| (TenantId(tenant), floor)).collect()
 }
 
-/// A batch says whose it is; the highest byte of its sequence is free for that.
+/// Returns the tenant of a batch, which the payload names in the free highest byte of its sequence.
 pub(crate) fn tenant_of(payload: &[u8]) -> TenantId {
     TenantId(payload[7])
 }
@@ -116,13 +116,14 @@ pub(crate) fn options() -> WalOptions {
     }
 }
 
-/// Those of a log whose pages wait for a second, or until the ring is full; for some seeds until they are worth a write, once there was a durable one.
+/// Options of a log whose pages stay for a second, or until the tail buffer is full. For some seeds
+/// they stay only until they justify a write, once there was a durable batch.
 pub(crate) fn keeping_pages(seed: u64) -> WalOptions {
     let durable_wait_ns_max = if seed % 4 == 2 { 0 } else { 10_000_000 };
     WalOptions { staging_len: 24 * PAGE, buffered_age_ns: 1_000_000_000, durable_wait_ns_max, ..options() }
 }
 
-/// A length that blocks have.
+/// Returns a block length for a seed.
 pub(crate) fn any_block_len(seed: u64) -> usize {
     512 << (seed % 4)
 }
@@ -139,7 +140,7 @@ impl Caller {
         Caller::on(Lane::FIRST, seed, start)
     }
 
-    /// With the log in this lane, on a device with blocks of some length.
+    /// A store with the log in this lane, on a device with some block length.
     pub fn on(lane: Lane, seed: u64, start: u64) -> Caller {
         let sim = SimEnv::new(seed);
         sim.set_block_len(any_block_len(seed));
@@ -148,7 +149,7 @@ impl Caller {
         Caller::with(WalOptions { lane, ..options() }, sim, seed, start)
     }
 
-    /// With a log that keeps pages for a while.
+    /// A store with a log that keeps pages in its tail buffer.
     pub fn that_keeps_pages(seed: u64, start: u64) -> Caller {
         let sim = SimEnv::new(seed);
         sim.env().fs.create_dir_all(dir()).unwrap();
@@ -156,7 +157,7 @@ impl Caller {
         Caller::with(keeping_pages(seed), sim, seed, start)
     }
 
-    /// With such a log.
+    /// A store with the given options.
     pub fn with(options: WalOptions, sim: SimEnv, seed: u64, start: u64) -> Caller {
         let manifest = Manifest { lane: options.lane, next_ltn: start.max(1), ..Manifest::default() };
         Caller::begin(sim, seed, manifest, start, History::default(), options, Vec::new(), start)
@@ -243,7 +244,7 @@ impl Caller {
                     self.add_group(pages)?;
                 }
                 Err(e) if e.kind() == ErrorKind::NoSpace => {
-                    // Nothing happened: the next batch takes its sequences.
+                    // Nothing was appended: the next batch takes the same sequences.
                     self.written.pop();
                     self.next_seq = seq;
                     return Err(e);
@@ -259,7 +260,7 @@ impl Caller {
         }
     }
 
-    /// Notes that everything up to a position is acknowledged as durable.
+    /// Records that everything up to a position is acknowledged as durable.
     fn acknowledged(&mut self, position: Position) {
         let op = self.sim.op_count();
         for w in self.written.iter_mut().filter(|w| w.position.is_some_and(|p| p <= position)) {
@@ -296,7 +297,7 @@ impl Caller {
         Ok(())
     }
 
-    /// A flush of everything below a sequence, and the removal of the groups that allows.
+    /// Flushes everything below a sequence, and removes the groups that are then unneeded.
     pub fn flush_below(&mut self, floor: u64) {
         self.floors.push((self.sim.op_count(), floor));
         if let Some(overtaken) = self.wal.deferred().overtaken(&floors_of_all(floor)) {
@@ -314,13 +315,14 @@ impl Caller {
         }
     }
 
-    /// One edit says where the log begins; then what is before it is skipped, and the files go.
+    /// Records the new beginning of the log in one edit, skips the pages before it, and removes the
+    /// files.
     fn skip_to(&mut self, overtaken: &Overtaken) {
         let mut manifest = self.manifest();
         overtaken.released.iter().for_each(|ltn| manifest.remove(*ltn));
         assert_eq!(manifest.groups.keys().next(), Some(&overtaken.ltn), "it begins in the oldest");
         manifest.begin = Some((overtaken.ltn, overtaken.begin));
-        // An edit takes an operation: before it what it says is not so.
+        // The edit takes an operation, and is not durable before it.
         self.sim.env().fs.sync_dir(dir()).unwrap();
         self.commit(manifest);
         self.wal.deferred().skip_to(overtaken).unwrap();
@@ -362,7 +364,7 @@ impl Caller {
         }
     }
 
-    /// What the manifest says and the model expects of a crash under way at an operation.
+    /// Returns the manifest and the expectations for a crash at an operation.
     pub fn expectation(&self, op: u64, kind: CrashKind) -> Expectation {
         let version = self.manifests.iter().rev().find(|(at, _)| *at <= op);
         let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
@@ -373,7 +375,7 @@ impl Caller {
             options: self.options.clone(),
             manifest: version.map(|(_, m)| m.clone()).unwrap_or_default(),
             next_seq: begun.last().map_or(self.next_seq, |w| w.seq + 4),
-            // Acknowledgement is by prefix, so the last one that must survive says how many.
+            // Acknowledgment is by prefix, so the last required batch determines the number.
             required: if kind == CrashKind::ProcessKill { buffered } else { durable },
             durable,
             floor: self.floors.iter().rev().find(|(at, _)| *at <= op).map_or(0, |f| f.1),
@@ -382,14 +384,14 @@ impl Caller {
     }
 }
 
-/// What must come back after a crash.
+/// Expected result of a recovery after a crash.
 #[derive(Clone)]
 pub(crate) struct Expectation {
-    /// With which the store goes on.
+    /// Options of the store that continues.
     pub options: WalOptions,
     pub manifest: Manifest,
     pub begun: Vec<Written>,
-    /// At least so many of `begun`.
+    /// At least this many of `begun` are required.
     pub required: usize,
     /// How many of them survive any crash.
     pub durable: usize,
@@ -411,10 +413,10 @@ pub(crate) fn groups(sim: &SimEnv, manifest: &Manifest) -> Vec<LogGroup> {
     manifest.groups.iter().map(group).collect()
 }
 
-/// Batches as recovery hands them out.
+/// Recovered batches.
 pub(crate) type Replayed = Vec<(u64, Vec<u8>)>;
 
-/// Changes a closed page of a group, under a checksum that fits.
+/// Changes a closed page of a group, and gives it a valid checksum.
 pub(crate) fn forge(sim: &SimEnv, ltn: u64, index: u64, change: impl FnOnce(&mut [u8])) {
     let all = sim.read_file(path_of(ltn)).unwrap();
     let at = index * PAGE as u64;
@@ -442,7 +444,7 @@ pub(crate) fn recover_all(
 }
 
 impl Expectation {
-    /// Checks what came back against the model, and returns how many of the batches that is.
+    /// Checks the recovered batches against the model, and returns how many of `begun` they are.
     pub fn check(&self, replayed: &Replayed) -> usize {
         let first = replayed.first().map_or(u64::MAX, |r| r.0);
         let from = self.begun.partition_point(|w| w.seq < first.max(self.floor));
@@ -464,7 +466,7 @@ impl Expectation {
         end
     }
 
-    /// Goes on after a recovery as a store does: one edit seals and discards, then a new group.
+    /// Continues after a recovery as a store does: one edit seals and discards, then a new group.
     pub fn resume(&self, sim: SimEnv, report: &RecoveryReport, kept: usize, seed: u64) -> Caller {
         let mut manifest = self.manifest.clone();
         if let Some((ltn, end)) = report.sealed {
@@ -486,7 +488,7 @@ impl Expectation {
         let history = report.history.clone();
         let next_lpn = report.next_lpn;
         let before = (sim.op_count(), manifest.clone());
-        // Groups that are not in the manifest, or not any more.
+        // Groups that are no longer, or not yet, in the manifest.
         let listed: Vec<PathBuf> = manifest.groups.keys().map(|&ltn| path_of(ltn)).collect();
         let files = sim.files().into_iter().map(|(path, _)| path);
         for path in files.filter(|p| p.extension().is_some_and(|e| e == "log") && !listed.contains(p)) {

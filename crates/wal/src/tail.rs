@@ -85,8 +85,9 @@ pub(crate) struct Tail {
     pub notes: Notes,
     /// Used bytes of the page before the open or next one.
     prev_used: u16,
-    /// The stream of the pages. In the first lane `None` until a second tenant appends: pages of a single tenant keep the
-    /// form of earlier releases. Afterwards every page has it, since a page begins before its batches are known.
+    /// The stream of the pages. In the first lane `None` until a second tenant appends: pages of a
+    /// single tenant keep the form of earlier releases. Afterwards every page has it, since a page
+    /// begins before its batches are known.
     stream: Option<Stream>,
     /// The end of the closed pages that hold batches (watermarks do not count).
     closed_data_end: u64,

@@ -1,6 +1,6 @@
-//! The format on disk does not change by accident: a group written once is still read, and still written, byte for byte.
+//! Guards the disk format: a group written once is still read, and still written, byte for byte.
 //!
-//! `LAVASTORE_BLESS=1 cargo test -p lavastore-wal --test golden` writes the file anew.
+//! `LAVASTORE_BLESS=1 cargo test -p lavastore-wal --test golden` rewrites the file.
 
 use io::sim::SimEnv;
 use io::{Access, PAGE};
@@ -23,7 +23,7 @@ const TEXT_V3: &str = include_str!("golden/group-v3.txt");
 /// The same batches in the lane that keeps records.
 const GOLDEN_V4: &[u8] = include_bytes!("golden/group-v4.log");
 const TEXT_V4: &str = include_str!("golden/group-v4.txt");
-/// The same, from before there was a release with that lane.
+/// The same, from before the first release with that lane.
 const GOLDEN_LANE_V3: &[u8] = include_bytes!("golden/group-v3-lane-1.log");
 /// The same batches as an older release wrote them.
 const GOLDEN_V1: &[u8] = include_bytes!("golden/group-v1.log");
@@ -43,7 +43,8 @@ fn batches() -> Vec<Vec<u8>> {
     vec![b"first".to_vec(), bytes(200, 1), bytes(9000, 2), bytes(3, 3), bytes(4000, 4)]
 }
 
-/// A group with small batches, one over several pages, durable and buffered ones, and a watermark.
+/// Writes a group with small batches, one over several pages, durable and buffered ones, and a
+/// watermark.
 fn write(lane: Lane, tenant_of: fn(usize) -> TenantId) -> Vec<u8> {
     let sim = SimEnv::new(1);
     let env = sim.env();
@@ -64,7 +65,7 @@ fn write(lane: Lane, tenant_of: fn(usize) -> TenantId) -> Vec<u8> {
     sim.read_file(PATH).unwrap()
 }
 
-/// Whose the batches are in a store of one engine, and of two.
+/// The tenants of the batches in a store with one engine, and with two.
 fn alone(_: usize) -> TenantId {
     TenantId::FIRST
 }
@@ -85,7 +86,7 @@ fn a_group_is_written_byte_for_byte() {
     );
 }
 
-/// Everything in a group comes back; a listing of it.
+/// Reads all batches of a group; returns its dump.
 fn read(bytes: &[u8], lane: Lane, uid: Option<Uid>, tenant_of: fn(usize) -> TenantId) -> String {
     let sim = SimEnv::new(2);
     sim.write_file(PATH, bytes).unwrap();
@@ -140,7 +141,7 @@ fn a_group_of_version_1_is_read_and_shown() {
     assert_eq!(read(GOLDEN_V1, Lane::FIRST, None, alone), TEXT_V1);
 }
 
-/// It is refused by its version, and not taken for an empty log.
+/// The group is refused by its version, and not taken for an empty log.
 #[test]
 fn the_other_lane_in_version_3_is_refused() {
     let sim = SimEnv::new(2);

@@ -5,7 +5,7 @@ use crate::store_model::{Caller, Replayed, dir, forge, path_of, recover_all, sto
 use io::sim::CrashKind;
 use io::{Access, Rng};
 
-/// Checks a log that is open: what it found, and the batches that it met.
+/// Checks an open log. Returns the findings, and the batches encountered.
 fn check(caller: &Caller) -> (LogFindings, Replayed) {
     let env = caller.sim.env();
     let open = |ltn| env.fs.open_in_place(&path_of(ltn), Access::Direct).unwrap();
@@ -49,7 +49,8 @@ fn a_log_at_work_is_found_sound_with_every_batch_that_survives_the_process() {
     assert!(staged_pages > 100, "{staged_pages}");
 }
 
-/// Checks a log while its caller goes on between any two looks. Returns the findings, the batches, and the steps of the caller.
+/// Checks a log while its owner continues between any two reads. Returns the findings, the batches,
+/// and the number of concurrent operations.
 fn check_beside(caller: &mut Caller, rng: &mut Rng, staged_steps: u64) -> (LogFindings, Replayed, u64) {
     let env = caller.sim.env();
     let to_check = |g: crate::history::PriorGroup| GroupToCheck {
@@ -73,13 +74,14 @@ fn check_beside(caller: &mut Caller, rng: &mut Rng, staged_steps: u64) -> (LogFi
     }
     go_on(caller, rng.below(staged_steps));
     check.staged(&caller.wal, (&env, dir()), &mut found, &mut on_batch);
-    // What was released meanwhile is nobody's.
+    // Errors in groups that were released meanwhile do not count.
     let living: Vec<u64> = caller.wal.content().groups().iter().map(|g| g.ltn).collect();
     found.errors.retain(|(ltn, _)| living.contains(ltn));
     (found, all, steps)
 }
 
-/// Pages move from the staging file to the group files between the looks at both, groups fill up, and the log begins further on.
+/// Pages move from the staging file to the group files between the reads of both, groups fill up,
+/// and the log begins further on.
 #[test]
 fn a_check_beside_writers_raises_no_alarm_and_misses_no_batch() {
     let (mut steps, mut staged_pages, mut missed) = (0, 0, 0);
@@ -214,7 +216,7 @@ fn a_group_that_is_cut_off_or_put_together_of_two_is_named() {
     let e = told(file().len() + 1).unwrap();
     assert!(e.is_corruption() && e.message().contains("ends before byte"), "{e}");
     assert_eq!(e.file(), Some(&*path));
-    // The second page says that another number of bytes was used of the first.
+    // The second page names another used length of the first.
     forge(&caller.sim, group.ltn, 1, |page| page[12] ^= 1);
     let e = told(group.filled).unwrap();
     assert_eq!(e.message(), "a page of the log does not continue the one before it");

@@ -1,8 +1,10 @@
-//! Every interleaving of a few threads that share the commit of the log, up to a bound on preemptions: whoever asks for a
-//! durable page returns, and returns rightly. Loom takes a thread that waits for ever for a failure.
+//! Every interleaving of a few threads that share the commit of the log, up to a bound on
+//! preemptions. A request for a durable page returns, and with the right result. Loom reports a
+//! thread that waits forever as a failure.
 //!
-//! The device is left out: a page is written when the holder of the token says so. What [`crate::wal`] does with the token
-//! is repeated here in small (`sync`, `write_out`, `confirm`); pages are numbered by a counter that stands for the tail.
+//! There is no device: a page is written when the holder of the token says so. The use of the token
+//! in [`crate::wal`] is reproduced in small (`sync`, `write_out`, `confirm`). A counter stands for
+//! the tail and numbers the pages.
 
 use super::*;
 use base::completion;
@@ -10,7 +12,7 @@ use base::sync::model::check;
 use base::sync::model::loom::thread;
 use std::sync::Arc;
 
-/// A log without pages: numbers of the next one.
+/// A log without pages, only with the number of the next one.
 struct Log {
     commit: Commit,
     next_lpn: AtomicU64,
@@ -33,7 +35,7 @@ impl Log {
                 let end = self.next_lpn.load(Ordering::Acquire);
                 token.covers(end);
                 self.make_durable(&token, end);
-                // The next round may be waited for.
+                // The next round may wait for a commit group.
                 token.took(Took { ns: 100, until_ns: 100 });
                 token.finish(Ok(()))?;
             }
@@ -42,8 +44,8 @@ impl Log {
         Ok(())
     }
 
-    /// The token taken for something else than a sync, which makes all pages durable all the same: the write-out of a log
-    /// that nobody syncs (`covers`: false), or the watermark of an idle one.
+    /// Takes the token for other work than a sync that makes all pages durable: the write-out of a
+    /// log without syncs (`covers`: false), or the watermark of an idle log.
     fn write_out(&self, covers: bool) -> Result<()> {
         let token = self.commit.acquire()?;
         let end = self.next_lpn.load(Ordering::Acquire);
@@ -67,7 +69,7 @@ fn spawn<T: 'static>(log: &Arc<Log>, body: impl FnOnce(&Log) -> T + 'static) -> 
     thread::spawn(move || body(&log))
 }
 
-/// Two syncs that come while somebody writes out what they wait for: neither is left behind.
+/// Two syncs arrive during a write-out of their pages: neither is left behind.
 #[test]
 fn loom_write_out_forgets_nobody() {
     for covers in [false, true] {
@@ -80,7 +82,7 @@ fn loom_write_out_forgets_nobody() {
     }
 }
 
-/// Three threads append a page each and sync it, leading or following.
+/// Three threads append a page each and sync it, as leader or follower.
 #[test]
 fn loom_every_sync_returns_durable() {
     check(3, || {
@@ -93,13 +95,15 @@ fn loom_every_sync_returns_durable() {
     });
 }
 
-/// The first failure reaches all who wait and all who come later, whether the writer met it or somebody else.
+/// The first failure reaches all present and later waiters, whether the writer or another thread
+/// met it.
 #[test]
 fn loom_a_failure_reaches_everybody() {
     check(3, || {
         let log = Log::with_pages(2, 0);
         let syncs: Vec<_> = (0..2).map(|lpn| spawn(&log, move |log| log.sync(lpn))).collect();
-        // A round that made nothing durable and woke one of them to lead; then somebody who appends panics.
+        // A round that made nothing durable and woke a waiter to lead; then an appending thread
+        // panics.
         log.commit.acquire().unwrap().finish(Ok(())).unwrap();
         log.commit.fail(Error::new(ErrorKind::Io, "x"));
         assert!(log.sync(5).is_err());
@@ -116,7 +120,8 @@ fn loom_a_failure_reaches_everybody() {
     });
 }
 
-/// An append that waits for a slot of the ring goes on when somebody has written, or writes itself.
+/// An append that waits for a slot of the tail buffer continues after a write by another thread, or
+/// writes itself.
 #[test]
 fn loom_an_append_gets_its_slot() {
     check(3, || {
@@ -134,8 +139,8 @@ fn loom_an_append_gets_its_slot() {
     });
 }
 
-/// Those who wait without a thread are told, by whichever round makes their page durable: one that somebody leads for himself, or the
-/// one that is made for their sake.
+/// Asynchronous waiters are resolved by any round that makes their page durable: the round of a
+/// blocked waiter, or one led for their sake.
 #[test]
 fn loom_who_waits_without_a_thread_is_told() {
     check(3, || {
@@ -145,7 +150,8 @@ fn loom_who_waits_without_a_thread_is_told() {
         let (completer, mut waiting) = completion::pending();
         let is_first = log.commit.when_durable(lpn, completer);
         assert!(is_first || log.commit.frontier.durable_end() > lpn);
-        // Who waits without a thread for another page; it may find this one durable, and then has to be told to somebody.
+        // An asynchronous waiter for another page; it may find this one durable, and is then
+        // responsible for its waiter.
         let (completer, mut later) = completion::pending();
         let is_first = log.commit.when_durable(log.append(), completer);
         let mut looks = u64::from(is_first);
@@ -159,7 +165,7 @@ fn loom_who_waits_without_a_thread_is_told() {
     });
 }
 
-/// A failure reaches those, too.
+/// A failure reaches asynchronous waiters, too.
 #[test]
 fn loom_a_failure_reaches_who_waits_without_a_thread() {
     check(3, || {
@@ -169,14 +175,15 @@ fn loom_a_failure_reaches_who_waits_without_a_thread() {
         log.commit.when_durable(0, completer);
         let synced = log.sync(0);
         failing.join().unwrap();
-        // A failure says that nothing is known; a page may be durable all the same.
+        // After a failure the state is unknown; the page may be durable all the same.
         let told = waiting.take().expect("a round or the failure has told");
         assert!(told.is_err() || log.commit.frontier.durable_end() > 0);
         assert!(synced.is_ok() || log.commit.check().is_err());
     });
 }
 
-/// Those who are refused while a round goes on are told once: by the round, or by who refuses them.
+/// Asynchronous waiters that are refused during a round are resolved once, by the round or by the
+/// refusal.
 #[test]
 fn loom_who_is_refused_is_told() {
     check(3, || {
@@ -190,7 +197,7 @@ fn loom_who_is_refused_is_told() {
     });
 }
 
-/// A log whose rounds go to the device beside each other. `written`: what the device has.
+/// A log with concurrent rounds. `written`: pages on the device.
 struct Beside {
     log: Log,
     written: [AtomicU64; 4],
@@ -207,7 +214,7 @@ impl Beside {
         Arc::new(Beside { log, written: Default::default() })
     }
 
-    /// `Syncer::sync`; `outcome`: what becomes of a write.
+    /// `Syncer::sync`; `outcome`: result of a write.
     fn sync(&self, lpn: u64, outcome: &dyn Fn() -> Result<()>) -> Result<()> {
         while let Turn::Lead(token) = self.log.commit.lead_or_wait(lpn)? {
             let end = self.log.next_lpn.load(Ordering::Acquire);
@@ -243,7 +250,8 @@ fn three_append(log: &Arc<Beside>) {
     assert_eq!(log.log.commit.frontier.durable_end(), 3);
 }
 
-/// Rounds beside each other, that land in any order: what is acknowledged is a prefix, and nobody is forgotten.
+/// Concurrent rounds that end in any order: the acknowledged pages are a prefix, and no waiter is
+/// forgotten.
 #[test]
 fn loom_flights_land_in_order() {
     check(3, || {
@@ -252,8 +260,8 @@ fn loom_flights_land_in_order() {
     });
 }
 
-/// How many may be in flight changes when a round ends: two to begin with, then one. Nobody is forgotten when there are fewer, and what is
-/// acknowledged is a prefix.
+/// The number of allowed rounds changes when a round ends, from two to one. No waiter is forgotten
+/// when there are fewer, and the acknowledged pages are a prefix.
 #[test]
 fn loom_the_number_of_flights_changes() {
     check(3, || {
@@ -279,7 +287,7 @@ fn loom_other_work_waits_for_flights() {
     });
 }
 
-/// A round that needs more than a write waits for those that are in flight.
+/// A round that needs more than one write waits for those in flight.
 #[test]
 fn loom_a_leader_settles() {
     check(3, || {
@@ -301,7 +309,7 @@ fn loom_a_leader_settles() {
     });
 }
 
-/// A flight that fails: nothing after it is acknowledged, and everybody is told.
+/// A round in flight fails: nothing after it is acknowledged, and every waiter gets the error.
 #[test]
 fn loom_a_flight_that_fails_reaches_everybody() {
     check(3, || {
@@ -312,12 +320,12 @@ fn loom_a_flight_that_fails_reaches_everybody() {
         });
         let lpn = log.log.append();
         let synced = log.sync(lpn, &|| Err(Error::new(ErrorKind::Io, "x")));
-        // As the end of the store does: it waits for what is at the device, and for nothing else.
+        // As at the close of a store: waits for the rounds in flight, and for nothing else.
         let closed = log.log.commit.acquire().map(|token| token.finish(Ok(())));
         let others = others.map(|other| other.join().unwrap());
         assert_eq!(closed.is_err(), synced.is_err());
         match synced {
-            // Somebody else wrote it.
+            // Another thread wrote the page.
             Ok(()) => assert!(others.iter().all(|other| other.is_ok())),
             Err(_) => {
                 assert!(log.log.commit.check().is_err() && log.log.commit.frontier.durable_end() <= lpn)

@@ -28,7 +28,7 @@ fn a_leader_moves_the_frontiers_for_all() {
     lead(&commit, 12).finish(Ok(())).unwrap();
 }
 
-/// A round answers for the pages before its end, and leaves the page at its end to the next one.
+/// A round acknowledges the pages before its end, and leaves the page at its end to the next round.
 #[test]
 fn a_round_acknowledges_no_page_at_its_end() {
     let commit = Commit::new(0, 0);
@@ -69,8 +69,8 @@ fn a_panic_of_the_leader_poisons() {
     assert_eq!(kind(commit.check()), ErrorKind::Poisoned);
 }
 
-/// Somebody who was woken and has not got the lock yet no longer counts: the next round would wake those who came meanwhile,
-/// and who would only wait again.
+/// A woken waiter that does not have the lock yet no longer counts. Otherwise the next round would
+/// wake later waiters in vain.
 #[test]
 fn what_the_woken_waited_for_is_forgotten() {
     let commit = Commit::new(0, 0);
@@ -85,8 +85,8 @@ fn what_the_woken_waited_for_is_forgotten() {
     assert_eq!((side.threads, side.lowest_lpn), (2, 9));
 }
 
-/// Threads that want pages durable, others that only want the token, and a log that grows: all get what they want, and
-/// a failure reaches those who wait.
+/// Threads that make pages durable, threads that only take the token, and a growing log: all
+/// succeed, and a failure reaches the waiters.
 #[test]
 fn nobody_is_forgotten() {
     for fail_at in [u64::MAX, 300] {
@@ -132,8 +132,8 @@ fn nobody_is_forgotten() {
     }
 }
 
-/// Whoever takes the token for other work than a sync may make pages durable without having said so before: all who came
-/// meanwhile and wait for them are told, not only the one that would lead the next round.
+/// Other work with the token may make pages durable without an announcement: it wakes all waiters
+/// for them, not only the one that would lead the next round.
 #[test]
 fn other_work_that_makes_pages_durable_wakes_all_who_wait_for_them() {
     const WAITERS: usize = 4;
@@ -153,7 +153,7 @@ fn other_work_that_makes_pages_durable_wakes_all_who_wait_for_them() {
         token.durable(3);
         token.finish(Ok(())).unwrap();
         let all = || returned.load(Ordering::SeqCst) == WAITERS as u64;
-        // Only a failure takes that long; then they are let go, so that the test ends.
+        // Only a failed test takes that long; the waiters are then released, so that the test ends.
         let patience = (0..2000).any(|_| {
             clock.sleep_ns(1_000_000);
             all()
@@ -167,7 +167,7 @@ fn other_work_that_makes_pages_durable_wakes_all_who_wait_for_them() {
     });
 }
 
-/// A log in which rounds go to the device beside each other whenever they can.
+/// A log whose rounds are concurrent whenever possible.
 fn beside() -> Commit {
     Commit::new(0, 0).with_flights(Loggers { writes_max: 3, threads_min: 0 })
 }
@@ -194,7 +194,7 @@ fn a_flight_that_lands_early_waits_for_those_before_it() {
     assert!(matches!(waiting.take(), Some(Ok(()))));
 }
 
-/// Of a log that failed nothing is acknowledged any more, though it may be durable.
+/// A failed log acknowledges nothing any more, even if it is durable.
 #[test]
 fn nothing_lands_after_a_failure() {
     let commit = beside();
@@ -209,7 +209,8 @@ fn nothing_lands_after_a_failure() {
     assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned, "nothing is in flight to wait for");
 }
 
-/// A flight that landed and was waiting for one before it is over with a failure: there is nobody left who would take it away.
+/// A round that ended and waited for an older one is removed by a failure: no thread is left that
+/// would remove it.
 #[test]
 fn nobody_waits_for_a_flight_that_landed_before_a_failure() {
     for fails_in_flight in [true, false] {
@@ -239,7 +240,7 @@ fn a_panic_in_flight_poisons() {
     assert_eq!(kind(commit.check()), ErrorKind::Poisoned);
 }
 
-/// A round whose pages are in flight already has nothing to take, and pages are taken once.
+/// A round whose pages are already in flight has nothing to write, and pages are taken once.
 #[test]
 fn pages_are_taken_once() {
     let commit = beside();

@@ -26,7 +26,7 @@ fn header(lpn: u64) -> PageHeader {
     }
 }
 
-/// An open page with fragments of these payloads, and where each ends.
+/// Returns an open page with fragments of these payloads, and the end of each.
 fn open_page(lpn: u64, payloads: &[&[u8]]) -> ([u8; PAGE], Vec<usize>) {
     let mut page = [0xee; PAGE];
     header(lpn).encode_open(&mut page);
@@ -79,7 +79,8 @@ fn a_page_is_of_its_store_and_group_and_place() {
     assert_eq!(read_closed(&[], owner(), 3), Verdict::Invalid);
 }
 
-/// A copy of a store has its numbers, and its uid too if it was copied by hand: what tells its pages is the group's own.
+/// A copy of a store has its numbers, and its uid too if it was copied by hand: the group's
+/// identity distinguishes its pages.
 #[test]
 fn a_page_is_of_one_group_among_all_with_its_numbers() {
     let (mut page, ends) = open_page(70, &[b"one"]);
@@ -92,12 +93,12 @@ fn a_page_is_of_one_group_among_all_with_its_numbers() {
         assert_eq!(read_closed(&page, other, 3), Verdict::Invalid);
     }
     assert_eq!((group_of(&page, store()), group_of(&page, Uid::from_words(2, 1))), (Some(3), None));
-    // Not by the field alone: whoever changes that has not changed the checksums.
+    // Not by the field alone: changing it does not change the checksums.
     page[HEADER_LEN_V1..][..16].copy_from_slice(&Uid::from_words(6, 5).0);
     assert_eq!(read_closed(&page, others[0], 3), Verdict::Invalid);
 }
 
-/// Groups that an older release listed have no identity.
+/// Groups listed by an older release have no identity.
 #[test]
 fn a_page_of_version_1_is_read() {
     let owner = Owner { group: None, ..owner() };
@@ -128,12 +129,12 @@ fn a_page_of_a_later_format_is_named() {
     page[8] = FORMAT_VERSION + 1;
     close(&mut page, ends[0] as u16, 70, owner(), 70);
     assert_eq!(read_closed(&page, owner(), 3), newer);
-    // And one that uses what this release leaves 0.
+    // A page that uses bytes which this release leaves 0.
     page[8] = 2;
     page[STREAM_AT] = 1;
     close(&mut page, ends[0] as u16, 70, owner(), 70);
     assert_eq!(read_closed(&page, owner(), 3), newer);
-    // Version 3 says there what stream it is of: the first lane, since version 4 says more of the other.
+    // Version 3 has the stream there: only the first lane, since the other needs version 4.
     page[8] = 3;
     close(&mut page, ends[0] as u16, 70, owner(), 70);
     assert_eq!(read_closed(&page, owner(), 3), Verdict::Newer(Unknown::Unreleased(Lane::LOG)));
@@ -147,7 +148,8 @@ fn a_page_of_a_later_format_is_named() {
     assert_eq!(read_closed(&page, owner(), 3), newer);
 }
 
-/// A page of a lane other than the first is as long as what is in it, in blocks, and all of that is under its checksum.
+/// A page of another lane is as long as its contents, in blocks, and all of it is covered by its
+/// checksum.
 #[test]
 fn pages_are_as_long_as_what_is_in_them() {
     for (block, used) in [512, 1024, 2048, 4096].into_iter().flat_map(|block| {
@@ -185,7 +187,7 @@ fn pages_are_as_long_as_what_is_in_them() {
     }
 }
 
-/// Blocks that no device has, and a first lane with any, are of a later release.
+/// Blocks that no device has, and a first lane with blocks, are from a later release.
 #[test]
 fn blocks_that_are_not_known_are_named() {
     for (lane, block_log2) in [(1, 0), (1, 3), (1, 8), (1, 13), (1, 40), (1, 255), (0, 0), (0, 9), (2, 9)] {
@@ -199,7 +201,7 @@ fn blocks_that_are_not_known_are_named() {
     }
 }
 
-/// What a batch is given room for is what its pages take.
+/// The room reserved for a batch equals the room that its pages take.
 #[test]
 fn room_is_what_is_taken() {
     let mut rng = io::Rng::new(5);
@@ -230,7 +232,8 @@ fn room_is_what_is_taken() {
     }
 }
 
-/// What batches of two tenants lie in says so in its version, so that no older release takes one's for the other's.
+/// A page with batches of two tenants has a version that older releases refuse, so that they do not
+/// mix up the tenants.
 #[test]
 fn a_page_of_several_tenants_is_of_version_3() {
     let shared = PageHeader { stream: Some(Stream::default()), ..header(70) };
@@ -252,7 +255,7 @@ fn a_page_of_several_tenants_is_of_version_3() {
     }
 }
 
-/// Kinds that have their number and are not written yet are told from damage.
+/// Reserved fragment kinds are distinguished from damage.
 #[test]
 fn a_fragment_of_a_later_release_is_named() {
     for role in [role::PREPARE, role::COMMIT, role::ABORT, 15] {
@@ -287,7 +290,8 @@ fn every_flip_in_a_closed_page_is_caught() {
     assert!(matches!(read_closed(&page, owner(), 3), Verdict::Valid(_)));
 }
 
-/// At every instant of adding a fragment, over whatever the slot held before, the page parses up to the last one.
+/// While a fragment is being added, over any former contents of the slot, the page parses up to the
+/// last complete one.
 #[test]
 fn a_half_written_fragment_hides_nothing() {
     let (stale, _) = open_page(65, &[&[1; 700], &[2; 700], &[3; 700], &[4; 700]]);

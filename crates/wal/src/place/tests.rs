@@ -14,7 +14,7 @@ use io::{Access, Env, Rng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A lane that keeps records, and what was appended to it.
+/// A lane that keeps records, and its appended batches.
 struct Life {
     sim: SimEnv,
     rng: Rng,
@@ -75,7 +75,7 @@ impl Life {
         ReadGroup { store: store(), lane: Lane::LOG, ltn, uid: uid_of(ltn), file }
     }
 
-    /// Reads as one does who does not know where the pages are.
+    /// Reads like a caller that does not know where the pages are.
     fn read(&self, place: Place, len: usize) -> Result<Vec<u8>> {
         let mut in_memory = Vec::new();
         let in_file = self.wal.content().read_ring(place, len, &mut in_memory).unwrap_or(len);
@@ -87,7 +87,7 @@ impl Life {
         Ok(out)
     }
 
-    /// A random part of a random batch.
+    /// Checks a random part of a random batch.
     fn check_one(&mut self) -> u32 {
         let (place, bytes) = &self.batches[self.rng.below(self.batches.len() as u64) as usize];
         let start = self.rng.below(bytes.len() as u64) as usize;
@@ -121,7 +121,7 @@ fn any_part_of_any_batch_is_read_from_its_place_alone() {
     assert!(crossing > 1000 && alone > 1000, "{crossing} {alone}");
 }
 
-/// Recovery, and a scan of a single group, say the same places as the append did.
+/// Recovery and a scan of a single group return the same places as the append.
 #[test]
 fn all_who_read_batches_say_where_they_are() {
     for seed in 0..6 {
@@ -163,7 +163,7 @@ fn all_who_read_batches_say_where_they_are() {
     }
 }
 
-/// A page that is another than it must be costs the bytes in it, and no others.
+/// A wrong page costs only the bytes in it.
 #[test]
 fn a_damaged_page_is_told_by_file_and_offset() {
     let mut life = Life::new(3);
@@ -199,7 +199,7 @@ fn a_damaged_page_is_told_by_file_and_offset() {
         group.read(place, room, &mut out).unwrap();
         assert!(out[1..] == bytes[..room], "{what}");
     }
-    // A group of another identity, lane or store is none of ours.
+    // A group of another identity, lane or store does not match.
     life.sim.write_file(&path, &file).unwrap();
     let group = life.group(place.ltn);
     for other in [
@@ -210,7 +210,7 @@ fn a_damaged_page_is_told_by_file_and_offset() {
     ] {
         assert_eq!(other.read(place, 1, &mut Vec::new()).unwrap_err().kind(), ErrorKind::Corruption);
     }
-    // Nor is there anything behind what was appended.
+    // There is nothing behind the appended batches either.
     let end = Place { block: (file.len() / BLOCK_LEN_MIN) as u32 - 8, pos: 4000, ..place };
     assert_eq!(group.read(end, 90, &mut Vec::new()).unwrap_err().kind(), ErrorKind::Corruption);
     let behind = Place { block: (file.len() / BLOCK_LEN_MIN) as u32 + 8, ..place };
@@ -243,7 +243,7 @@ fn a_group_is_closed_before_it_is_full() {
     assert_eq!(released[0].filled, used.next_multiple_of(block));
 }
 
-/// A file whose bytes behind some place cannot be read: they were being written when the power failed.
+/// A file that is unreadable behind some offset, which was being written when the power failed.
 #[derive(Debug)]
 struct Torn {
     file: Arc<dyn InPlaceFile>,
@@ -283,7 +283,8 @@ impl InPlaceFile for Torn {
     }
 }
 
-/// The page that a batch ends in may be short, and what lies behind it costs nobody the batch.
+/// The last page of a batch may be short, and an unreadable block behind it does not cost the
+/// batch.
 #[test]
 fn a_batch_is_read_though_the_block_behind_it_cannot_be() {
     let mut short = 0;

@@ -1,4 +1,4 @@
-//! Batches put together from the fragments of pages.
+//! Assembly of batches from the fragments of pages.
 
 use super::LoggedBatch;
 use crate::page::{Fragment, FragmentKind};
@@ -7,7 +7,7 @@ use crate::tenant::TenantId;
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, Result, SeqNo};
 
-/// Puts fragments together.
+/// Assembler of fragments.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     pub(super) partial: Option<Partial>,
@@ -15,7 +15,7 @@ pub(crate) struct Assembly {
     pub(super) begins_inside: bool,
 }
 
-/// A batch of which the end is missing.
+/// A batch without its end.
 #[derive(Debug)]
 pub(super) struct Partial {
     tenant: TenantId,
@@ -23,22 +23,22 @@ pub(super) struct Partial {
     first_seq: SeqNo,
     last_seq: SeqNo,
     len: usize,
-    /// So far.
+    /// The bytes so far.
     bytes: Vec<u8>,
 }
 
-/// A batch that is complete.
+/// A complete batch.
 pub(crate) struct Whole {
     tenant: TenantId,
     first_seq: SeqNo,
     last_seq: SeqNo,
     place: Place,
-    /// `None`: those of the fragment, which is all there is of it.
+    /// `None`: the payload of the fragment, which is the whole batch.
     bytes: Option<Vec<u8>>,
 }
 
 impl Whole {
-    /// It, given its last fragment.
+    /// Returns the batch, given its last fragment.
     pub fn batch<'a>(&'a self, last: &Fragment<'a>) -> LoggedBatch<'a> {
         let Whole { tenant, first_seq, last_seq, place, .. } = *self;
         let bytes = self.bytes.as_deref().unwrap_or(last.payload);
@@ -47,18 +47,18 @@ impl Whole {
 }
 
 impl Assembly {
-    /// True if the beginning of a batch is there, and its end is not.
+    /// Returns true if the beginning of a batch was added, and not its end.
     pub(crate) fn has_begun(&self) -> bool {
         self.partial.is_some()
     }
 
-    /// Lets go of the beginning of a batch.
+    /// Drops the beginning of a batch.
     pub(crate) fn forget(&mut self) {
         self.partial = None;
     }
 
-    /// Takes the next fragment of the log, in the page at `page`. The memory it keeps never exceeds the fragments that were
-    /// really there.
+    /// Adds the next fragment of the log, in the page at `page`. The memory used never exceeds the
+    /// actual fragments.
     pub(crate) fn add(&mut self, fragment: &Fragment<'_>, page: Place) -> Result<Option<Whole>> {
         let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
         let ends = matches!(fragment.kind, FragmentKind::Full | FragmentKind::Last);
@@ -96,7 +96,7 @@ impl Assembly {
     }
 }
 
-/// Pages that are intact and yet make no sense: a bug, or a forgery.
+/// Returns an error for pages that are intact and contradict each other: a bug, or a forgery.
 pub(super) fn disorder(what: &str) -> Error {
     Error::corruption(format!(
         "a batch in the log {what}; restore from a checkpoint or backup, or run `lava repair`"

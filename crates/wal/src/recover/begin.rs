@@ -1,18 +1,19 @@
 //! A log that begins inside its oldest group.
 //!
-//! The manifest says where ([`LogBegin`]): every batch with a part before is in tables, durably, and its pages were perhaps never
-//! written. So nothing before that place is looked at, and the run of accepted pages begins as if all of it had been there: with the number and the
-//! fill of the last page before. The first page may go on with a batch that began before it, which is passed over.
+//! The manifest records the place ([`LogBegin`]): every batch with a part before it is durably in
+//! tables, and its pages may never have been written. So nothing before that place is read. The run
+//! of accepted pages begins as if all earlier pages existed: with the number and the fill of the
+//! last page before. The first page may continue a batch that began earlier, which is skipped.
 //!
-//! All pages below count as durable: who opened a page after they were skipped says the same (`durable_end`), and where the manifest
-//! does not know it any more, the log is refused.
+//! All pages below count as durable. A page opened after they were skipped records the same in
+//! `durable_end`, so the log is refused if the manifest has lost the beginning.
 
 use super::{Accepted, Cursor, Scan};
 use crate::history::Chain;
 use crate::tenant::Spans;
 
 impl Scan<'_> {
-    /// Enters a group, in whose middle the log may begin. Returns the offset of the first page to be looked at.
+    /// Enters a group in which the log may begin. Returns the offset of the first page to read.
     pub(super) fn begin(&mut self, cursor: &mut Cursor<'_>) -> u64 {
         if let Some(last) = self.last.take() {
             return self.begin_at(cursor, last);

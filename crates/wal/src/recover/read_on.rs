@@ -1,11 +1,13 @@
-//! Reading on in a log that another process writes.
+//! Incremental reads of a log that another process writes.
 //!
-//! A reader has read the log up to its end. A later call reads only the pages from there on. It begins with the last page that starts
-//! between two batches ([`ReadPoint`]). That page may have got more fragments, and a batch that had no end yet is read whole.
+//! A reader has read the log up to its end. A later call reads only the pages from there on. It
+//! begins with the last page that starts between two batches ([`ReadPoint`]). That page may have
+//! got more fragments, and a batch without an end at the first reading is then read whole.
 //!
-//! Invariant: both readings together hand out the batches of one reading of the whole log, each once. [`read_on`] returns `None` where it
-//! cannot keep that: the writer has dropped the group of the page, the log begins behind the page, or a recovery has cut
-//! the log before the end of the earlier reading. The reader then begins anew.
+//! Invariant: both readings together return the batches of one reading of the whole log, each once.
+//! [`read_on`] returns `None` where this is impossible: the writer has dropped the group of the
+//! page, the log begins behind the page, or a recovery has cut the log before the end of the
+//! earlier reading. The reader then starts over.
 
 use super::{Cursor, LogGroup, LoggedBatch, RecoveryReport, Scan, without_places};
 use crate::history::Chain;
@@ -35,17 +37,17 @@ pub struct ReadPoint {
 }
 
 impl ReadPoint {
-    /// The same where the log ends so.
+    /// Returns the same point with the given end of the log.
     pub(super) fn ending(self, end: Option<Chain>) -> ReadPoint {
         ReadPoint { end: end.map_or((0, 0), |end| (end.end_lpn, end.used)), ..self }
     }
 
-    /// The number of the page.
+    /// Returns the number of the page.
     pub fn lpn(&self) -> u64 {
         self.lpn
     }
 
-    /// The index of the group of the page. `None`: the log no longer has the page.
+    /// Returns the index of the group of the page. `None`: the log no longer has the page.
     fn group_in(&self, groups: &[LogGroup]) -> Option<usize> {
         let index = groups.iter().position(|group| group.ltn == self.ltn)?;
         let group = groups.get(index)?;
@@ -71,23 +73,26 @@ impl Scan<'_> {
         });
     }
 
-    /// Enters the group of the point. Returns the offset of the first page to be looked at.
+    /// Enters the group of the point. Returns the offset of the first page to read.
     pub(super) fn begin_at(&mut self, cursor: &mut Cursor<'_>, last: &RecoveryReport) -> u64 {
         let Some(point) = last.point else { return 0 };
         cursor.first_lpn = Some(point.first_lpn);
         self.end = point.before;
         self.end_sealed = point.offset > 0 && cursor.group.sealed_end.is_some();
-        // The rest of a batch that began before the log does.
+        // The first fragments may be the rest of a batch that began before the beginning of the
+        // log.
         self.assembly.begins_inside = cursor.group.begin.is_some_and(|begin| begin.lpn == point.lpn);
         point.offset
     }
 }
 
-/// Reads the pages of the first lane behind those of an earlier reading, which reported `last`, and hands out their batches. Changes nothing.
-/// `staging` is that of [`Staging::to_read_on`], read after the manifest.
-/// The report is that of a reading of the whole log, but that its counts of pages are those of this reading.
+/// Reads the pages of the first lane behind those of an earlier reading, which reported `last`, and
+/// passes on their batches. Changes nothing. `staging` comes from [`Staging::to_read_on`], read
+/// after the manifest. The report is that of a reading of the whole log, except that its page
+/// counts are those of this reading.
 ///
-/// `None`: the log has to be read from its beginning. Batches may have been handed out before that was known.
+/// `None`: the log has to be read from its beginning. Batches may have been passed on before that
+/// was known.
 ///
 /// # Errors
 /// As [`super::recover()`].
@@ -128,7 +133,7 @@ pub fn read_on(
     Ok(Some(with_groups_before(RecoveryReport { seqs, batches, ..report }, last, point.ltn)))
 }
 
-/// The group of the page before the point, as far as it was accepted.
+/// Returns the accepted part of the group of the page before the point.
 fn accepted_before(groups: &[LogGroup], last: &RecoveryReport, point: &ReadPoint) -> Option<Accepted> {
     let Chain { ltn, end_lpn, used } = point.before?;
     let group = groups.iter().position(|group| group.ltn == ltn)?;

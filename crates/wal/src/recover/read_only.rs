@@ -1,9 +1,10 @@
-//! A lane for somebody who only reads, and who goes on reading what was replayed by its places.
+//! Read-only replay of a lane, for a reader that later reads the replayed records by their places.
 //!
-//! Recovery makes what it found staged durable in the files of groups, so that a place leads to a file. Who may not write keeps these pages
-//! instead, closed, and reads each file with them over it ([`StagedPages`]). They are no more than the ring of open pages holds. A page
-//! of a group is written once, as it is closed; if its writer has written it meanwhile, it has all that the staged one had, at the same
-//! places: so what is over the file is never wrong.
+//! Recovery makes staged pages durable in the files of groups, so that a place leads to a file. A
+//! read-only reader keeps these pages in memory instead, in their closed form, and overlays them on
+//! each file that it reads ([`StagedPages`]). They are at most the pages of the tail buffer. A page
+//! of a group is written once, as it is closed. If its writer has written it meanwhile, it has all
+//! fragments of the staged page at the same positions, so the overlay is never wrong.
 
 use super::{LogGroup, OnBatch, RecoveryReport, Scan};
 use crate::lane::Lane;
@@ -13,18 +14,19 @@ use io::{AlignedBuf, Env, InPlaceFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What was read of a lane.
+/// Result of reading a lane.
 #[derive(Debug)]
 pub struct LaneRead {
-    /// As a recovery reports it.
+    /// The report of the recovery.
     pub report: RecoveryReport,
-    /// Why the lane ends where it does; `None`: it is not damaged.
+    /// Damage at which the lane ends; `None`: it is not damaged.
     pub damage: Option<Error>,
-    /// The files of the groups with pages in staging, by the numbers of the groups, with these pages.
+    /// Numbers and files of the groups with pages in staging, overlaid with these pages.
     pub staged: Vec<(u64, Arc<StagedPages>)>,
 }
 
-/// Reads a lane and changes nothing. With `up_to_damage` it ends where it is damaged, else that is an error.
+/// Reads a lane and changes nothing. With `up_to_damage` the lane ends at the first damage,
+/// otherwise damage is an error.
 ///
 /// # Errors
 /// As [`super::recover_lane()`]; with `up_to_damage` as [`super::recover_up_to_damage()`].
@@ -68,11 +70,11 @@ impl Scan<'_> {
     }
 }
 
-/// The file of a group, with pages over it that are staged.
+/// The file of a group, overlaid with staged pages.
 #[derive(Debug)]
 pub struct StagedPages {
     file: Arc<dyn InPlaceFile>,
-    /// Offsets, and what is there.
+    /// Offsets and closed pages.
     pages: Vec<(u64, Vec<u8>)>,
 }
 
@@ -102,7 +104,7 @@ impl InPlaceFile for StagedPages {
         let end_of = |(at, page): &(u64, Vec<u8>)| *at + page.len() as u64;
         let over = self.pages.iter().filter(|page| page.0 < end && offset < end_of(page));
         let covered: u64 = over.clone().map(|page| end_of(page).min(end) - page.0.max(offset)).sum();
-        // Where the power failed on what was never written out the file may be unreadable.
+        // A range that was never written out may be unreadable after a power failure.
         if covered < buf.len() as u64 {
             self.file.read_at(buf, offset)?;
         }

@@ -10,7 +10,7 @@ fn rw(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, crate::store_mod
         .unwrap_or_else(|e| panic!("{e}\n{}", sim.trace()))
 }
 
-/// Recovers, checks, recovers again (also read-only) and checks that it is the same.
+/// Recovers, checks, then recovers again, also read-only, and checks for the same result.
 fn recover_and_check(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, usize) {
     let (hash, staging_name) = (sim.state_hash(), expected.manifest.lane.staging_name());
     let path = crate::store_model::dir().join(staging_name);
@@ -19,14 +19,14 @@ fn recover_and_check(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, u
     assert_eq!(sim.state_hash(), hash, "read-only recovery writes nothing");
     let (report, replayed) = rw(sim, expected);
     assert_eq!((peeked.batches, &seen), (report.batches, &replayed));
-    // Else a page that was cut off would have the number of one that is written later.
+    // Otherwise a page that was cut off could have the number of a later page.
     assert!(Some(report.next_lpn) > staging.highest_lpn, "{:?}", staging.highest_lpn);
     let kept = expected.check(&replayed);
     (report, kept)
 }
 
-/// Random life, then a crash at every operation; from some of the states a second life and a second crash, on a device with
-/// other blocks.
+/// Random operations, then a crash at every operation. Some of the states get a second life and a
+/// second crash, on a device with another block length.
 fn campaign(lane: Lane, seed: u64, kind: CrashKind, again: &mut u64) -> u64 {
     let mut rng = Rng::new(seed ^ 0xca);
     let caller = Caller::on(lane, seed, STARTS[rng.below(2) as usize]);
@@ -62,7 +62,8 @@ fn any_kind(rng: &mut Rng) -> CrashKind {
 }
 
 fn second_life(sim: &SimEnv, expected: &Expectation, rng: &mut Rng) {
-    // A crash inside the recovery itself: nothing was served, so that the second must only keep the promises.
+    // A crash inside the recovery itself: no request was served, so the second recovery must only
+    // keep the promises.
     let start = sim.op_count();
     rw(sim, expected);
     let op = rng.range(start, sim.op_count() + 1);
@@ -71,12 +72,13 @@ fn second_life(sim: &SimEnv, expected: &Expectation, rng: &mut Rng) {
     interrupted.set_block_len(any_block_len(rng.next_u64()));
     let mut weaker = expected.clone();
     if kind != CrashKind::ProcessKill {
-        // What was buffered may now be lost after all.
+        // Buffered batches may be lost now.
         weaker.required = weaker.durable;
     }
     let (report, kept) = recover_and_check(&interrupted, &weaker);
 
-    // Goes on; what was recovered is now there for good, and what was cut off never comes back.
+    // The store continues: the recovered batches are permanent now, and batches that were cut off
+    // never return.
     let mut next = weaker.resume(interrupted, &report, kept, rng.next_u64());
     next.tenants = 1 + rng.below(3) as u8;
     for _ in 0..rng.below(12) {

@@ -1,5 +1,6 @@
-//! Files of the log that have names of others: they were exchanged, or restored to the wrong places. A page holds only in the group, and at the
-//! place in it, that it names itself; so a file that begins with one is what that page says, whatever it is called.
+//! Log files under wrong names, exchanged or restored to the wrong places. A page is valid only in
+//! the group, and at the place in it, that it names itself. So the first page of a file identifies
+//! the file, whatever its name.
 
 use super::LogFile;
 use crate::lane::Lane;
@@ -9,7 +10,7 @@ use base::{Result, Uid};
 use io::{Env, PAGE, ReadFile};
 use std::path::Path;
 
-/// A group, as its pages say.
+/// A group as its pages describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupFound {
     /// Its number.
@@ -26,7 +27,7 @@ fn first_page(file: &dyn ReadFile) -> Option<Vec<u8>> {
     file.read_at(&mut page, 0).ok().map(|()| page)
 }
 
-/// The group of a lane with whose first page a file begins.
+/// Returns the group of a lane whose first page a file begins with.
 pub fn group_in(file: &dyn ReadFile, lane: Lane) -> Option<GroupFound> {
     let page = first_page(file)?;
     let peeked = page::peek(&page).filter(|header| header.lane() == lane)?;
@@ -38,7 +39,8 @@ pub fn group_in(file: &dyn ReadFile, lane: Lane) -> Option<GroupFound> {
     }
 }
 
-/// The staging file of a lane, and what is of it among files of the log. Of one page its own has the last word.
+/// Returns the staging file of a lane, with its pages in misnamed log files. For one page the file
+/// of that name has precedence.
 pub(super) fn staging(
     env: &Env,
     path: &Path,
@@ -55,7 +57,7 @@ pub(super) fn staging(
     Ok(staging)
 }
 
-/// True if a file begins with a page that is in the staging file of a lane and nowhere else.
+/// Returns true if a file begins with a page that can only be in the staging file of a lane.
 pub(super) fn is_staging(file: &dyn ReadFile, lane: Lane, store: Uid) -> bool {
     let verdict = first_page(file).map(|page| page::read_open(&page, store));
     matches!(verdict, Some(Verdict::Valid(header)) if header.lane() == lane)

@@ -1,12 +1,12 @@
-//! What shows that a log went on behind the end that its pages prove.
+//! Traces of a log behind the end that its pages prove.
 //!
-//! A crash leaves such traces as well: pages that were written when the power failed, behind one that was not. So they count only where
-//! nothing tells whether there was a crash.
+//! A crash leaves such traces as well: pages that were written at the power failure, behind an
+//! unwritten one. So the traces count only if it is unknown whether there was a crash.
 
 use super::{Group, SalvagedLog, Step};
 use base::Error;
 
-/// The header of a page, at the place that it names, over bytes that are not its own.
+/// A page header in its proper place, over bytes that do not match its checksum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TornPage {
     pub file: usize,
@@ -16,7 +16,7 @@ pub(super) struct TornPage {
 }
 
 impl SalvagedLog {
-    /// Of the groups that were arranged: what lies behind the last page that counts, or should.
+    /// Returns the first trace behind the last accepted or missed page of the arranged groups.
     pub(super) fn find_behind_end(&self, groups: &[Group], torn: &[TornPage]) -> Option<Error> {
         let last = self.steps.iter().rev().find_map(|step| match step {
             Step::Page { lpn, .. } => Some((*lpn, false)),
@@ -24,7 +24,7 @@ impl SalvagedLog {
             Step::Group(_) | Step::Gap { .. } => None,
         });
         let (last_lpn, is_staged) = last?;
-        // A page that is in staging only may have been fuller in its file.
+        // A page that is only in staging may have been fuller in its file.
         let is_behind = |lpn: u64| lpn > last_lpn || is_staged && lpn == last_lpn;
         let unit = self.lane.unit() as u64;
         if is_staged && let Some(lost) = self.file_lost_at(groups, torn, last_lpn) {
@@ -34,7 +34,7 @@ impl SalvagedLog {
             let Some(first_lpn) = group.any.map(|header| header.first_lpn) else { continue };
             let place = |lpn: u64| lpn.saturating_sub(first_lpn).saturating_mul(unit);
             let file = self.files.get(group.file).and_then(|log| log.file.as_ref());
-            // A file has all its length before its first page.
+            // A file has its full length before its first page is written.
             let len = file.and_then(|file| file.len().ok()).unwrap_or(u64::MAX);
             let staged = self.staging.of_group(group.owner, group.ltn).map(|page| page.header.lpn);
             let mut cut = staged.filter(|lpn| counts(group, *lpn) && place(*lpn) >= len);
@@ -44,7 +44,7 @@ impl SalvagedLog {
             }
         }
         let newest = groups.iter().map(|group| group.ltn).max()?;
-        // A newer group may begin before the end of the last: where a recovery cut that.
+        // A newer group may begin before the end of the last one, if a recovery cut that.
         let is_lost = |page: &&TornPage| {
             let group = groups.iter().find(|group| group.ltn == page.ltn);
             let is_behind = page.ltn > newest || is_behind(page.lpn);
@@ -53,8 +53,8 @@ impl SalvagedLog {
         torn.iter().find(is_lost).map(|page| self.behind(page.file, page.offset))
     }
 
-    /// The last page is in staging, and it knew pages of its group durable: these were in the group's file, of which nothing is left. So
-    /// nothing tells how far that went.
+    /// Checks for a last page in staging that records durable pages of its group: these were in the
+    /// group's file, of which no page is left. So the length of the lost part is unknown.
     fn file_lost_at(&self, groups: &[Group], torn: &[TornPage], last_lpn: u64) -> Option<Error> {
         let is_last = |group: &&Group| {
             let mut staged = self.staging.of_group(group.owner, group.ltn);

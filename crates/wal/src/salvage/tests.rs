@@ -6,7 +6,7 @@ use base::ErrorKind;
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, Rng};
 
-/// The files of a log, as a manifest lists them or as the directory has them.
+/// Returns the files of a log, from a manifest or from the directory.
 fn files(sim: &SimEnv, manifest: Option<&Manifest>) -> Vec<LogFile> {
     let env = sim.env();
     let open = |path: &Path| env.fs.open(path, Access::Buffered).ok();
@@ -65,7 +65,7 @@ fn life(caller: &mut Caller, n: usize) {
     }
 }
 
-/// Closed after two lives with a crash between them.
+/// A store closed after two lives with a crash between them.
 fn closed(seed: u64) -> (SimEnv, Manifest, Replayed) {
     let mut caller = Caller::new(seed, 1);
     life(&mut caller, 30);
@@ -81,7 +81,8 @@ fn closed(seed: u64) -> (SimEnv, Manifest, Replayed) {
     (caller.sim.fork(0), manifest, all)
 }
 
-/// Killed while its last batches were on their way: the last pages are in staging, or are on their way to the file.
+/// A store killed during its last batches: the last pages are in staging, or on their way to the
+/// file.
 fn killed(seed: u64) -> (SimEnv, Manifest, Replayed) {
     let mut caller = Caller::new(seed, 1);
     life(&mut caller, 30);
@@ -107,7 +108,7 @@ fn a_sound_log_is_read_whole_with_and_without_a_manifest() {
     }
 }
 
-/// What a copy of the store wrote to the same blocks has its uid, and its numbers.
+/// A copy of the store that wrote to the same blocks has the same uid and numbers.
 #[test]
 fn pages_under_an_identity_that_the_manifest_does_not_list_do_not_count() {
     let (sim, manifest, all) = closed(9);
@@ -163,7 +164,8 @@ fn a_zeroed_page_takes_its_batches_and_no_others() {
     assert!(zeroed > 40, "{zeroed}");
 }
 
-/// Where the file lost a page, staging may have an earlier state of it, which is shorter than the next page says: that one counts all the same.
+/// Where the file lost a page, staging may have an earlier, shorter state of it. The next page
+/// still counts.
 #[test]
 fn a_page_behind_one_of_which_only_an_earlier_state_is_left_counts() {
     let mut caller = Caller::new(9, 1);
@@ -187,7 +189,7 @@ fn a_page_behind_one_of_which_only_an_earlier_state_is_left_counts() {
     assert_eq!(gaps.len(), 1, "{gaps:?}");
     assert_eq!((gaps[0].after_seq, gaps[0].before_seq), (all[0].0, Some(all[2].0)), "{gaps:?}");
     assert!(found == [&all[..1], &all[2..]].concat(), "{found:?}");
-    // And so where that page is in staging only.
+    // The same where the next page is only in staging.
     let mut staged = later;
     let pages = staged.chunks_mut(PAGE).zip(earlier.chunks(PAGE));
     pages.filter(|(_, page)| page.iter().any(|&b| b != 0)).for_each(|(to, from)| to.copy_from_slice(from));
@@ -256,7 +258,7 @@ fn after_a_crash_the_log_is_what_recovery_finds() {
     }
 }
 
-/// A batch twice would be one too many for a memtable.
+/// A repeated batch would violate the order of a memtable.
 #[test]
 fn batches_whose_sequences_go_back_are_a_gap() {
     let mut caller = Caller::new(3, 1);
@@ -289,7 +291,7 @@ fn pages_that_only_others_can_read_are_left_alone() {
     assert!(told.ends_with("repair the store with the release that wrote it, or a newer one"), "{told}");
 }
 
-/// The pages of the other lane are nobody's here.
+/// Pages of the other lane are ignored.
 #[test]
 fn lanes_are_read_apart() {
     let mut records = Caller::on(Lane::LOG, 1, 1);
@@ -308,7 +310,7 @@ fn lanes_are_read_apart() {
     assert_eq!(count, records.written.len());
 }
 
-/// Without a manifest a file belongs to the group that wrote it last, of whichever lane.
+/// Without a manifest a file belongs to the group that last wrote it, in any lane.
 #[test]
 fn a_file_that_the_other_lane_took_over_is_none_of_this_one() {
     let (sim, manifest, _) = closed(5);
@@ -333,12 +335,12 @@ fn a_file_that_the_other_lane_took_over_is_none_of_this_one() {
     assert_eq!((found(Lane::FIRST), found(Lane::LOG)), (None, Some(newest + 1)));
 }
 
-/// What is told of sequences that are gone.
+/// Returns whether a gap covers a lost sequence.
 fn is_told(gaps: &[LogGap], seq: SeqNo) -> bool {
     gaps.iter().any(|gap| gap.after_seq < seq && gap.before_seq.is_none_or(|before| seq < before))
 }
 
-/// The sequences that are found, and what is told as lost: where it is known that the log was closed, and where it is not.
+/// Returns the sequences found, and the gaps reported for a closed log and for one of unknown end.
 fn told_of_end(log: &mut SalvagedLog) -> (Vec<SeqNo>, Vec<LogGap>, Vec<LogGap>) {
     let mut found = Vec::new();
     let mut keep = |_: &LogPlace, seq: SeqNo, _: &[u8]| {
@@ -351,7 +353,8 @@ fn told_of_end(log: &mut SalvagedLog) -> (Vec<SeqNo>, Vec<LogGap>, Vec<LogGap>) 
     (found, before, gaps)
 }
 
-/// The page says what the file is: the group is found by it, and nothing of the log is taken for what it is not.
+/// The first page of a file identifies it: the group is found by it, and no log file is
+/// misidentified.
 #[test]
 fn a_file_says_what_it_is_by_its_first_page() {
     let (sim, manifest, _) = closed(6);
@@ -364,7 +367,7 @@ fn a_file_says_what_it_is_by_its_first_page() {
     }
 }
 
-/// A log that was killed has its end in staging only: exchanged with a group, both are read.
+/// The end of a killed log is only in staging: exchanged with a group, both files are read.
 #[test]
 fn the_staging_file_is_read_under_the_name_of_a_group() {
     for seed in 0..8 {
@@ -404,8 +407,8 @@ fn the_staging_file_is_read_under_the_name_of_a_group() {
     }
 }
 
-/// Nothing proves that pages at the end were durable. Without a manifest it is told where pages are behind them, where a page is damaged there,
-/// and where the file was cut.
+/// Nothing proves that pages at the end were durable. Without a manifest a gap is reported for
+/// pages behind them, for a damaged page there, and for a truncated file.
 #[test]
 fn what_shows_that_the_log_went_on_is_told_where_nothing_says_that_it_was_closed() {
     let mut untold = 0;
@@ -417,7 +420,7 @@ fn what_shows_that_the_log_went_on_is_told_where_nothing_says_that_it_was_closed
         let pages: Vec<usize> = (0..bytes.len() / PAGE).filter(is_page).collect();
         for &at in &pages {
             let damaged = sim.fork(1);
-            // All from there on. Their headers are as they were.
+            // Damages all pages from there on, but not their headers.
             for at in pages.iter().filter(|other| **other >= at) {
                 let at = at * PAGE + 200;
                 damaged.overwrite(path_of(last), at as u64, &[!bytes[at]]).unwrap();
@@ -429,7 +432,7 @@ fn what_shows_that_the_log_went_on_is_told_where_nothing_says_that_it_was_closed
                 assert!(is_told(&gaps, *seq), "seed {seed}: {seq} is gone with page {at}: {gaps:?}");
             }
         }
-        // A sound one tells nothing.
+        // An intact log reports no gap.
         let mut log = salvage(&sim.env(), dir(), Lane::FIRST, None, files(&sim, None)).unwrap();
         log.end_is_open = true;
         assert!(log.replay(TenantId::FIRST, &mut |_, _, _| Ok(())).unwrap().is_empty());
@@ -437,8 +440,8 @@ fn what_shows_that_the_log_went_on_is_told_where_nothing_says_that_it_was_closed
     assert!(untold > 0, "all was told before: nothing is tested");
 }
 
-/// Of the last group only staging has anything, and that knew more durable: its file is missing, was cut in its first page, or is
-/// damaged. What was behind the last staged page is told.
+/// Only staging has pages of the last group, and these record durable ones: its file is missing,
+/// truncated in its first page, or damaged. The loss behind the last staged page is reported.
 #[test]
 fn a_last_group_of_which_only_staging_has_pages_is_told_where_it_had_a_file() {
     let (mut untold, mut in_staging) = (0, 0);
@@ -458,7 +461,7 @@ fn a_last_group_of_which_only_staging_has_pages_is_told_where_it_had_a_file() {
                 _ => None,
             }) == Some(true);
             let (found, before, gaps) = told_of_end(&mut log);
-            // Where a page of the group is in its file in part, that shows it as well.
+            // A page of the group that is partly in its file also shows the loss.
             in_staging += u64::from(ends_in_staging);
             let shows = ends_in_staging || cut.is_some_and(|len| len > 100);
             for (seq, _) in all.iter().filter(|(seq, _)| shows && !found.contains(seq)) {
@@ -470,7 +473,7 @@ fn a_last_group_of_which_only_staging_has_pages_is_told_where_it_had_a_file() {
     assert!(untold > 0 && in_staging > 0, "all was told before: nothing is tested");
 }
 
-/// A group that somebody closed had pages, if it ends behind those before it.
+/// A closed group that ends behind its predecessors had pages.
 #[test]
 fn a_closed_group_without_a_page_is_told() {
     let (sim, mut manifest, all) = closed(8);
@@ -490,12 +493,13 @@ fn a_closed_group_without_a_page_is_told() {
     assert!(lost.iter().all(|(seq, _)| is_told(&gaps, *seq)), "{gaps:?}");
 }
 
-/// All pages of a group were overtaken, and then it was closed: nothing of it was ever written, and nothing is missing.
+/// All pages of a group were superseded by a flush before it was closed: none was written, and none
+/// is missing.
 #[test]
 fn a_group_that_was_overtaken_as_a_whole_is_no_gap() {
     for durable in [false, true] {
         let mut caller = Caller::that_keeps_pages(9, 1);
-        // Each fills a page to its end.
+        // Each batch fills a page to its end.
         let len = io::PAGE - page::HEADER_LEN - page::FragmentKind::Full.header_len();
         for _ in 0..3 {
             caller.append(len, Durability::Buffered).unwrap();
@@ -509,7 +513,7 @@ fn a_group_that_was_overtaken_as_a_whole_is_no_gap() {
         appended.unwrap();
         let (sim, manifest) = (caller.sim.fork(0), caller.manifests.last().unwrap().1.clone());
         if durable {
-            // The slots of what was overtaken have other pages sooner or later.
+            // The slots of the superseded pages are reused sooner or later.
             sim.env().fs.remove(&dir().join(Lane::FIRST.staging_name())).unwrap();
         }
         let (_, begin) = manifest.begin.expect("it begins behind them");

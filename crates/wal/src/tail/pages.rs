@@ -1,4 +1,5 @@
-//! The pages of the tail in memory: the closed ones that are not in their group file yet, and the open one.
+//! The pages of the tail in memory: the closed ones that are not in their group file yet, and the
+//! open one.
 
 use crate::page::Shape;
 use io::PAGE;
@@ -121,7 +122,8 @@ impl Pages {
         self.run(start, end, len_max).last().map_or(end, |page| self.number_after(page.lpn))
     }
 
-    /// Returns the number below which all pages must be written before `pages` more, the open one first, have one of `slots`.
+    /// Returns the number below which all pages must be written before `pages` more, the open one
+    /// first, have one of `slots`.
     pub fn must_be_written(&self, pages: u64, slots: u64) -> u64 {
         let over = (self.closed.len() as u64 + pages).saturating_sub(slots);
         match over.checked_sub(1).and_then(|last| self.closed.get(last as usize)) {

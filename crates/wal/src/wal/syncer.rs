@@ -203,8 +203,8 @@ impl Syncer {
         end
     }
 
-    /// Makes all pages below `end` durable: those not written yet by one durable write where they fit one, else by
-    /// plain writes and a data sync, which pages written earlier need in any case.
+    /// Makes all pages below `end` durable: those not written yet by one durable write where they
+    /// fit one, else by plain writes and a data sync, which pages written earlier need in any case.
     pub(super) fn make_durable(&self, token: &Token<'_>, end: u64) -> Result<()> {
         let frontier = &self.commit.frontier;
         let segments = lock(&self.tail).groups.segments(frontier.durable_end(), end);
@@ -268,8 +268,8 @@ impl Syncer {
         Ok(())
     }
 
-    /// Fills the buffer with pages of a segment from `start` on, in their closed form, up to `len_max` bytes. Returns the
-    /// number after the last.
+    /// Fills the buffer with pages of a segment from `start` on, in their closed form, up to
+    /// `len_max` bytes. Returns the number after the last.
     fn fill(&self, buf: &mut AlignedBuf, segment: &Segment, start: u64, len_max: usize) -> u64 {
         let owner = Owner { store: self.store, group: Some(segment.group) };
         let page = |page: &ClosedPage| (page.lpn, page.len, Arc::clone(&page.bytes));

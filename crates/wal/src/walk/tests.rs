@@ -1,5 +1,5 @@
-//! Windows under schedules: with threads that read ahead, on files of which parts cannot be read, everything is as without
-//! them, whoever is faster and wherever the walk ends; and no thread is left behind.
+//! Windows under schedules: with read-ahead threads, on files with unreadable parts, the results
+//! are those without threads, for any timing and any end of the walk; and no thread is left behind.
 
 use super::*;
 use base::Error;
@@ -10,17 +10,17 @@ use io::{Access, Env, Rng};
 use std::path::Path;
 use std::thread::ThreadId;
 
-/// Seeds that every change is tried with.
+/// Seeds of a regular run.
 const SEEDS: u64 = 2_000;
 const EIO: i32 = 5;
 const EACCES: i32 = 13;
 
-/// A file that remembers how far it was read, and of which parts cannot be read, each for a reason.
+/// A file that records how far it was read, with unreadable parts, each with its error.
 #[derive(Debug)]
 pub(crate) struct Flawed {
     pub file: Arc<dyn InPlaceFile>,
     pub bad: Vec<(Range<u64>, i32)>,
-    /// Who reads and is not this thread panics.
+    /// A read on any other thread panics.
     pub reads_for: Option<ThreadId>,
     pub reached: Mutex<u64, rank::Noted>,
 }
@@ -30,7 +30,7 @@ impl Flawed {
         Flawed { file, bad, reads_for: None, reached: Mutex::default() }
     }
 
-    /// With as many bad parts as the seed says, mostly none.
+    /// Returns a file with random unreadable parts, usually none.
     pub fn any(file: Arc<dyn InPlaceFile>, rng: &mut Rng) -> Flawed {
         let len = file.len();
         let part = |rng: &mut Rng| {
@@ -79,7 +79,7 @@ impl InPlaceFile for Flawed {
     }
 }
 
-/// A file of so many bytes, no two pages alike.
+/// Creates a file of `pages` pages, no two alike.
 fn filled(env: &Env, rng: &mut Rng, pages: u64) -> Arc<dyn InPlaceFile> {
     let file = env.fs.create_in_place("/file".as_ref(), pages * PAGE as u64, Access::Direct).unwrap();
     let mut buf = AlignedBuf::zeroed((pages * PAGE as u64) as usize);
@@ -88,7 +88,7 @@ fn filled(env: &Env, rng: &mut Rng, pages: u64) -> Arc<dyn InPlaceFile> {
     file
 }
 
-/// What a walk sees: of each place that it looks at, the bytes and what went wrong.
+/// Results of a walk: for each offset the bytes and the error.
 fn seen(mut walk: Walk<'_>, len: u64, mut rng: Rng, env: &Env) -> Vec<(u64, Vec<u8>, Option<String>)> {
     let stops_at = if rng.one_in(3) { rng.below(len) } else { len };
     let sleeps = rng.one_in(2);
@@ -105,7 +105,8 @@ fn seen(mut walk: Walk<'_>, len: u64, mut rng: Rng, env: &Env) -> Vec<(u64, Vec<
     seen
 }
 
-/// Walks with threads and walks without, over the same files, one after the other. True if there was something that could not be read.
+/// Compares walks with threads and without, over the same files. Returns true if a part was
+/// unreadable.
 fn compared(seed: u64) -> Result<bool, Stuck> {
     let sim = SimEnv::new(seed);
     let ran = sim.run_threads(&Plan::new(seed), move |env| {
@@ -130,7 +131,7 @@ fn compared(seed: u64) -> Result<bool, Stuck> {
         failed
     });
     let ran = ran?;
-    // One who walks, and two who read for all of it.
+    // One walking thread, and two that read ahead.
     assert!(ran.threads <= 1 + ahead::READERS, "seed {seed}: {} threads", ran.threads);
     Ok(ran.value)
 }
@@ -146,8 +147,8 @@ fn windows_read_ahead_are_what_they_would_be() {
     assert!(count.is_some() || failed > SEEDS / 20, "{failed} files could not be read in part");
 }
 
-/// However long a window is looked at, only so many are read meanwhile; and mostly all of these are, since each that is taken makes
-/// room for another.
+/// However long the walk stays in a window, the number of windows read ahead is bounded. Usually
+/// the bound is reached, since each window taken makes room for another.
 #[test]
 fn what_is_read_ahead_has_a_bound() {
     for seed in 1..=100 {
@@ -174,7 +175,7 @@ fn what_is_read_ahead_has_a_bound() {
     }
 }
 
-/// A thread that panics leaves a window to whoever asks for it, and nobody waiting.
+/// A thread that panics leaves its window to the walk, and no waiter behind.
 #[test]
 fn a_thread_that_panics_is_done_without() {
     let sim = SimEnv::new(1);

@@ -1,14 +1,15 @@
-//! Replay with threads that read ahead: whatever happened to the log, it gives what replay without them gives.
+//! Replay with read-ahead threads: for any state of the log the result equals that of a replay
+//! without them.
 
 use super::*;
 use crate::store_model::{dir, groups, path_of, store};
 use crate::walk::tests::Flawed;
 use io::sim::threads::{Plan, Ran, Stuck, with_few};
 
-/// Seeds that every change is tried with.
+/// Seeds of a regular run.
 const SEEDS: u64 = 600;
 
-/// What came of a replay: each batch with its place, and the report or what was wrong.
+/// Result of a replay: each batch with its place, and the report or the error.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     batches: Vec<(TenantId, SeqNo, SeqNo, Place, Vec<u8>)>,
@@ -20,7 +21,7 @@ fn told(e: &Error) -> String {
     format!("{:?} {:?} {:?} {e}", e.kind(), e.file(), e.offset())
 }
 
-/// Replays without writing anything. Batch number `refused` is refused by who gets it (0: none is).
+/// Replays without writing anything. The callback refuses batch number `refused` (0: none).
 fn replayed(env: &Env, lane: Lane, groups: &[LogGroup], refused: usize) -> Outcome {
     let mut batches = Vec::new();
     let mut take = |batch: &LoggedBatch<'_>| {
@@ -47,7 +48,7 @@ fn up_to_damage(env: &Env, groups: &[LogGroup]) -> Outcome {
     Outcome { batches, end, damage }
 }
 
-/// A log at some moment of its life, after a crash, a kill or neither; torn, and then perhaps damaged or cut.
+/// A log at a random moment, after a crash, a kill or neither, and perhaps damaged or truncated.
 fn any_log(lane: Lane, seed: u64, rng: &mut Rng) -> (SimEnv, crate::store_model::Manifest) {
     let mut caller = Caller::on(lane, seed, STARTS[rng.below(2) as usize]);
     for _ in 0..rng.range(5, 60) {
@@ -77,7 +78,7 @@ fn any_log(lane: Lane, seed: u64, rng: &mut Rng) -> (SimEnv, crate::store_model:
     (sim, manifest)
 }
 
-/// What was met: whether the replay failed, and in how many batches.
+/// Returns whether the replay failed, and its number of batches.
 fn run(seed: u64) -> Result<Ran<(bool, usize)>, Stuck> {
     let mut rng = Rng::new(seed ^ 0x61_6865_6164);
     let lane = Lane::ALL[(seed % 2) as usize];
@@ -118,7 +119,8 @@ fn replay_with_threads_gives_the_same() {
     assert!(count.is_some() || (all_kinds && batches as u64 > SEEDS * 5));
 }
 
-/// A part in the middle that cannot be read, for a reason that is not the medium's: told as it is, with file and offset.
+/// A part in the middle is unreadable for a reason other than the medium: reported unchanged, with
+/// file and offset.
 #[test]
 fn an_error_in_the_middle_ends_the_replay_as_without_threads() {
     const EACCES: i32 = 13;

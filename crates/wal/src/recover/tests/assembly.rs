@@ -1,10 +1,10 @@
-//! Fragments under checksums that fit which make no batch: a bug, or a forgery.
+//! Fragments with valid checksums that form no batch: a bug, or a forgery.
 
 use super::super::{Assembly, Place};
 use crate::page::{BatchHeader, Fragment, FragmentKind};
 use crate::tenant::TenantId;
 
-/// A fragment of `len` bytes of a batch of 8.
+/// Returns a fragment of `len` bytes of a batch of 8.
 fn fragment(kind: FragmentKind, tenant: u8, first_seq: u64, len: usize) -> Fragment<'static> {
     let tenant = TenantId(tenant);
     let begins = matches!(kind, FragmentKind::Full | FragmentKind::First);

@@ -1,4 +1,4 @@
-//! Logs that begin inside a group, since flushes have overtaken what was before.
+//! Logs that begin inside a group, since flushes have superseded the earlier pages.
 
 use super::*;
 use crate::durability::Durability;
@@ -18,7 +18,7 @@ fn recovered(sim: &SimEnv, manifest: &Manifest) -> Result<(RecoveryReport, Vec<u
     Ok((report, replayed.iter().map(|(seq, _)| *seq).collect()))
 }
 
-/// Nothing is left of what was not durable.
+/// Drops everything that is not durable.
 fn after_loss_of_power(caller: &Caller) -> SimEnv {
     let kind = CrashKind::PowerLossWith(io::sim::Policy::Dropped);
     let sim = caller.sim.record().crash_at(caller.sim.op_count(), kind, 1);
@@ -26,7 +26,7 @@ fn after_loss_of_power(caller: &Caller) -> SimEnv {
     sim
 }
 
-/// A log of which the first two thirds were overtaken; the floor.
+/// Returns a log whose first two thirds were superseded by a flush, and the floor.
 fn overtaken(durable: bool) -> (Caller, u64) {
     let mut caller = Caller::that_keeps_pages(7, 1);
     (0..20).for_each(|_| append(&mut caller, 1900));
@@ -39,7 +39,7 @@ fn overtaken(durable: bool) -> (Caller, u64) {
     (caller, floor)
 }
 
-/// Random lives with crashes at every operation, as those of all other logs.
+/// Random operations with crashes at every one of them, as for all other logs.
 #[test]
 fn every_crash_of_a_log_that_keeps_pages_leaves_a_prefix_with_all_that_was_promised() {
     let scale = std::env::var("LAVASTORE_WAL_CAMPAIGN").ok().and_then(|s| s.parse().ok()).unwrap_or(32);
@@ -68,7 +68,7 @@ fn what_was_overtaken_is_never_written_and_not_missed() {
     );
     assert_eq!(seqs.last(), caller.written.last().map(|w| &w.seq));
     assert!(report.staged_pages > 0 && report.discarded_pages == 0);
-    // A loss of power takes what was not durable, and nothing else.
+    // A power loss takes only pages that were not durable.
     let lost = after_loss_of_power(&caller);
     let (report, seqs) = recovered(&lost, &manifest(&caller)).unwrap();
     assert_eq!((seqs.len(), report.unverified_tail_bytes), (0, 0));
@@ -86,12 +86,13 @@ fn what_was_overtaken_is_never_written_and_not_missed() {
     );
 }
 
-/// The manifest loses the edit that says where the log begins: whoever used a slot that it freed knows better.
+/// The manifest loses the edit with the beginning of the log. A later page in a freed slot reveals
+/// this.
 #[test]
 fn a_manifest_that_has_forgotten_where_the_log_begins_is_found_out() {
     let (mut caller, _) = overtaken(false);
     let forgets = |caller: &Caller| Manifest { begin: None, ..manifest(caller) };
-    // Nothing has taken the place of what was skipped: all of it is there.
+    // No page has replaced the skipped ones, so all of them are there.
     let (_, seqs) = recovered(&caller.sim, &forgets(&caller)).unwrap();
     assert_eq!(seqs.len(), caller.written.len());
     for _ in 0..20 {
@@ -100,7 +101,7 @@ fn a_manifest_that_has_forgotten_where_the_log_begins_is_found_out() {
             Ok((_, seqs)) => assert_eq!(seqs.len(), caller.written.len()),
             Err(e) => {
                 assert!(e.is_corruption(), "{e}");
-                // It is whole for who knows.
+                // With the right manifest the log is whole.
                 let (_, seqs) = recovered(&caller.sim, &manifest(&caller)).unwrap();
                 assert_eq!(seqs.last(), caller.written.last().map(|w| &w.seq));
                 return;
@@ -117,14 +118,14 @@ fn a_page_that_was_durable_behind_the_beginning_is_missed() {
     let ltn = caller.wal.content().groups().first().unwrap().ltn;
     let path = crate::store_model::path_of(ltn);
     let at = begin.offset(Lane::FIRST);
-    // A later page vouches for it.
+    // A later page confirms the damaged one.
     caller.wal.persist_watermark().unwrap();
     caller.sim.overwrite(&path, at, &[0; PAGE]).unwrap();
     let e = recovered(&caller.sim, &manifest(&caller)).unwrap_err();
     assert_eq!((e.is_corruption(), e.offset()), (true, Some(at)));
 }
 
-/// A batch of many pages begins before the beginning: of it nothing is wanted.
+/// A batch of many pages begins before the beginning of the log: none of it is replayed.
 #[test]
 fn the_rest_of_a_batch_that_began_before_is_passed_over() {
     for len in [4100, 9000, 30_000] {
@@ -142,7 +143,7 @@ fn the_rest_of_a_batch_that_began_before_is_passed_over() {
     }
 }
 
-/// Who has written nothing but the staging file still has a log that is closed, checked and recovered as ever.
+/// A log with pages only in the staging file is closed, checked and recovered like any other.
 #[test]
 fn a_log_that_was_overtaken_is_closed_and_begun_again() {
     let (mut caller, floor) = overtaken(false);
@@ -165,7 +166,8 @@ fn a_log_that_was_overtaken_is_closed_and_begun_again() {
     assert!(next.sim.read_file(dir().join(STAGING_NAME)).is_ok());
 }
 
-/// The file of the group in which the log begins is missing, or was cut. What was not written to it is in the staging file.
+/// The file of the group in which the log begins is missing or truncated. Pages that were not
+/// written to it are in the staging file.
 #[test]
 fn pages_that_were_only_staged_are_read_up_to_the_damage_of_a_file_that_is_cut() {
     let (caller, floor) = overtaken(false);
@@ -185,7 +187,8 @@ fn pages_that_were_only_staged_are_read_up_to_the_damage_of_a_file_that_is_cut()
     assert_eq!(seqs.iter().filter(|seq| **seq >= floor).count(), wanted, "{seqs:?}");
 }
 
-/// Pages are read once more from the staging file when they are written to their group, where they get a checksum that fits whatever is in them.
+/// Pages are read again from the staging file when they are written to their group, where they get
+/// a checksum that would fit any contents.
 #[test]
 fn a_page_that_is_another_when_it_is_read_again_is_not_taken() {
     let (caller, _) = overtaken(false);

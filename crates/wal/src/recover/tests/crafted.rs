@@ -1,4 +1,4 @@
-//! States that are too rare for the random campaign to visit often, made by hand.
+//! Handmade states that are too rare for the random campaign.
 
 use super::*;
 use crate::durability::Durability;
@@ -26,8 +26,9 @@ fn written_end(caller: &Caller) -> u64 {
     1 + caller.wal.stats().written_bytes / PAGE as u64
 }
 
-/// The kernel may write staging back early and lose the page's later write: the old image of the page is a prefix
-/// of what it held, and what follows the page must not be taken for what follows the prefix.
+/// The kernel may write staging back early and lose the later write of a page. The old image of the
+/// page is a prefix of its contents, and the next page must not be taken for the continuation of
+/// the prefix.
 fn stale_page(roll: bool) {
     let mut caller = Caller::new(1, 1);
     (0..4).for_each(|_| append(&mut caller, 100));
@@ -46,7 +47,7 @@ fn stale_page(roll: bool) {
     let (report, replayed) = read_only(&caller, &manifest).unwrap();
     assert_eq!((replayed.len(), report.staged_pages, report.sealed), (4, 1, Some((1, 2))));
     assert!(report.discarded_pages > 0);
-    // Of the batch that rolled, the end was in staging only.
+    // The end of the batch that rolled was only in staging.
     let seen = if roll { written_end(&caller) } else { caller.wal.stats().next_lpn };
     assert_eq!(report.next_lpn, seen, "above all that was seen");
 }
@@ -85,7 +86,7 @@ fn what_was_sealed_must_stay() {
     assert_eq!((replayed.len(), report.sealed), (2, None), "sealed there already");
 }
 
-/// Behind a hole nothing counts, not even a group that says it continues what is before the hole.
+/// Pages behind a hole do not count, not even in a group that names a group before the hole.
 #[test]
 fn nothing_is_accepted_behind_a_hole() {
     let mut caller = Caller::new(1, 1);
@@ -120,7 +121,7 @@ fn nothing_is_accepted_behind_a_hole() {
     assert_eq!((report.sealed, report.discarded, report.discarded_pages), (Some((1, 2)), vec![2], 2));
     caller.sim.overwrite(path_of(1), 2 * PAGE as u64, &[0; PAGE]).unwrap();
     let (report, _) = read_only(&caller, &manifest).unwrap();
-    // It is let go all the same, since it holds no batch.
+    // The group is still dropped, since it has no batch.
     assert_eq!(
         (report.sealed, report.discarded, report.discarded_pages),
         (Some((1, 2)), vec![2], 0),
@@ -139,7 +140,8 @@ fn a_log_that_never_had_a_page() {
     assert_eq!(report, RecoveryReport::default());
 }
 
-/// The first page is lost and the second is not; both were in flight when the power failed, or the first was durable.
+/// The first page is lost and the second is not; both were in flight when the power failed, or the
+/// first was durable.
 #[test]
 fn a_log_that_lost_its_beginning() {
     for (durable_end, torn) in [(0, true), (7, true), (8, false)] {
@@ -184,7 +186,7 @@ fn an_error_of_the_replay_is_handed_on() {
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
-/// A group after half a batch, which was cut off there by a recovery: but the manifest has lost that it was.
+/// A group after half a batch, which a recovery cut off there; the manifest has lost the seal.
 #[test]
 fn half_a_batch_before_a_group_is_no_end() {
     let mut caller = Caller::new(1, 1);

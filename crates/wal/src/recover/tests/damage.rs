@@ -1,4 +1,4 @@
-//! What is not a crash: flipped, misplaced, missing and forged pages.
+//! Damage other than a crash: flipped, misplaced, missing and forged pages.
 
 use super::*;
 use crate::page::{BatchHeader, Form, FragmentKind, encode_fragment};
@@ -7,7 +7,7 @@ use base::ErrorKind;
 use io::Access;
 use io::sim::SimEnv;
 
-/// A store that was closed cleanly after two lives, its manifest and its batches.
+/// Returns a store that was closed cleanly after two lives, its manifest and its batches.
 fn closed_store(lane: Lane, seed: u64) -> (SimEnv, Manifest, crate::store_model::Replayed) {
     let mut caller = Caller::on(lane, seed, STARTS[(seed % 2) as usize]);
     let life = |caller: &mut Caller, n: usize| {
@@ -35,7 +35,7 @@ fn closed_store(lane: Lane, seed: u64) -> (SimEnv, Manifest, crate::store_model:
     (caller.sim.fork(0), manifest, all)
 }
 
-/// The places of all pages, in order of the log.
+/// Returns the places of all pages, in log order.
 fn pages(sim: &SimEnv, manifest: &Manifest) -> Vec<(u64, u64, PageHeader)> {
     let mut places = Vec::new();
     for &ltn in manifest.groups.keys() {
@@ -54,7 +54,7 @@ fn pages(sim: &SimEnv, manifest: &Manifest) -> Vec<(u64, u64, PageHeader)> {
     places
 }
 
-/// Recovery must refuse, naming the file, or hand out everything. True if it refuses.
+/// Recovery must refuse, with the file, or return everything. Returns true if it refuses.
 fn refused_or_harmless(sim: &SimEnv, manifest: &Manifest, all: &crate::store_model::Replayed) -> bool {
     refusal(sim, manifest, all).is_some()
 }
@@ -87,7 +87,7 @@ fn flips_in_confirmed_pages_are_refused_where_they_are() {
                 sim.flip_bit(path_of(*ltn), offset + at, bit).unwrap();
                 let refusal = refusal(&sim, &manifest, &all);
                 let place = refusal.as_ref().and_then(|e| Some((e.file()?.to_owned(), e.offset()?)));
-                // Nothing confirms the last page, which only confirms the others.
+                // The last page, which only confirms the others, has no confirmation.
                 let expected = (n + 1 < places.len()).then(|| (path_of(*ltn), *offset));
                 assert_eq!(place, expected, "page {n} of group {ltn}, byte {at}");
                 sim.flip_bit(path_of(*ltn), offset + at, bit).unwrap();
@@ -120,7 +120,8 @@ fn misplaced_stale_and_missing(lane: Lane) {
         }
         sim.overwrite(path_of(*ltn), *offset, &good).unwrap();
     }
-    // Whole files: emptied, swapped, cut. The last group is the only witness of its own pages.
+    // Whole files: emptied, swapped, truncated. Only the last group itself proves the existence of
+    // its pages.
     let ltns: Vec<u64> = manifest.groups.keys().copied().collect();
     for (i, &ltn) in ltns[..ltns.len() - 1].iter().enumerate() {
         let good = sim.read_file(path_of(ltn)).unwrap();
@@ -134,7 +135,7 @@ fn misplaced_stale_and_missing(lane: Lane) {
     assert!(!refused_or_harmless(&sim, &manifest, &all));
 }
 
-/// The last batch has only the watermark page to confirm it, and that is enough.
+/// Only the watermark page confirms the last batch, which suffices.
 #[test]
 fn the_last_batch_is_confirmed_after_a_close() {
     let mut caller = Caller::new(4, 1);

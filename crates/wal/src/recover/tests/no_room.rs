@@ -1,11 +1,12 @@
-//! A copy-on-write file system that is full: writes to the staging file and to groups are refused.
+//! A full copy-on-write file system: writes to the staging file and to groups fail with `NoSpace`.
 
 use super::*;
 use crate::durability::Durability;
 use base::ErrorKind;
 use io::sim::{FaultEffect, FaultPlan, OpKind};
 
-/// A life in which room comes and goes, and a kill at every operation. What was refused must never be found.
+/// Random operations while space comes and goes, and a kill at every operation. Refused batches
+/// must never be recovered.
 fn life(lane: Lane, seed: u64, refused: &mut u64) {
     let mut rng = Rng::new(seed ^ 0xf0);
     let mut caller = Caller::on(lane, seed, STARTS[rng.below(2) as usize]);
@@ -22,7 +23,8 @@ fn life(lane: Lane, seed: u64, refused: &mut u64) {
         match caller.step() {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::NoSpace => *refused += 1,
-            // A batch too large for the ring, or a sync after a write that was refused: the log stops.
+            // A batch too large for the tail buffer, or a sync after a refused write, stops the
+            // log.
             Err(e) => {
                 assert!(matches!(e.kind(), ErrorKind::Io | ErrorKind::Poisoned), "{e}");
                 break;
@@ -45,7 +47,8 @@ fn a_batch_without_room_never_was() {
     assert!(refused > 20, "{refused}");
 }
 
-/// Its pages get their numbers once more, and the process dies while the staging file has some of the new ones only.
+/// The pages of the refused batch get their numbers again, and the process dies while the staging
+/// file has only some of the new ones.
 #[test]
 fn no_page_of_a_refused_batch_is_taken_for_one_of_the_next() {
     for (seed, lane) in (0..40).flat_map(|seed| Lane::ALL.map(|lane| (seed, lane))) {
@@ -62,7 +65,8 @@ fn no_page_of_a_refused_batch_is_taken_for_one_of_the_next() {
     }
 }
 
-/// The file refuses to have its bytes erased as well. Meanwhile earlier batches are synced, and appends are refused.
+/// The file also refuses to have the bytes erased. Meanwhile earlier batches are synced, and
+/// appends are refused.
 #[test]
 fn bytes_of_a_refused_batch_that_cannot_be_erased_are_never_found() {
     let mut refused = 0;
@@ -72,7 +76,7 @@ fn bytes_of_a_refused_batch_that_cannot_be_erased_are_never_found() {
         let begun = caller.sim.op_count();
         caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::ScratchWrite]).sticky());
         assert_eq!(caller.append(9000, Durability::Buffered).unwrap_err().kind(), ErrorKind::NoSpace);
-        // Where nothing of it was stored nothing is to be erased.
+        // If no byte of the batch was stored, none needs to be erased.
         if let Err(e) = caller.append(100, Durability::Durable) {
             assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
             refused += 1;

@@ -1,4 +1,5 @@
-//! Reading on: a reader that reads a log at some moments gets the batches of the whole log, each once.
+//! Incremental reads: a reader that reads a log at several moments gets the batches of the whole
+//! log, each once.
 
 use super::*;
 use crate::store_model::{Manifest, Replayed, dir, groups, store};
@@ -7,7 +8,7 @@ use crate::store_model::{Manifest, Replayed, dir, groups, store};
 struct Reader {
     report: RecoveryReport,
     seen: Replayed,
-    /// How often it read on, and how often it had to begin anew.
+    /// Number of incremental reads, then of full ones.
     counts: [u64; 2],
 }
 
@@ -46,7 +47,7 @@ impl Reader {
     }
 }
 
-/// Reads images of a life at ascending moments. Returns the last one.
+/// Reads images of the store at ascending operations. Returns the last operation.
 fn read_along(caller: &Caller, rng: &mut Rng, reader: &mut Reader, whose: &str) -> u64 {
     let record = caller.sim.record();
     let mut op = caller.manifests[0].0;
@@ -77,7 +78,7 @@ fn a_reader_beside_a_writer_gets_each_batch_once() {
         let whose = format!("seed {seed}");
         read_along(&caller, &mut rng, &mut reader, &whose);
 
-        // The writer is killed or its machine loses power, and a new one goes on.
+        // The writer is killed or its machine loses power, and a new writer continues.
         let record = caller.sim.record();
         let op = rng.range(caller.manifests[0].0, record.op_count() + 1);
         let kind = any_kind(&mut rng);
@@ -88,7 +89,7 @@ fn a_reader_beside_a_writer_gets_each_batch_once() {
         for _ in 0..rng.below(30) {
             next.step().unwrap();
         }
-        // A reader of the first life begins anew, or keeps batches of the second life only.
+        // A reader of the first life starts over, or keeps only batches of the second life.
         let mut reader = Reader::new();
         let image = record.crash_at(op, CrashKind::ProcessKill, 0);
         reader.read(&image, &expected.manifest, &whose);
