@@ -1,35 +1,40 @@
 //! The manifest: the durable history of a store, and its state now.
 //!
-//! The store's own records and those of its engines ([`Engine`]) are one history, in one file: what one edit changes of
-//! both takes effect together. The store never looks into an engine's records; those of an engine that it was opened without
-//! stay as they are ([`State`]).
+//! The store's own records and those of its engines ([`Engine`]) are one history, in one file: the
+//! changes of one edit to both take effect together. The store never interprets an engine's
+//! records. It keeps the records of an absent engine unchanged ([`State`]).
 //!
-//! Commits are grouped: every caller appends its edit to a queue under the lock, and one of them, the leader, writes
-//! and syncs all that is queued while the lock is free for others to queue more. Then each caller publishes its own
-//! state, in the order of edit numbers. An edit is *accepted* when it is queued (later edits build on it), *durable*
-//! when its batch is synced, *published* when [`Manifest::state`] shows it. In a process without other threads the
-//! caller is always the leader and nothing waits.
+//! Commits are grouped. Every caller appends its edit to a queue under the lock. One of them, the
+//! leader, writes and syncs all queued edits while the lock is free for others to queue more. Then
+//! each caller publishes its own state, in the order of edit numbers. An edit is *accepted* when it
+//! is queued (later edits build on it), *durable* when its batch is synced, *published* when
+//! [`Manifest::state`] shows it. In a process without other threads the caller is always the leader
+//! and nothing waits.
 //!
-//! After a failed write or sync nobody knows what the device holds: the manifest is poisoned and every later commit
-//! fails until the store is reopened. **The outcome of an edit that failed this way is unknown**: it may be there after
-//! a crash, so its files must be left alone until the store has been reopened.
+//! After a failed write or sync the contents of the device are unknown: the manifest is poisoned
+//! and every later commit fails until the store is reopened. **The outcome of an edit that failed
+//! this way is unknown**: it may be there after a crash, so its files must be left alone until the
+//! store has been reopened.
 //!
-//! A full volume is survivable. When an append or a sync finds no room, a new manifest file begins from the durable state,
-//! and the edits fail with a plain `NoSpace`. Where there is no room for a new file either, one of two facts settles the
-//! outcome. The file may end inside the first of the edits, which no reader
-//! takes: the edits fail. Or one of two copies holds all edits, and its sync makes them durable: they succeed. In both
-//! cases nothing is appended behind the refused bytes: the next commit begins a new file, and is refused until there is
-//! room for one. Only a sync that finds no room, in every copy, with no room for a new file, leaves the outcome unknown.
+//! A full volume is survivable. When an append or a sync finds no space, a new manifest file begins
+//! from the durable state, and the edits fail with a plain `NoSpace`. Without space for a new file,
+//! one of two facts decides the outcome. If the file ends inside the first of the edits, no reader
+//! takes any of them: the edits fail. If one of two copies holds all edits, its sync makes them
+//! durable: they succeed. In both cases nothing is appended behind the refused bytes: the next
+//! commit begins a new file, and is refused until there is space for one. The outcome is unknown
+//! only if a sync finds no space in every copy and there is no space for a new file.
 //!
-//! Files are never opened for appending, so a recovered manifest begins a new file before its first commit: a record
-//! can never follow a torn one. A roll writes the snapshot of the state into a new file, syncs it and its directory,
-//! then replaces `CURRENT` by rename; a crash at any point leaves one of the two complete.
+//! Files are never opened for appending, so a recovered manifest begins a new file before its first
+//! commit: a record can never follow a torn one. A roll writes the snapshot of the state into a new
+//! file, syncs it and its directory, then replaces `CURRENT` by rename; a crash at any point leaves
+//! one of the two complete.
 //!
-//! The history protects itself (see the byte map): every record confirms the records that were durable when it
-//! was written, `CURRENT` for the snapshot, and the log's groups for the edits they have seen durable
-//! ([`Manifest::require_edit`]). Damage to anything confirmed is corruption. Damage to the very last records, which
-//! nothing confirms yet, cannot be told from a torn write and is dropped like one; [`Commits::confirm`] leaves no
-//! such records when a store is closed or idle.
+//! The history protects itself (see the byte map). Every record confirms the records that were
+//! durable when it was written, `CURRENT` confirms the snapshot, and the log's groups confirm the
+//! edits they have seen durable ([`Manifest::require_edit`]). Damage to anything confirmed is
+//! corruption. Damage to the very last records, which nothing confirms yet, cannot be distinguished
+//! from a torn write and is dropped like one. [`Commits::confirm`] leaves no such records when a
+//! store is closed or idle.
 
 use crate::format::{Feature, StoreFormat};
 use crate::numbers::NUMBER_MAX;
@@ -72,18 +77,19 @@ pub use salvage::{Seen, Witness, look_through};
 pub use sizes::ManifestSizes;
 pub use state::{Commit, Ground, State, StateOf};
 
-/// The numbers a new store begins with. All but the first commit's edit are normally 1; tests begin near 2^32.
+/// Initial numbers of a new store. All but the edit of the first commit are normally 1; tests begin
+/// near 2^32.
 #[derive(Clone, Copy, Debug)]
 pub struct InitialState {
     /// The first sequence.
     pub first_seq: SeqNo,
     /// The first file number.
     pub first_file_number: u64,
-    /// The first log tag number.
+    /// The first log group number.
     pub first_ltn: u64,
     /// The edit number of the first snapshot.
     pub first_edit: u64,
-    /// The format.
+    /// The format of the store.
     pub format: StoreFormat,
 }
 
@@ -95,7 +101,7 @@ impl Default for InitialState {
 }
 
 impl InitialState {
-    /// The state of a new store.
+    /// Returns the state of a new store.
     pub fn state(&self, uid: Uid, engines: &Engines) -> State {
         let mut state = State::empty(uid, self.first_edit, engines);
         state.last_seq = self.first_seq.saturating_sub(1);
@@ -106,18 +112,19 @@ impl InitialState {
     }
 }
 
-/// What recovery found, for reports.
+/// Findings of recovery, for reports.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestReport {
-    /// The manifest that was read; empty for a new store.
+    /// Name of the manifest that was read; empty for a new store.
     pub name: String,
-    /// Edits after its snapshot.
+    /// Number of edits after its snapshot.
     pub edits: u64,
-    /// Bytes of what was read: header, snapshot and edits.
+    /// Bytes read: header, snapshot and edits.
     pub bytes: u64,
-    /// Bytes at its end that a crash had torn.
+    /// Bytes at its end that a crash tore.
     pub torn_bytes: u64,
-    /// What was damaged or missing of `CURRENT` and the manifest, and intact in a copy: nothing is lost by it.
+    /// Parts of `CURRENT` and the manifest that were damaged or missing, but intact in a copy.
+    /// Nothing is lost.
     pub damaged: Vec<Error>,
 }
 
@@ -128,13 +135,13 @@ pub struct Manifest {
     report: ManifestReport,
     files: Arc<ManifestFiles>,
     commits: Commits,
-    /// Of the commits, for each page of the log to remember.
+    /// The number of the last durable edit, which each log page records.
     durable_edit: Arc<AtomicU64>,
 }
 
 impl Manifest {
-    /// Creates the manifest of a new store in `dir` (made if missing), durably; the name of `dir` itself is the
-    /// caller's to make durable, in its parent.
+    /// Creates the manifest of a new store in `dir` (made if missing), durably. The caller makes
+    /// the name of `dir` itself durable, in its parent.
     ///
     /// # Errors
     /// `AlreadyExists` if the directory holds a store, `Corruption` if it holds files of one without `CURRENT`.
@@ -142,8 +149,8 @@ impl Manifest {
         Self::create_with(env, dir, seed.state(env.new_uid(), engines))
     }
 
-    /// Creates a manifest whose history begins with `state`: for checkpoints and repair. The files of the state are
-    /// the caller's to bring, before this is called.
+    /// Creates a manifest whose history begins with `state`: for checkpoints and repair. The caller
+    /// must bring the files of the state first.
     ///
     /// # Errors
     /// `AlreadyExists` if the directory holds a `CURRENT`; `InvalidArgument` if the state contradicts itself.
@@ -157,12 +164,13 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Recovers the manifest of a store, with these engines; what it holds of others stays as it is. Nothing is written, with `read_only` or without: the first commit, or an
+    /// Recovers the manifest of a store, opened with these engines. The records of other engines
+    /// are kept unchanged. Nothing is written, with `read_only` or without: the first commit, or an
     /// explicit [`Commits::roll`], begins a new file.
     ///
     /// # Errors
-    /// `NotFound` if there is no store in the directory, `Corruption` if anything that is confirmed is damaged or
-    /// missing, `Unsupported` if a newer release wrote it.
+    /// `NotFound` if there is no store in the directory. `Corruption` if anything that is confirmed
+    /// is damaged or missing. `Unsupported` if a newer release wrote it.
     pub fn recover(env: &Env, dir: &Path, read_only: bool, engines: &Engines) -> Result<Manifest> {
         let found = replay::find_with_disk(env, dir, read_only, engines, 0)?;
         Ok(Self::of_found(env, dir, found, read_only))
@@ -182,12 +190,12 @@ impl Manifest {
         manifest
     }
 
-    /// For somebody who only reads: the state before the first damage of the manifest, and what is damaged. Files that the
-    /// state lists may be gone by now.
+    /// Recovers the state before the first damage, for a reader, and returns the damage. Files that
+    /// the state lists may be gone by now.
     ///
     /// # Errors
-    /// `NotFound` if there is no store in the directory, `Corruption` if no snapshot is whole, or a manifest is not the one
-    /// that `CURRENT` names; `Unsupported` if a newer release wrote it.
+    /// `NotFound` if there is no store in the directory. `Corruption` if no snapshot is whole, or a
+    /// manifest is not the one that `CURRENT` names. `Unsupported` if a newer release wrote it.
     pub fn recover_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Result<(Manifest, Vec<Error>)> {
         let (found, mut damage) = replay::find_up_to_damage(env, dir, engines)?;
         match found.history.state.check_disk(env, dir, true) {
@@ -211,33 +219,34 @@ impl Manifest {
         Manifest { store, read_only, report, files, commits, durable_edit }
     }
 
-    /// The published state of the store.
+    /// Returns the published state of the store.
     pub fn state(&self) -> Arc<State> {
         self.commits.state()
     }
 
-    /// The identity of the store.
+    /// Returns the identity of the store.
     pub fn store(&self) -> Uid {
         self.store
     }
 
-    /// True if it was recovered for reading: no commit succeeds.
+    /// Returns true if the manifest was recovered for reading, so that no commit succeeds.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// What recovery found.
+    /// Returns the findings of recovery.
     pub fn report(&self) -> &ManifestReport {
         &self.report
     }
 
-    /// The number of the last durable edit, for the log's groups to remember (see [`Manifest::require_edit`]).
+    /// Returns the number of the last durable edit, which the log's pages record (see
+    /// [`Manifest::require_edit`]).
     pub fn durable_edit(&self) -> u64 {
         self.durable_edit.load(Ordering::Acquire)
     }
 
-    /// To be called after recovery, before anything is written, with every edit number that an outside witness saw
-    /// durable.
+    /// Checks that the history reaches an edit that another file proves to be durable. The caller
+    /// checks every such edit after recovery, before anything is written.
     ///
     /// # Errors
     /// `Corruption` if the history ends before.
@@ -253,22 +262,22 @@ impl Manifest {
         Err(Error::corruption(why).at_file(self.files.dir().join(&self.report.name)))
     }
 
-    /// A file number that no file has had.
+    /// Allocates a file number that no file has had.
     pub fn allocate_file_number(&self) -> u64 {
         self.files.numbers().allocate()
     }
 
-    /// Numbers up to `used` were seen in a directory of the store: only larger ones are allocated from now on.
-    /// (Recovery does this itself for the directory of the manifest.)
+    /// Raises the allocator above `used`, a number seen in a directory of the store. (Recovery does
+    /// this itself for the directory of the manifest.)
     pub fn bump_file_number(&self, used: u64) {
         self.files.numbers().raise(used.saturating_add(1).min(NUMBER_MAX));
     }
 
-    /// Makes one edit of the store's own durable and publishes the state after it: for the log. See
-    /// [`Handle::commit_with`], which is that for an engine.
+    /// Commits an edit of the store's own records and publishes the state after it: for the log.
+    /// See [`Handle::commit_with`] for engines.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Handle::commit_with`].
     pub fn commit_store(
         &self,
         build: impl FnOnce(&State) -> Result<Vec<Record>>,
@@ -281,38 +290,40 @@ impl Manifest {
         self.commits.commit(change, publish)
     }
 
-    /// The format of the store.
+    /// Returns the format of the store.
     pub fn format(&self) -> StoreFormat {
         self.commits.format()
     }
 
-    /// True if a roll would pay: the file is much longer than its snapshot, or was not begun by this process.
+    /// Returns true if a roll is due: the file is much longer than its snapshot, or this process
+    /// did not begin it.
     pub fn should_roll(&self) -> bool {
         !self.read_only && self.files.sizes().should_roll(self.copies())
     }
 
-    /// How many files hold the manifest.
+    /// Returns the number of files that hold the manifest.
     fn copies(&self) -> u64 {
         1 + u64::from(self.format().allows(Feature::ManifestCopies))
     }
 
-    /// Bytes by which the manifest's files may still grow: to the length at which the present one is rolled, and the new one
-    /// beside it.
+    /// Returns the bytes by which the manifest's files may still grow: to the length of the next
+    /// roll, and the new file beside the old one.
     pub fn growth_bytes(&self) -> u64 {
         self.files.sizes().growth(self.copies())
     }
 
-    /// The names of the manifest's own files that are in use: a checkpoint leaves them out, a cleaner leaves them be.
+    /// Returns the names of the manifest files in use. A checkpoint leaves them out, and a clean-up
+    /// keeps them.
     pub fn live_manifest_files(&self) -> Vec<String> {
         self.files.live(self.format())
     }
 
-    /// Its files.
+    /// Returns the manifest's files.
     pub fn files(&self) -> &ManifestFiles {
         &self.files
     }
 
-    /// Its commits.
+    /// Returns the commit queue.
     pub fn commits(&self) -> &Commits {
         &self.commits
     }

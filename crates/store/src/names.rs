@@ -1,9 +1,9 @@
 //! The names of the files of a store.
 //!
-//! Numbers are written with at least twelve digits, so that a sorted listing is in order of age for the first 10^12
-//! files; larger numbers take more digits. [`parse`] accepts exactly what the functions here print: a name that only
-//! looks similar (`7.ksst`, `000000000007.KSST`) is not a file of the store and is never removed by it. Nor is one with a
-//! number that cannot be allocated.
+//! Numbers are written with at least twelve digits, so that a sorted listing is in order of age for
+//! the first 10^12 files; larger numbers take more digits. [`parse`] accepts exactly the names that
+//! this module prints. A similar name (`7.ksst`, `000000000007.KSST`), or a number that cannot be
+//! allocated, is no file of the store, which never removes it.
 
 use crate::numbers::{NUMBER_MAX, NUMBER_SEEN_MAX};
 use std::fmt;
@@ -12,32 +12,34 @@ use std::fmt;
 pub const CURRENT: &str = "CURRENT";
 /// The name under which a new `CURRENT` is written before it replaces the old one.
 pub const CURRENT_TEMP: &str = "CURRENT.tmp";
-/// The name of its copy, in stores whose format has copies (`Feature::ManifestCopies`).
+/// The name of the copy of `CURRENT`, in stores whose format has copies
+/// (`Feature::ManifestCopies`).
 pub const CURRENT_COPY: &str = "CURRENT.copy";
 /// The name under which a new copy of `CURRENT` is written.
 pub const CURRENT_COPY_TEMP: &str = "CURRENT.copy.tmp";
-/// The name of the empty file that says that a checkpoint into its directory has not been finished.
+/// The name of the mark of an unfinished checkpoint or repair.
 pub const UNFINISHED: &str = "UNFINISHED";
 /// The name of the lock file.
 pub const LOCK: &str = "LOCK";
-/// The name of the file of the log's open pages; that of another lane than the first has the lane's number behind it.
+/// The name of the staging file. That of a lane other than the first has the lane's number
+/// appended.
 pub const STAGING: &str = "STAGING";
 
-/// The name of the file by which the second disk of a store is known; it lies there.
+/// The name of the file that identifies the fast tier of a store. It is on the fast tier.
 pub const SPEED: &str = "SPEED";
-/// The name of the lock file of that disk, beside it.
+/// The name of the lock file of the fast tier.
 pub const SPEED_LOCK: &str = "SPEED-LOCK";
 
-/// What a file of a store is, from its name.
+/// The kind of a store file, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// A table of keys and small values.
     Ksst(u64),
-    /// One that lies on the second disk of its store.
+    /// A table on the fast tier.
     SpeedKsst(u64),
     /// A file of separated values.
     Vsst(u64),
-    /// One that lies on the second disk of its store.
+    /// A file of separated values on the fast tier.
     SpeedVsst(u64),
     /// A log group.
     Log(u64),
@@ -47,7 +49,7 @@ pub enum FileKind {
     Engine {
         /// The engine.
         engine: u32,
-        /// What kind of file it is to its engine.
+        /// The engine's own kind of file.
         kind: u8,
         /// The file number.
         number: u64,
@@ -56,7 +58,7 @@ pub enum FileKind {
     Manifest(u64),
     /// The file that names the manifest.
     Current,
-    /// A new `CURRENT`, not yet in place: left behind by a crash.
+    /// A new `CURRENT`, not yet in place. A crash may leave it behind.
     CurrentTemp,
     /// The copy of a manifest.
     ManifestCopy(u64),
@@ -64,26 +66,26 @@ pub enum FileKind {
     CurrentCopy,
     /// A new copy of `CURRENT`, not yet in place.
     CurrentCopyTemp,
-    /// The mark of a checkpoint that is being taken, or was cut off.
+    /// The mark of a checkpoint or repair that is in progress, or was cut off.
     Unfinished,
     /// The lock file.
     Lock,
-    /// The open pages of the log.
+    /// The staging file of the first lane.
     Staging,
-    /// The open pages of another lane of the log than the first.
+    /// The staging file of another lane.
     LaneStaging(u8),
-    /// A longer file of open pages of a lane, not yet in place: left behind by a crash.
+    /// A longer staging file of a lane, not yet in place. A crash may leave it behind.
     StagingTemp(u8),
-    /// Room that is kept for jobs, where the log has a disk of its own.
+    /// Space reserved for jobs, if the log is on a fast tier.
     Room(u64),
-    /// What the second disk of a store is known by.
+    /// The file that identifies the fast tier.
     Speed,
-    /// Its lock file.
+    /// The lock file of the fast tier.
     SpeedLock,
 }
 
 impl FileKind {
-    /// The file number, for the kinds that have one. All kinds share one sequence of numbers.
+    /// Returns the file number, for the kinds that have one. All kinds share one number sequence.
     pub fn number(self) -> Option<u64> {
         match self {
             FileKind::Ksst(n)
@@ -110,12 +112,12 @@ impl FileKind {
         }
     }
 
-    /// The table of this number: on the second disk, or in the directory.
+    /// Returns the kind of the table of this number, on the fast tier or in the directory.
     pub fn of_table(number: u64, on_speed_disk: bool) -> FileKind {
         if on_speed_disk { FileKind::SpeedKsst(number) } else { FileKind::Ksst(number) }
     }
 
-    /// The number of a table, on whichever disk.
+    /// Returns the number of a table on either disk.
     pub fn table(self) -> Option<u64> {
         match self {
             FileKind::Ksst(n) | FileKind::SpeedKsst(n) => Some(n),
@@ -123,12 +125,12 @@ impl FileKind {
         }
     }
 
-    /// The file of values of this number: on the second disk, or in the directory.
+    /// Returns the kind of the value file of this number, on the fast tier or in the directory.
     pub fn of_values(number: u64, on_speed_disk: bool) -> FileKind {
         if on_speed_disk { FileKind::SpeedVsst(number) } else { FileKind::Vsst(number) }
     }
 
-    /// The number of a file of values, on whichever disk.
+    /// Returns the number of a value file on either disk.
     pub fn values(self) -> Option<u64> {
         match self {
             FileKind::Vsst(n) | FileKind::SpeedVsst(n) => Some(n),
@@ -136,12 +138,12 @@ impl FileKind {
         }
     }
 
-    /// The number of a table or of a file of values.
+    /// Returns the number of a table or of a value file.
     pub fn data(self) -> Option<u64> {
         self.table().or(self.values())
     }
 
-    /// The same file as it is called in the directory of its store.
+    /// Returns the kind of the same file in the store directory.
     pub fn in_directory(self) -> FileKind {
         match self {
             FileKind::SpeedKsst(n) => FileKind::Ksst(n),
@@ -150,37 +152,38 @@ impl FileKind {
         }
     }
 
-    /// True for what lies on the second disk of a store that has one.
+    /// Returns true for all files on the fast tier, if the store has one.
     pub fn is_of_speed_disk(self) -> bool {
         self.is_kept_on_speed_disk() || matches!(self, FileKind::Speed | FileKind::SpeedLock)
     }
 
-    /// True for what the store keeps there: that, without what the disk is known by.
+    /// Returns true for the files that a store keeps on the fast tier, without those that identify
+    /// it.
     pub fn is_kept_on_speed_disk(self) -> bool {
         self.is_of_log() || self.is_data_of_speed_disk()
     }
 
-    /// True for tables and files of values that lie there.
+    /// Returns true for tables and value files on the fast tier.
     pub fn is_data_of_speed_disk(self) -> bool {
         matches!(self, FileKind::SpeedKsst(_) | FileKind::SpeedVsst(_))
     }
 
-    /// True for `CURRENT` and its copy: a directory with either is a store.
+    /// Returns true for `CURRENT` and its copy: a directory with either is a store.
     pub fn is_current(self) -> bool {
         matches!(self, FileKind::Current | FileKind::CurrentCopy)
     }
 
-    /// True for a file that takes the place of another one, and was left behind by a crash before that.
+    /// Returns true for temporary files of an atomic replacement, which a crash may leave behind.
     pub fn is_temporary(self) -> bool {
         matches!(self, FileKind::CurrentTemp | FileKind::CurrentCopyTemp | FileKind::StagingTemp(_))
     }
 
-    /// True for a manifest and its copy.
+    /// Returns true for a manifest and its copy.
     pub fn is_manifest(self) -> bool {
         matches!(self, FileKind::Manifest(_) | FileKind::ManifestCopy(_))
     }
 
-    /// True for the files of the log.
+    /// Returns true for the files of the log.
     pub fn is_of_log(self) -> bool {
         matches!(
             self,
@@ -218,42 +221,42 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// The name of the kSST `number` in the store's directory.
+/// Returns the name of the kSST `number` in the store directory.
 pub fn ksst(number: u64) -> String {
     FileKind::Ksst(number).to_string()
 }
 
-/// The name of the vSST `number` in the store's directory.
+/// Returns the name of the vSST `number` in the store directory.
 pub fn vsst(number: u64) -> String {
     FileKind::Vsst(number).to_string()
 }
 
-/// The name of the log group file `number`.
+/// Returns the name of the log group file `number`.
 pub fn log(number: u64) -> String {
     FileKind::Log(number).to_string()
 }
 
-/// The name of the room `number`.
+/// Returns the name of the file of reserved space `number`.
 pub fn room(number: u64) -> String {
     FileKind::Room(number).to_string()
 }
 
-/// The name of the tail of values `number`.
+/// Returns the name of the tail of values `number`.
 pub fn tail(number: u64) -> String {
     FileKind::Tail(number).to_string()
 }
 
-/// The name of the manifest `number`.
+/// Returns the name of the manifest `number`.
 pub fn manifest(number: u64) -> String {
     FileKind::Manifest(number).to_string()
 }
 
-/// The name of the copy of the manifest `number`.
+/// Returns the name of the copy of the manifest `number`.
 pub fn manifest_copy(number: u64) -> String {
     FileKind::ManifestCopy(number).to_string()
 }
 
-/// What the file `name` is; `None` if the store never gives a file that name.
+/// Returns the kind of the file `name`; `None` if the store never uses that name.
 pub fn parse(name: &str) -> Option<FileKind> {
     let kind = match name {
         CURRENT => FileKind::Current,
@@ -297,13 +300,14 @@ pub fn parse(name: &str) -> Option<FileKind> {
             }
         },
     };
-    // The number's parser accepts "+7" and short forms: only the canonical spelling is ours.
+    // The number parser accepts "+7" and short forms, but a store only uses the canonical spelling.
     let possible = kind.number().is_none_or(|n| n <= NUMBER_MAX);
     (possible && kind.to_string() == name).then_some(kind)
 }
 
-/// The largest file number among `kinds`, above which new files get theirs; 0 if there is none. Numbers that no store
-/// reaches are passed over: somebody put them there, and following them would use the numbers up.
+/// Returns the largest file number among `kinds`, above which new numbers are allocated; 0 if there
+/// is none. It ignores numbers that no store reaches: following such a stray file would use the
+/// numbers up.
 pub fn largest_number(kinds: impl IntoIterator<Item = FileKind>) -> u64 {
     kinds.into_iter().filter_map(FileKind::number).filter(|&n| n <= NUMBER_SEEN_MAX).max().unwrap_or(0)
 }

@@ -1,22 +1,24 @@
-//! A store in the hands of an engine that has no roof of its own: lock, manifest and log, opened for whatever engines are
-//! named.
+//! A store for engines without a top-level crate of their own: opens lock, manifest and log for the
+//! given engines.
 //!
-//! 1. Take the lock, so that nobody else changes what is read.
-//! 2. Recover the manifest. Engines that it lists and that were not named are *away*: their records, files and their part
-//!    of the log stay as they are.
-//! 3. Replay the log: whoever opens gets every batch, with the tenant whose it is.
+//! 1. Take the lock, so that no other process changes the files.
+//! 2. Recover the manifest. An engine that it lists and that was not named is *absent*: its
+//!   records, files and batches in the log stay as they are.
+//! 3. Replay the log: the caller gets every batch, with its tenant.
 //! 4. Check that the manifest has not lost its end (see [`crate::commit::read`]).
-//! 5. Make the end of the old log final, begin a new one, remove what nobody lists: old manifests and log files. Files of
-//!    engines are theirs to judge ([`Replayed::remove`]), but for those of an engine that was removed.
+//! 5. Make the end of the old log final, begin a new one, and remove orphans: old manifests and log
+//!   files. Each engine judges its own files ([`Replayed::remove`]), except those of a removed
+//!   engine.
 //!
-//! **Where there is no room**, on the volume or below a limit that is kept strictly ([`Terms::is_strict`]): a new log begins in a group that
-//! is as short as can be, or in a file that waits to be used again, or in the room of the ballast, whichever lane it is of. It leaves the open pages of all
-//! lanes their room, whose files are never refused and may be gone since the power failed. Below a limit
-//! that is too little even for that, the group is made above it: nobody who cannot open a store could make it smaller. On a full volume
-//! the store is refused.
+//! **Without space**, on the volume or below a strict limit ([`Terms::is_strict`]): a new log
+//! begins in a group of minimum length, in a free file, or in the reserved space, for any lane. It
+//! leaves space for the staging files of all lanes, which are never refused and may be missing
+//! after a power failure. Below a limit that is too low even for that, the group exceeds the limit:
+//! a store that does not open could never be made smaller. On a full volume the open fails.
 //!
-//! There is no background: whoever holds the store calls [`Store::tend`] when he has time. An engine with jobs of its own
-//! drives the log from them (LavaKV does), and needs of all this only the parts.
+//! There are no background threads: the owner of the store calls [`Store::tend`] when it has time.
+//! An engine with its own jobs drives the log from them (LavaKV does), and needs only the parts of
+//! this.
 
 use crate::commit::{Ballast, Lane, Log, LogTerms, LoggedBatch, ballast_bytes, read};
 use crate::context::Context;
@@ -34,16 +36,16 @@ use std::path::Path;
 use std::sync::Arc;
 use wal::{OnReplay, RecoveryReport};
 
-/// See the module.
+/// An open store: see the module.
 pub struct Store {
     files: Arc<Files>,
     log: Arc<Log>,
-    /// The lane that keeps records.
+    /// The record lane.
     records: Option<Arc<Log>>,
     space: Arc<SpaceBudget>,
 }
 
-/// Ways to make room for a log to begin in, in the order in which they are tried.
+/// Ways to make space for the start of a log, in the order of the attempts.
 #[derive(Clone, Copy)]
 enum Way {
     Ballast(Ballast),
@@ -52,19 +54,19 @@ enum Way {
 
 const WAYS: [Way; 3] = [Way::Ballast(Ballast::Log), Way::Ballast(Ballast::Jobs), Way::PastLimit];
 
-/// How long the pieces of a store's logs may be.
+/// Lengths and access modes of a store's logs.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreTerms {
     /// Of the first lane.
     pub log: LogTerms,
-    /// Of the lane that keeps records ([`Lane::LOG`]); `None`: it is not opened.
+    /// Of the record lane ([`Lane::LOG`]); `None`: it is not opened.
     pub records: Option<LogTerms>,
 }
 
-/// Gets a batch, and the lane it is in: all of the first lane, in order, then all of the next.
+/// Receives a batch with its lane: all of the first lane, in order, then all of the next.
 pub type OnLanes<'a> = dyn FnMut(Lane, &LoggedBatch<'_>) -> Result<()> + 'a;
 
-/// What a store may occupy whose engines keep nothing but the log: there is no limit.
+/// Returns unlimited space terms, for engines with no files but the log.
 fn unlimited(terms: &LogTerms) -> Terms {
     Terms::unlimited(Sizes {
         memtable_bytes: 0,
@@ -75,8 +77,8 @@ fn unlimited(terms: &LogTerms) -> Terms {
     })
 }
 
-/// A store whose manifest is read and whose logs are not: an engine that keeps something in files reads that first, so that what is
-/// replayed finds it there. Dropped, it has changed nothing but the lock.
+/// A store with its manifest read but its logs not replayed. An engine with files reads them now,
+/// so that the replayed batches find them. Dropped, it has changed nothing but the lock.
 #[derive(Debug)]
 pub struct Opening {
     store: Store,
@@ -84,19 +86,20 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Takes the lock and reads the manifest, or makes them: see [`Store::open_lanes`].
+    /// Takes the lock and reads the manifest, or creates both: see [`Store::open_lanes`].
     ///
     /// # Errors
-    /// As there, without those of the logs.
+    /// As [`Store::open_lanes`], without those of the logs.
     pub fn begin(env: &Env, dir: &Path, terms: StoreTerms, engines: &Engines) -> Result<Opening> {
         Opening::begin_within(env, dir, terms, unlimited(&terms.log), engines, None)
     }
 
-    /// As [`Opening::begin`], by an engine that says what the store may occupy, and keeps to it: it refreshes the budget
-    /// ([`Store::space`]) from when the store is open on. With the `mark` that it is not whole yet, for whoever set it.
+    /// As [`Opening::begin`], for an engine that sets space terms. The engine refreshes the budget
+    /// ([`Store::space`]) once the store is open. The owner of an unfinished store passes its
+    /// `mark`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Opening::begin`].
     pub fn begin_within(
         env: &Env,
         dir: &Path,
@@ -139,23 +142,23 @@ impl Opening {
         Ok(Opening { store: Store { files, log, records, space }, listing })
     }
 
-    /// What every part of the store is given.
+    /// Returns the shared context of the store.
     pub fn context(&self) -> &Arc<Context> {
         self.store.context()
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Arc<Manifest> {
         self.store.manifest()
     }
 
-    /// Replays the logs: what the manifest says holds, and what it does not list is nobody's.
+    /// Replays the logs.
     ///
     /// # Errors
     /// `Corruption` if a log lost what was durable; those of `replay`.
     pub fn replay(self, replay: &mut OnLanes<'_>) -> Result<Replayed> {
         let Opening { store, listing } = self;
-        // All that there is is judged before anything follows from it.
+        // All lanes are checked before anything is changed.
         let reports: Vec<RecoveryReport> = store
             .lanes()
             .map(|log| log.recovery().replay(&mut |batch| replay(log.lane(), batch)))
@@ -164,18 +167,20 @@ impl Opening {
     }
 }
 
-/// A store whose logs are replayed and not begun. Dropped, it has changed nothing but the lock, and what was removed.
+/// A store with its logs replayed but not begun. Dropped, it has changed nothing but the lock and
+/// the removed files.
 #[derive(Debug)]
 pub struct Replayed {
     store: Store,
     listing: Vec<DirEntry>,
-    /// Of each lane.
+    /// The recovery report of each lane.
     reports: Vec<RecoveryReport>,
 }
 
 impl Replayed {
-    /// Removes the files for which `is_stranger`: those of an engine that no edit names, which a job had not finished. Before logs begin,
-    /// for which what they occupy may be wanted.
+    /// Removes the files for which `is_stranger` returns true: files of an engine that no edit
+    /// names, left by an unfinished job. This comes before the logs begin, which may need their
+    /// space.
     ///
     /// # Errors
     /// Those of the file system.
@@ -185,7 +190,7 @@ impl Replayed {
         strangers.into_iter().try_for_each(|entry| self.store.files.remove(&entry.name))
     }
 
-    /// The logs begin: the store is open.
+    /// Begins the logs: the store is open.
     ///
     /// # Errors
     /// `NoSpace` if there is no room on the volume to begin one; those of the file system.
@@ -193,7 +198,8 @@ impl Replayed {
         let Replayed { store, listing, mut reports } = self;
         store.log.spares().adopt_ballast(&listing)?;
         for (log, report) in store.lanes().zip(&mut reports) {
-            // Of lives that end at once each leaves a group, and none would ever get to let go of it.
+            // A store that is killed soon after each open adds a group each time, and would never
+            // release one.
             log.recovery().let_go(report);
             log.recovery().end_old(report, None)?;
         }
@@ -212,12 +218,13 @@ impl Replayed {
 }
 
 impl Store {
-    /// Opens the store in a directory, or makes one, and replays its log.
+    /// Opens the store in a directory, or creates one, and replays its log.
     ///
     /// # Errors
-    /// `Busy` or what the file system says if somebody else has it, `NotFound` if a repair of it has not come to its end,
-    /// `Corruption` if the manifest or the log lost what was durable, `Unsupported` if a newer release wrote it, `NoSpace` if
-    /// there is no room to begin a log; those of `replay`.
+    /// `Busy` or an error of the file system if another process has it. `NotFound` if a repair of
+    /// it has not finished. `Corruption` if the manifest or the log lost durable data.
+    /// `Unsupported` if a newer release wrote it. `NoSpace` if there is no space to begin a log.
+    /// Those of `replay`.
     pub fn open(
         env: &Env,
         dir: &Path,
@@ -231,11 +238,11 @@ impl Store {
         Store::open_lanes(env, dir, terms, engines, &mut on_batch)
     }
 
-    /// As [`Store::open`], with the lane that keeps records, if terms are given for it. Without, that lane stays as it is: its groups,
-    /// their files, and what is staged of it.
+    /// As [`Store::open`], with the record lane if it has terms. Without terms that lane stays as
+    /// it is: its groups, their files, and its staging file.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Store::open`].
     pub fn open_lanes(
         env: &Env,
         dir: &Path,
@@ -246,17 +253,17 @@ impl Store {
         Opening::begin(env, dir, terms, engines)?.replay(replay)?.begin()
     }
 
-    /// The lanes that it was opened with.
+    /// Returns the lanes that the store was opened with.
     fn lanes(&self) -> impl Iterator<Item = &Arc<Log>> {
         [&self.log].into_iter().chain(&self.records)
     }
 
-    /// What the open pages of the lanes that have not begun are going to occupy in addition.
+    /// Returns the bytes that the staging files will occupy in addition once all lanes have begun.
     fn unmade_bytes(&self) -> u64 {
         self.lanes().map(|log| log.recovery().unmade_bytes()).sum()
     }
 
-    /// A lane goes on where its replay ended. See the module for what is done where there is no room.
+    /// Continues a lane after its replay. See the module for a start without space.
     fn resume(&self, log: &Log, report: &RecoveryReport) -> Result<()> {
         let (mut ways, mut listed) = (WAYS.into_iter(), None);
         loop {
@@ -264,17 +271,18 @@ impl Store {
             if refused.kind() != ErrorKind::NoSpace {
                 return Err(refused);
             }
-            // A part of the ballast that is gone is no way.
+            // A missing part of the reserved space frees nothing.
             while !self.make_way(ways.next().ok_or_else(|| refused.clone())?)? {}
         }
     }
 
-    /// True if this may have made room.
+    /// Returns true if this may have freed space.
     fn make_way(&self, way: Way) -> Result<bool> {
         match way {
             Way::Ballast(part) => {
                 let given = self.log.spares().give_ballast(part);
-                // What is removed gives its room back when that is durable, on some file systems.
+                // Some file systems free the space of a removed file only once its removal is
+                // durable.
                 self.files.sync_dir().map(|()| given)
             }
             Way::PastLimit => {
@@ -284,7 +292,7 @@ impl Store {
         }
     }
 
-    /// Removes the files of the store itself that nobody lists.
+    /// Removes unlisted files of the store itself.
     fn remove_orphans(&self, listing: &[DirEntry]) -> Result<()> {
         let (state, live) = (self.manifest().state(), self.manifest().live_manifest_files());
         for entry in listing {
@@ -306,40 +314,41 @@ impl Store {
         Ok(())
     }
 
-    /// What every part of it is given.
+    /// Returns the shared context of the store.
     pub fn context(&self) -> &Arc<Context> {
         self.files.context()
     }
 
-    /// How its files come and go.
+    /// Returns the store's files.
     pub fn files(&self) -> &Arc<Files> {
         &self.files
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Arc<Manifest> {
         self.files.manifest()
     }
 
-    /// What it occupies, and may.
+    /// Returns the space budget.
     pub fn space(&self) -> &Arc<SpaceBudget> {
         &self.space
     }
 
-    /// The log.
+    /// Returns the log of the first lane.
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
 
-    /// A lane of the log, if the store was opened with it.
+    /// Returns a lane of the log, if the store was opened with it.
     pub fn lane(&self, lane: Lane) -> Option<&Arc<Log>> {
         self.lanes().find(|log| log.lane() == lane)
     }
 
-    /// Does what there is to do for the logs, step by step until nothing is left. False: there was nothing.
+    /// Runs all due tasks of the logs. Returns false if there was none.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system. After `NoSpace` nothing is lost, and it may be tried again.
+    /// Those of the manifest and of the file system. After `NoSpace` nothing is lost, and the call
+    /// may be repeated.
     pub fn tend(&self) -> Result<bool> {
         let mut any = false;
         for log in self.lanes() {
@@ -359,10 +368,11 @@ impl Store {
         engines::remove(&self.files, self.lanes(), name)
     }
 
-    /// Ends the log and the manifest so that the loss of either's end is noticed.
+    /// Closes the log and confirms the manifest, so that the loss of either's end is noticed.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system; on a full volume the end is only not noticed.
+    /// Those of the manifest and of the file system. On a full volume the close succeeds without
+    /// that protection.
     pub fn close(&self) -> Result<()> {
         match self
             .lanes()

@@ -1,18 +1,24 @@
-//! How much of the device background work may use, so that reads in the foreground stay as quick as they are without it.
+//! Limits of background device use, so that foreground reads stay as fast as without it.
 //!
-//! * `traffic`: what a thread reads and writes for, which the scheduler says of each step of a job ([`during`]).
-//! * `depth`: how many pieces of background work may be at the device at once. It follows how long reads in the foreground take
-//!   (`foreground`).
-//! * `budget`: how many bytes background work may read and write in a second, whatever for.
-//! * `load`: what was done on a disk, and how long it was waited for.
-//! * `read_cost`: what reads cost, of which follows which gaps are read over and how much is read ahead.
-//! * `paced_fs`: the file system through which a store reaches its files of data, and where both are kept.
+//! * `traffic`: the purpose of a thread's I/O, set by the scheduler for each step of a job
+//!   ([`during`]).
+//! * `depth`: the number of background requests in flight at the device. It follows the latency of
+//!   foreground reads (`foreground`).
+//! * `budget`: the rate limit of background reads and writes, bytes per second.
+//! * `load`: bytes and busy time of a disk.
+//! * `read_cost`: the cost of reads, which determines bridged gaps and read-ahead.
+//! * `paced_fs`: the file system of the data files, which applies both limits.
 //!
-//! What is asked of the device in one go delays whoever comes behind it, so background work is written in pieces of [`WRITE_PIECE_BYTES`], and
-//! read in pieces of [`PIECE_BYTES`] as long as somebody reads. Who has to wait sleeps and looks again: there is nothing to be woken by, so no wake-up can be lost.
-//! A store on two disks has a pace for each: what makes reads slow on one says nothing of the other; the budget is one. On the disk that carries the log who writes
-//! that is in the foreground as well, and what background work writes there comes in pieces of [`PIECE_BYTES`].
-//! A flush never waits: writers wait for it. Nobody waits who holds what others wait for, which debug builds check.
+//! A large request delays all requests behind it. So background work writes pieces of
+//! [`WRITE_PIECE_BYTES`], and reads pieces of [`PIECE_BYTES`] while there are foreground reads. A
+//! thread that must wait sleeps and checks again: there is no wake-up that could be lost.
+//!
+//! A store on two disks has a pacer for each disk, because slow reads on one say nothing about the
+//! other. The rate limit is shared. On the disk with the log, log writes count as foreground too,
+//! and background work writes pieces of [`PIECE_BYTES`] there.
+//!
+//! A flush never waits, because writers wait for it. A thread that holds a contended lock never
+//! waits; debug builds check that.
 
 mod budget;
 mod depth;
@@ -36,40 +42,40 @@ use load::Load;
 use read_cost::ReadCost;
 use std::sync::Arc;
 
-/// What background work reads at once, bytes.
+/// Maximum size of a background read, bytes.
 pub const PIECE_BYTES: usize = 64 << 10;
-/// What it writes at once: one such piece is on its way while the next is made, so that nobody waits for each.
+/// Size of a background write, bytes. One piece is in flight while the next is built.
 pub const WRITE_PIECE_BYTES: usize = 256 << 10;
 
-/// What background work has used, and what it may use now.
+/// Use and limits of background I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PaceReport {
-    /// Bytes that it may read and write in a second; 0: there is no bound.
+    /// Rate limit of background I/O, bytes per second; 0: unlimited.
     pub budget_bytes_per_s: u64,
-    /// Pieces that may be at the device at once, in thousandths.
+    /// Allowed requests in flight, in thousandths.
     pub depth_milli: u64,
-    /// What nine of ten reads in the foreground take at most that have the device for themselves, nanoseconds; 0: not known.
+    /// 90th percentile latency of foreground reads on an idle device, nanoseconds; 0: unknown.
     pub usual_read_ns: u64,
     /// Bytes read and written, in the order of [`Traffic::ALL`].
     pub bytes: [u64; Traffic::ALL.len()],
-    /// Times that a thread waited for a place at the device.
+    /// Number of waits for the device.
     pub waits: u64,
-    /// Nanoseconds of these, together.
+    /// Total time of these waits, nanoseconds.
     pub wait_ns: u64,
-    /// What reads cost.
+    /// Cost of reads.
     pub read_cost: ReadCostReport,
 }
 
-/// See the module.
+/// The limiter of background I/O: see the module.
 #[derive(Debug)]
 pub struct Pace {
     clock: Arc<dyn Clock>,
-    /// What background work may read and write in a second.
+    /// Rate limit of background I/O.
     pub budget: Arc<Budget>,
     depth: Depth,
     load: Load,
     cost: ReadCost,
-    /// That of the second disk.
+    /// The limiter of the fast tier.
     beside: Option<Arc<Pace>>,
     is_off: AtomicBool,
     bytes: [AtomicU64; Traffic::ALL.len()],
@@ -78,7 +84,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Without a bound on bytes.
+    /// Creates a limiter without a rate limit.
     pub fn new(clock: &Arc<dyn Clock>) -> Pace {
         Pace {
             clock: clock.clone(),
@@ -94,58 +100,61 @@ impl Pace {
         }
     }
 
-    /// The same for a store on two disks: what is on the second one has a pace of its own ([`Pace::of_speed_disk`]), with the same budget.
+    /// Creates a limiter for a store with a fast tier, which has its own limiter
+    /// ([`Pace::of_speed_disk`]) but the same rate limit.
     pub fn of_two(clock: &Arc<dyn Clock>) -> Pace {
         let first = Pace::new(clock);
         let speed = Pace { budget: first.budget.clone(), ..Pace::new(clock) };
         Pace { beside: Some(Arc::new(speed)), ..first }
     }
 
-    /// That of the second disk; `None`: there is none.
+    /// Returns the limiter of the fast tier, if there is one.
     pub fn of_speed_disk(&self) -> Option<&Arc<Pace>> {
         self.beside.as_ref()
     }
 
-    /// What was done on the disk, without that of the second one.
+    /// Returns the load of the disk, without the fast tier.
     pub fn load(&self) -> DiskLoad {
         self.load.get()
     }
 
-    /// From now on nothing comes in pieces and no read is timed. To be said before anything is read; the budget is kept all the same.
+    /// Switches off piecewise I/O and the timing of reads. Call it before the first read. The rate
+    /// limit stays in force.
     pub fn switch_off(&self) {
         self.is_off.store(true, Relaxed);
         self.beside.iter().for_each(|speed| speed.switch_off());
     }
 
-    /// What is known of what reads of the disk cost, without the second one.
+    /// Returns the measured read cost of the disk, without the fast tier.
     pub fn costs(&self) -> ReadCosts {
         self.cost.get()
     }
 
-    /// From now on gaps of so many bytes between places are read over, whatever reads cost.
+    /// Sets the bridged gap to a fixed number of bytes, whatever reads cost.
     pub fn give_gap(&self, bytes: u64) {
         self.cost.give_gap(bytes);
         self.beside.iter().for_each(|speed| speed.give_gap(bytes));
     }
 
-    /// From now on nobody goes by what reads cost.
+    /// Switches off the use of measured read costs.
     pub fn ignore_costs(&self) {
         self.cost.switch_off();
         self.beside.iter().for_each(|speed| speed.ignore_costs());
     }
 
-    /// A writer waits for background work: it is not to be held back for a moment.
+    /// Reports that a writer waits for background work, which is not held back for a moment then.
     pub fn writers_wait(&self) {
         self.depth.writers_wait(self.clock.now_ns());
         self.beside.iter().for_each(|speed| speed.writers_wait());
     }
 
-    /// True if a writer waited for background work a moment ago.
+    /// Returns true if a writer waited for background work a moment ago.
     pub fn is_hurried(&self) -> bool {
         self.depth.is_hurried(self.clock.now_ns())
     }
 
-    /// What was used, and what may be: of both disks together, but for depth and reads, which are those of the first.
+    /// Returns use and limits: bytes and waits of both disks together, depth and reads of the first
+    /// disk.
     pub fn report(&self) -> PaceReport {
         let own = self.report_alone();
         let Some(speed) = self.beside.as_ref().map(|speed| speed.report_alone()) else { return own };
@@ -173,7 +182,8 @@ impl Pace {
         self.is_off.load(Relaxed)
     }
 
-    /// True if background work is to come in pieces: somebody reads, and no writer waits for it.
+    /// Returns true if background I/O must be piecewise: there are foreground reads, and no writer
+    /// waits.
     fn in_pieces(&self) -> bool {
         if self.is_off() {
             return false;
@@ -183,7 +193,7 @@ impl Pace {
             && !self.depth.is_hurried(now_ns)
     }
 
-    /// Books bytes of background work.
+    /// Accounts bytes of background I/O.
     fn book(&self, traffic: Traffic, bytes: u64) {
         self.bytes[traffic as usize].fetch_add(bytes, Relaxed);
         let now_ns = self.clock.now_ns();
@@ -191,7 +201,7 @@ impl Pace {
         self.budget.charge(now_ns, bytes);
     }
 
-    /// Does what background work waits for, and books how long that took.
+    /// Runs a blocking background request, and accounts its duration.
     fn waited<T>(&self, bytes: u64, work: impl FnOnce() -> T) -> T {
         let begun_ns = self.clock.now_ns();
         let out = work();
@@ -199,9 +209,10 @@ impl Pace {
         out
     }
 
-    /// Writes to the log on this disk, durably: background work there makes room for that, as it does for reads.
+    /// Writes the log on this disk, durably. Background work makes room for log writes as for
+    /// reads.
     fn logs(&self, file: &dyn InPlaceFile, data: &AlignedBuf, offset: u64) -> base::Result<()> {
-        // What is long takes longer, and says nothing.
+        // Long writes take longer, so they are not timed.
         let is_timed = data.len() <= PIECE_BYTES && !self.is_off();
         let begun = is_timed.then(|| self.depth.read_begins(self.clock.now_ns()));
         let written = file.write_durable(data, offset);
@@ -210,7 +221,7 @@ impl Pace {
         written
     }
 
-    /// Does as many of `wanted` pieces as may be at the device at once, at least one, as soon as they may.
+    /// Waits for a slot at the device, then runs up to `wanted` pieces, at least one.
     fn pass<T>(&self, traffic: Traffic, wanted: usize, piece: impl FnOnce(usize) -> T) -> T {
         debug_assert!(
             !traffic::holds_lock(),
@@ -232,13 +243,13 @@ impl Pace {
             self.waits.fetch_add(1, Relaxed);
             self.wait_ns.fetch_add(now_ns - asked_ns, Relaxed);
         }
-        // Its place is given back whatever becomes of it.
+        // The slots are released even if the piece panics.
         let _place = Place { pace: self, traffic, pieces: granted };
         piece(granted as usize)
     }
 }
 
-/// Pieces that are at the device.
+/// Slots of pieces in flight.
 struct Place<'a> {
     pace: &'a Pace,
     traffic: Traffic,

@@ -26,7 +26,7 @@ fn ask(env: &Env, target: &str, tell: &mut dyn FnMut(CheckpointRequest)) -> Resu
     request_checkpoint(env, Path::new(STORE), Path::new(target), TAKE_WITHIN, tell)
 }
 
-/// The server looks and serves.
+/// Runs the server: scans, and serves the requests that it took.
 fn tend(mailbox: &Mailbox, checkpoint: &dyn Fn(&Path) -> Result<()>) {
     if mailbox.is_due() && mailbox.look() {
         mailbox.serve(checkpoint);
@@ -37,7 +37,7 @@ fn path(id: Id, part: Part) -> PathBuf {
     Path::new(STORE).join(DIR).join(id.name(part))
 }
 
-/// A file of a request, and the lock that says that its client lives.
+/// Writes a file of a request, and takes the lock that marks its client as alive.
 fn put(env: &Env, id: Id, part: Part, text: &str) -> Box<dyn FileLock> {
     env.fs.create_dir_all(&directory(Path::new(STORE))).unwrap();
     let lock = env.fs.lock(&path(id, Part::Lock), "client").unwrap();
@@ -105,7 +105,7 @@ fn the_end_of_the_process_ends_the_wait() {
     let env = SimEnv::new(4).env();
     let lock = RefCell::new(Some(store(&env)));
     let mailbox = Mailbox::new(&env, Path::new(STORE));
-    // It dies after it took the request.
+    // The process dies after it took the request.
     let e = ask(&env, "/copy", &mut |state| match state {
         CheckpointRequest::Waiting => drop(mailbox.is_due() && mailbox.look()),
         CheckpointRequest::Taken => drop(lock.take()),
@@ -134,7 +134,7 @@ fn a_store_that_was_opened_anew_refuses_requests_that_were_taken_and_serves_the_
     assert_eq!(answer_of(&env, Id(1)).unwrap_err().kind(), ErrorKind::Closed);
     answer_of(&env, Id(2)).unwrap();
     drop((before, waits));
-    // Nobody reads the answers.
+    // No client waits for the answers any more.
     env.clock.sleep_ns(LOOK_NS);
     tend(&mailbox, &|_| unreachable!());
     assert!(has_no_requests(&env));
@@ -238,7 +238,7 @@ fn an_answer_that_is_none_is_corruption() {
     {
         assert_eq!(format::outcome(text.as_bytes()).unwrap_err().kind(), ErrorKind::Corruption, "{text}");
     }
-    // A kind of a later release.
+    // An error kind of a later release.
     let later = "lavastore answer 1\nfailed out of luck\nmessage why\n";
     assert_eq!(format::outcome(later.as_bytes()).unwrap_err().kind(), ErrorKind::Io);
 }

@@ -1,8 +1,8 @@
-//! Applying changes to a copy of a state, and checking one from scratch.
+//! Applying changes to a copy of a state, and checking a state from scratch.
 //!
-//! The store's own records take effect before the engines' steps, removals of log groups and files first among them. A file
-//! number lives in one place only, whoever has it: an engine takes the numbers of the files that its records name from its
-//! [`Ground`], which asks all others.
+//! The store's own records take effect before the engines' steps, and removals of log groups and
+//! files before everything else. A file number has a single owner. An engine takes the numbers of
+//! the files that its records name from its [`Ground`], which checks all other owners.
 
 use super::contradiction::{fault, refuse};
 use super::engine::Engine;
@@ -17,7 +17,7 @@ use base::{Error, ErrorKind, MAX_SEQ, Result};
 use std::sync::Arc;
 
 impl State {
-    /// The state after an edit that lies in a manifest.
+    /// Returns the state after an edit read from a manifest.
     ///
     /// # Errors
     /// `Corruption` if the edit contradicts the state or is damaged, `Unsupported` if a newer release wrote it.
@@ -30,7 +30,7 @@ impl State {
         Ok(next)
     }
 
-    /// The state after changes of the store's own, and the bytes of that edit.
+    /// Returns the state after changes of the store's own records, and the bytes of that edit.
     ///
     /// # Errors
     /// `InvalidArgument` if they contradict the state.
@@ -42,10 +42,10 @@ impl State {
         Ok((next, out))
     }
 
-    /// The same store with these groups of the log: what a copy has of it.
+    /// Returns the state with these log groups added: for a copy of the store.
     ///
     /// # Errors
-    /// `InvalidArgument` if one is there already, or its file.
+    /// `InvalidArgument` if a group or its file is there already.
     pub fn with_log(mut self, groups: Vec<LogGroupMeta>) -> Result<State> {
         let volume = self.log_volume();
         let here = |group| Record::AddLogGroup { group: LogGroupMeta { volume, ..group } };
@@ -64,7 +64,8 @@ impl State {
 }
 
 impl<E: Engine> StateOf<E> {
-    /// The state after an edit; its edit number is one larger. The state itself does not change.
+    /// Returns the state after an edit, with the next edit number. The state itself does not
+    /// change.
     ///
     /// # Errors
     /// `InvalidArgument` if the edit contradicts the state.
@@ -72,7 +73,7 @@ impl<E: Engine> StateOf<E> {
         self.committed(&commit.into()).map(|(next, _)| next)
     }
 
-    /// The state after a commit, and the bytes of that edit.
+    /// Returns the state after a commit, and the bytes of that edit.
     pub(super) fn committed(&self, commit: &Commit<E>) -> Result<(Self, Vec<u8>)> {
         let (next, own, records) = apply_commit(&self.store, &self.own, commit)?;
         let mut out = Vec::new();
@@ -82,7 +83,7 @@ impl<E: Engine> StateOf<E> {
     }
 }
 
-/// The store's own records of one edit.
+/// Applies the store's own records of one edit.
 fn apply(state: &mut State, records: &[Record]) -> Result<()> {
     for record in records {
         match record {
@@ -140,7 +141,7 @@ fn add_log_group(state: &mut State, group: LogGroupMeta) -> Result<()> {
     raise(&mut state.next_ltn, group.ltn + 1)
 }
 
-/// The store itself takes a number.
+/// Takes a file number for the store itself.
 fn take(state: &mut State, number: u64) -> Result<()> {
     if !is_file_number(number) {
         return refuse(format!("file number {number} is out of range"));
@@ -164,7 +165,8 @@ fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Resul
     state.engines.add(id, name, format)
 }
 
-/// An engine that was removed and comes back would be handed what it had in the log before: that must have gone.
+/// Fails if the log may still hold batches of an engine that was removed: after it is added again,
+/// replay would hand them to it.
 fn check_gone(state: &State, id: EngineId) -> Result<()> {
     let Some(below) = state.engines.get(id).and_then(Part::gone_below) else { return Ok(()) };
     let group = state.log_groups.values().find(|group| group.ltn < below);
@@ -193,7 +195,7 @@ fn remove_file(state: &mut State, id: EngineId, number: u64) -> Result<()> {
     }
 }
 
-/// A step of an engine as it lies in a manifest.
+/// Applies a step of an engine, as read from a manifest.
 fn apply_step(state: &mut State, id: EngineId, step: &[u8]) -> Result<()> {
     if let Some((engine, own)) = state.engines.added(id)?.take_step(step) {
         let own = engine.apply(&own, step, &mut Ground::of(state, id))?;
@@ -202,8 +204,9 @@ fn apply_step(state: &mut State, id: EngineId, step: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What an engine's commit makes of a state: the next one, the engine's part of it, and the store's records of the edit:
-/// those of the commit, and what is written out for those who cannot read the engine's step.
+/// Applies an engine's commit. Returns the next state, the engine's part of it, and the store's
+/// records of the edit. These include values that a reader without the engine cannot take from its
+/// step.
 fn apply_commit<E: Engine>(
     before: &State,
     own: &Arc<E::State>,

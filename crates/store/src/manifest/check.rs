@@ -1,17 +1,17 @@
-//! Reading the manifest again, as an open would, while its store is open: for verification.
+//! Rereading the manifest of an open store as an open would, for verification.
 
 use super::{Manifest, ManifestReport, replay};
 use base::{ErrorKind, Result};
 
-/// How often a manifest is read that does not fit together: it may be rolled meanwhile.
+/// Attempts to read an inconsistent manifest, because it may be rolled meanwhile.
 const ATTEMPTS: u32 = 5;
 
 impl Manifest {
-    /// Reads what `CURRENT` leads to from its beginning to its end, with the engines that are here, and holds it against what is known to
-    /// be durable.
+    /// Rereads the manifest that `CURRENT` names from beginning to end, with the engines of this
+    /// opening, and compares it with the last durable edit.
     ///
     /// # Errors
-    /// As [`Manifest::recover`] and [`Manifest::require_edit`]: what the next open would say.
+    /// As [`Manifest::recover`] and [`Manifest::require_edit`]: the errors of the next open.
     pub fn read_again(&self) -> Result<ManifestReport> {
         let durable_edit = self.durable_edit();
         let read = || {

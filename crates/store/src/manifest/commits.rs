@@ -1,4 +1,5 @@
-//! Commits of a manifest, in groups: accepted edits, their leader, and what is durable and published.
+//! Group commit of manifest edits: accepted edits, their leader, and the durable and the published
+//! state.
 //!
 //! See [`super`] for the order of these three.
 
@@ -12,17 +13,17 @@ use base::sync::{Condvar, Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// See the module.
+/// The commit queue of a manifest: see the module.
 pub struct Commits {
     files: Arc<ManifestFiles>,
     read_only: bool,
-    /// Accepted edits and who writes them: everything in [`Inner`]. Not held while the leader writes.
+    /// Accepted edits and their leader: everything in [`Inner`]. Not held while the leader writes.
     inner: Mutex<Inner, rank::Manifest>,
     /// Signalled whenever a leader resigns or a state is published.
     turn: Condvar,
-    /// The state that everybody sees. Changed under `inner`, in the order of edits.
+    /// The published state. Changed under `inner`, in the order of edits.
     published: Mutex<Arc<State>, rank::ManifestPublished>,
-    /// Changed by the leader, under `inner`.
+    /// The number of the last durable edit. Changed by the leader, under `inner`.
     durable_edit: Arc<AtomicU64>,
 }
 
@@ -33,15 +34,16 @@ struct Inner {
     queue: Vec<Pending>,
     /// True while a leader writes.
     leading: bool,
-    /// The open file; `None` before the first write and while a leader has it.
+    /// The open file; `None` before the first write and while a leader writes to it.
     writer: Option<Writer>,
     /// The state at the last durable edit.
     durable: Arc<State>,
     /// The number of the last published edit.
     published: u64,
-    /// The history up to this edit is confirmed by something later.
+    /// The last edit that a later record or `CURRENT` confirms.
     confirmed: u64,
-    /// For each time the tip went back to what was durable: the edit it went back to, and why.
+    /// One entry for each time that the tip went back to the durable state: the durable edit, and
+    /// the reason.
     roll_backs: Vec<(u64, Error)>,
     poison: Option<Error>,
 }
@@ -55,14 +57,15 @@ impl Inner {
     }
 }
 
-/// `NoSpace` tells the caller that nothing happened and that it may try again. Where nobody knows what happened (a sync
-/// that found no space) it must not.
+/// Replaces `NoSpace`, which would allow the caller to try again, by an I/O error. After a sync
+/// that found no space the outcome is unknown, so the caller must not.
 fn beyond_waiting(e: Error) -> Error {
     if e.kind() == ErrorKind::NoSpace { e.with_kind(ErrorKind::Io) } else { e }
 }
 
 impl Commits {
-    /// Those of a history that ends with `state`, of which everything up to `confirmed` is confirmed by something later.
+    /// Creates the queue of a history that ends with `state` and is confirmed up to edit
+    /// `confirmed`.
     pub(super) fn new(
         files: Arc<ManifestFiles>,
         read_only: bool,
@@ -91,23 +94,24 @@ impl Commits {
         }
     }
 
-    /// The published state of the store.
+    /// Returns the published state of the store.
     pub(super) fn state(&self) -> Arc<State> {
         lock(&self.published).clone()
     }
 
-    /// The format of the store.
+    /// Returns the format of the store.
     pub(super) fn format(&self) -> StoreFormat {
         lock(&self.published).format
     }
 
-    /// The number of the last durable edit, to be read.
+    /// Returns the shared number of the last durable edit.
     pub(super) fn durable_edit(&self) -> &Arc<AtomicU64> {
         &self.durable_edit
     }
 
-    /// Makes one edit durable: `change` makes the next state of the one with every edit accepted before, and its bytes.
-    /// `publish` runs when [`super::Manifest::state`] shows it.
+    /// Makes one edit durable. `change` gets the state with every accepted edit, and returns the
+    /// next state and the bytes of the edit. `publish` runs once [`super::Manifest::state`] shows
+    /// the new state.
     pub(super) fn commit(
         &self,
         change: impl FnOnce(&Arc<State>) -> Result<(Arc<State>, Vec<u8>)>,
@@ -118,7 +122,7 @@ impl Commits {
         self.check_writable(&inner)?;
         let (state, payload) = change(&inner.tip)?;
         check_len(&payload)?;
-        // Edits whose numbers come from elsewhere (repair, ingestion) must not meet allocated ones later.
+        // Edit numbers from elsewhere (repair, ingestion) must not be allocated again later.
         self.files.numbers().raise(state.next_file_number);
         inner.tip = state.clone();
         inner.queue.push(Pending { state: state.clone(), payload });
@@ -149,8 +153,8 @@ impl Commits {
         }
     }
 
-    /// Leaves no edit that nothing confirms, so that from now on damage to any byte of the history, and the loss of
-    /// its end, are noticed: `CURRENT` names the last durable edit. For close.
+    /// Confirms all edits: `CURRENT` names the last durable edit. From now on damage to any byte of
+    /// the history, and the loss of its end, are noticed. For close.
     ///
     /// # Errors
     /// Those of the file system; the store is then as sound as before.
@@ -183,7 +187,7 @@ impl Commits {
         outcome
     }
 
-    /// Waits until nobody writes and nothing waits to be written.
+    /// Waits until there is no leader and the queue is empty.
     fn when_quiet(&self) -> Result<MutexGuard<'_, Inner>> {
         let mut inner = lock(&self.inner);
         loop {
@@ -201,8 +205,8 @@ impl Commits {
     /// Begins a new manifest file with a snapshot of the state, and removes the old ones. Commits wait meanwhile.
     ///
     /// # Errors
-    /// If the new file could not be written, the old one goes on being used; if it is unknown which of them a reopen
-    /// would find, the manifest is poisoned.
+    /// If the new file cannot be written, the old one stays in use. If it is unknown which of them
+    /// a reopen would find, the manifest is poisoned.
     pub fn roll(&self) -> Result<()> {
         let _turn = rank::turn::<rank::ManifestTurn>();
         let inner = self.when_quiet()?;
@@ -210,8 +214,9 @@ impl Commits {
         self.roll_to(inner, state)
     }
 
-    /// Raises the format of the store, by a new manifest file: a crash leaves the store in the one format or in the other.
-    /// Releases that do not know the format refuse the store from then on. Does nothing if the store has the format already.
+    /// Raises the format of the store with a new manifest file; a crash leaves the store in one
+    /// format or the other. Releases that do not know the format refuse the store from then on.
+    /// Does nothing if the store has the format already.
     ///
     /// # Errors
     /// `InvalidArgument` if the store has a newer format; otherwise as [`Commits::roll`].
@@ -231,7 +236,7 @@ impl Commits {
         }
     }
 
-    /// Begins a new manifest file with `state`: what is durable, in its format or in a newer one.
+    /// Begins a new manifest file with `state`: the durable state, in its format or in a newer one.
     fn roll_to(&self, mut inner: MutexGuard<'_, Inner>, state: Arc<State>) -> Result<()> {
         inner.leading = true;
         let old = inner.writer.take();
@@ -253,7 +258,7 @@ impl Commits {
                 inner.writer = old;
                 Err(e)
             }
-            // Not behind an upgrade: a crash may leave the store in either format.
+            // Not after an upgrade: a crash may leave the store in either format.
             Err(Failure::Renamed(e)) if inner.durable.format == state.format => Err(e),
             Err(Failure::Renamed(e) | Failure::Unknown(e)) => {
                 let e = beyond_waiting(e);
@@ -263,8 +268,8 @@ impl Commits {
         }
     }
 
-    /// Edits that were accepted while the file was written lead to states in the old format. Who waits to publish one raises it
-    /// then.
+    /// Raises the format of all states. Edits accepted while the file was written lead to states in
+    /// the old format; their callers raise it when they publish.
     fn publish_format(&self, inner: &mut Inner, format: StoreFormat) {
         let raise = |state: &mut Arc<State>| *state = in_format(state, format);
         raise(&mut inner.tip);
@@ -273,13 +278,13 @@ impl Commits {
         raise(&mut lock(&self.published));
     }
 
-    /// Nobody knows what will be read back.
+    /// Poisons the manifest: the contents of its files are unknown.
     fn fail(&self, inner: &mut Inner, error: Error) {
         self.files.fail(&error);
         inner.poison = Some(error);
     }
 
-    /// True if a commit failed that may be durable all the same: what it names must stay.
+    /// Returns true if a failed commit may still be durable, so that the files it names must stay.
     pub fn outcome_unknown(&self) -> bool {
         lock(&self.inner).poison.is_some()
     }
@@ -305,13 +310,14 @@ impl Commits {
         base::sync::wait(&self.turn, inner)
     }
 
-    /// Writes and syncs all that is queued, with the lock free meanwhile.
+    /// Writes and syncs all queued edits, with the lock free meanwhile.
     fn lead<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
         assert!(!inner.leading && !inner.queue.is_empty(), "one leader at a time, with something to write");
         inner.leading = true;
         let mut batch = std::mem::take(&mut inner.queue);
         if batch.len() > 1 && self.files.is_nearly_full() {
-            // Of several edits the first may get whole into the file before the disk is full; of one, none can.
+            // Of several edits the first may get into the file whole before the disk is full; of a
+            // single edit, no whole one can.
             inner.queue = batch.split_off(1);
         }
         let writer = inner.writer.take();
@@ -325,7 +331,7 @@ impl Commits {
                 inner.writer = Some(writer).filter(|writer| writer.is_whole);
                 let alone = batch.len() == 1 && batch.iter().all(|p| p.payload.is_empty());
                 if let Some(last) = batch.into_iter().last() {
-                    // An empty edit needs nobody to confirm it: its loss would lose nothing.
+                    // An empty edit needs no confirmation: its loss would lose nothing.
                     inner.confirmed = if alone { last.state.edit_number } else { durable.edit_number };
                     self.durable_edit.store(last.state.edit_number, Ordering::Release);
                     inner.durable = last.state;
@@ -345,10 +351,10 @@ impl Commits {
         inner
     }
 
-    /// What is seen in the middle of a roll is no damage.
+    /// Runs `look` while no edit is written, so that a roll in progress does not look like damage.
     pub(super) fn while_nobody_writes<T>(&self, look: impl Fn() -> T) -> T {
         let _turn = rank::turn::<rank::ManifestTurn>();
-        // Of a manifest that is only read, or poisoned, nobody here writes.
+        // A read-only or poisoned manifest has no writer.
         let Ok(mut inner) = self.when_quiet() else { return look() };
         inner.leading = true;
         drop(inner);
@@ -359,7 +365,7 @@ impl Commits {
     }
 }
 
-/// A state in a format that is perhaps another one.
+/// Returns a state in a format, which may be its own.
 fn in_format(state: &Arc<State>, format: StoreFormat) -> Arc<State> {
     match state.format == format {
         true => state.clone(),
@@ -381,7 +387,7 @@ mod tests {
     use crate::manifest::{Engines, InitialState, Manifest};
     use std::path::Path;
 
-    /// An accepted edit behind one that is rolled back rests on it, and goes with it.
+    /// An accepted edit builds on the edits before it, so it is rolled back with them.
     #[test]
     fn edits_behind_one_that_is_rolled_back_go_with_it() {
         let sim = io::sim::SimEnv::new(1);
@@ -404,7 +410,8 @@ mod tests {
         assert_eq!(inner.tip.edit_number, inner.durable.edit_number);
     }
 
-    /// No reader would take it, and the store could not be opened any more. (Nobody touches the memory.)
+    /// A reader would refuse a longer edit, and the store would not open any more. (The test does
+    /// not touch the memory.)
     #[test]
     fn an_edit_that_no_reader_would_take_is_not_written() {
         check_len(&vec![0; format::PAYLOAD_LEN_MAX]).unwrap();

@@ -1,16 +1,19 @@
-//! What an open reads of `CURRENT` and a manifest that have copies.
+//! Reading of `CURRENT` and of manifests with copies.
 //!
-//! A manifest and its copy hold the same bytes, each record at the same offset in both, and both are synced before an edit counts as
-//! durable. So whatever is damaged, cut off or missing in one of them is in the other: [`merged`] takes each record from the
-//! first file in which it is intact. Where a crash tore the last records of one file and not of the other, they count: nobody was
-//! told of them, and nobody was told that they failed.
+//! A manifest and its copy hold the same bytes, each record at the same offset in both, and both
+//! are synced before an edit counts as durable. So damage or loss in one of them is intact in the
+//! other: [`merged`] takes each record from the first file in which it is intact. If a crash tore
+//! the last records of only one file, these records count, because no caller has been told their
+//! outcome yet.
 //!
-//! `CURRENT` and its copy are written one after the other, and each rename leaves a whole file. Between the two they name different
-//! manifests with the same edits, and both manifests are whole. The one with the higher edit counts, and of equal ones the newer
-//! manifest: a file of an earlier time in place of one of them leads to no earlier state. The copy appears only when `CURRENT` names a
-//! manifest with a copy durably, so a release that knows of no copies never leaves a stale one behind.
+//! `CURRENT` and its copy are replaced one after the other, and each rename leaves a whole file.
+//! Between the two renames they name different manifests with the same edits, and both manifests
+//! are whole. The higher edit wins, and the newer manifest for equal edits: a restored older file
+//! in place of one of them leads to no earlier state. The copy appears only once `CURRENT` durably
+//! names a manifest with a copy, so a release without copies never leaves a stale one behind.
 //!
-//! What is damaged is told ([`super::ManifestReport::damaged`]), and written anew by the next roll: that is the first commit of whoever
+//! Damage is reported ([`super::ManifestReport::damaged`]) and repaired by the next roll, which is
+//! the first commit after an open for writing.
 //! opens the store for writing.
 
 use super::format::{Current, HEADER_LEN, Header, confirmed, read_record};
@@ -21,23 +24,23 @@ use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::path::{Path, PathBuf};
 
-/// The longest `CURRENT` that is read, bytes.
+/// Maximum length of `CURRENT`, bytes.
 pub(super) const CURRENT_LEN_MAX: usize = 4096;
 
-/// A damaged copy, and the edit that is missing in it; 0: more than edits.
+/// A damaged copy, and the edit that it lacks; 0: more than edits.
 #[derive(Debug)]
 pub(super) struct Note {
     edit: u64,
     error: Error,
 }
 
-/// Which manifest `CURRENT` and its copy name.
+/// The contents of `CURRENT` and of its copy.
 pub(super) struct Currents {
-    /// `None`: neither can be read, or neither is there.
+    /// `None`: both are unreadable or missing.
     pub current: Option<Current>,
-    /// Why the original is not what counts; `NotFound` if it is missing.
+    /// The error of the original; `NotFound` if it is missing.
     pub original: Option<Error>,
-    /// The same of the copy.
+    /// The error of the copy.
     pub copy: Option<Error>,
 }
 
@@ -45,7 +48,7 @@ impl Currents {
     /// Reads both.
     ///
     /// # Errors
-    /// Those of reading that pass by themselves.
+    /// Transient errors of reading.
     pub(super) fn read(env: &Env, dir: &Path) -> Result<Currents> {
         let one = |name: &str| -> Result<Result<Current>> {
             let path = io::fs::join(dir, name);
@@ -58,7 +61,8 @@ impl Currents {
         let (original, copy) = (one(names::CURRENT)?, one(names::CURRENT_COPY)?);
         let best = [&original, &copy].into_iter().flatten().max_by_key(|it| (it.edit, it.manifest)).cloned();
         let mut copy = copy.err();
-        // A crash came between the first `CURRENT` of a manifest with a copy and its own: that is no damage.
+        // A crash came between the first `CURRENT` of a manifest with a copy and its own copy; that
+        // is no damage.
         if copy.as_ref().is_some_and(|e| e.kind() == ErrorKind::NotFound)
             && one(names::CURRENT_COPY_TEMP)?.is_ok()
         {
@@ -67,35 +71,35 @@ impl Currents {
         Ok(Currents { current: best, original: original.err(), copy })
     }
 
-    /// Those of them that a store with copies must have whole, and has not.
+    /// Returns the errors of both; in a store with copies each of them is damage.
     fn damage(self) -> impl Iterator<Item = Error> {
         self.original.into_iter().chain(self.copy).map(lost)
     }
 }
 
-/// Says of a file that cannot be read that another one has what was in it.
+/// Returns the error for a file whose contents are intact in another one.
 fn lost(e: Error) -> Error {
     let file = e.file().map(Path::to_owned).unwrap_or_default();
     let why = "this file is damaged or missing, and its copy is intact: an open for writing makes it anew";
     Error::corruption(why).at_file(file).caused_by(e)
 }
 
-/// A manifest, as its files tell it.
+/// A manifest, merged from its files.
 pub(super) struct Merged {
-    /// Header and records; behind them what is intact in neither file.
+    /// Header and records; at the end, the bytes that are intact in neither file.
     pub bytes: Vec<u8>,
-    /// Its name.
+    /// Name of the manifest.
     pub name: String,
-    /// The original.
+    /// Path of the original.
     pub path: PathBuf,
     notes: Vec<Note>,
-    /// The last edit that the original says to be durable: both files had it before either was read.
+    /// The last edit that the original confirms: both files had it before either was read.
     durable: u64,
 }
 
 impl Merged {
-    /// What is damaged in one of the files, of a store with copies: of edits, those that were durable when the files were read. `edit`: one
-    /// that was.
+    /// Returns the damage in one of the files, for a store with copies. Only edits count that were
+    /// durable when the files were read; `edit` was durable for certain.
     pub(super) fn damage(self, currents: Currents, edit: u64) -> Vec<Error> {
         let edit = edit.max(self.durable).max(currents.current.as_ref().map_or(0, |current| current.edit));
         let has_copies =
@@ -108,7 +112,8 @@ impl Merged {
     }
 }
 
-/// Reads the manifest of this number, and its copy if it has one. `current`: what names it.
+/// Reads the manifest of this number, and its copy if it has one. `current`: the contents of
+/// `CURRENT`.
 ///
 /// # Errors
 /// Those of reading, if neither can be read.
@@ -118,7 +123,7 @@ pub(super) fn read(env: &Env, dir: &Path, number: u64, current: Option<&Current>
     let original = read_one(env, &path)?;
     let has_copy = |bytes: &Vec<u8>| match Header::decode(bytes) {
         Ok(header) => header.format.allows(Feature::ManifestCopies),
-        // Of a newer format it is refused; a damaged header tells nothing.
+        // A newer format is refused later; a damaged header proves nothing.
         Err(e) => e.kind() != ErrorKind::Unsupported,
     };
     let whole =
@@ -140,7 +145,8 @@ pub(super) fn read(env: &Env, dir: &Path, number: u64, current: Option<&Current>
     }
 }
 
-/// A file, or why it cannot be read; an error that passes by itself says nothing of the file.
+/// Returns a file, or its error. Transient errors, which say nothing about the file, are returned
+/// as errors of this function.
 fn read_one(env: &Env, path: &Path) -> Result<Result<Vec<u8>>> {
     match read_manifest(env, path) {
         Err(e) if e.is_passing() => Err(e.at_file(path)),
@@ -148,12 +154,12 @@ fn read_one(env: &Env, path: &Path) -> Result<Result<Vec<u8>>> {
     }
 }
 
-/// The manifest of the intact records of two files that are read for a repair.
+/// Returns the manifest of the intact records of two files, for a repair.
 pub(super) fn merged_bytes(original: &[u8], copy: &[u8], current: Option<&Current>) -> Vec<u8> {
     merged([original, copy], [Path::new(""); 2], current).0
 }
 
-/// A manifest of the intact records of two files.
+/// Merges the intact records of two files.
 fn merged(parts: [&[u8]; 2], paths: [&Path; 2], current: Option<&Current>) -> (Vec<u8>, Vec<Note>, u64) {
     let [original, copy] = parts;
     let is_meant =
@@ -161,7 +167,7 @@ fn merged(parts: [&[u8]; 2], paths: [&Path; 2], current: Option<&Current>) -> (V
     let header = |bytes: &[u8]| Header::decode(bytes).ok().filter(is_meant);
     let (own, other) = (header(original), header(copy));
     let Some(uid) = own.or(other).map(|header| header.manifest) else {
-        // Whatever is wrong with the original says it.
+        // The reader of the original reports its damage.
         return (original.to_vec(), Vec::new(), 0);
     };
     let mut notes: [Option<Note>; 2] = [None, None];
@@ -190,7 +196,7 @@ fn merged(parts: [&[u8]; 2], paths: [&Path; 2], current: Option<&Current>) -> (V
         last = record.edit;
         durable = records[0].map_or(durable, |record| record.durable);
     }
-    // Whether the end is torn or damaged is said by the file that confirms what is missing.
+    // The file that confirms the missing records decides whether the end is torn or damaged.
     let at = out.len();
     let tells = |bytes: &&[u8]| confirmed(uid, bytes, at + 1, last + 1);
     let longer = if original.len() >= copy.len() { original } else { copy };

@@ -1,8 +1,8 @@
-//! An engine's part of the manifest: what it must say of itself so that its records can be in the store's history.
+//! The interface of an engine to the manifest, for its records in the store's history.
 //!
-//! An engine has an id for good, a state that its records lead to, and pure functions between them. The store calls
-//! them and knows nothing else of it. Which engines there are is said at open ([`Engines`]); the records of all others are
-//! kept as they are.
+//! An engine has a permanent id, a state, and pure functions that apply its records to the state.
+//! The store calls these functions and knows nothing else about the engine. Each open names its
+//! engines ([`Engines`]). The records of all others are kept unchanged.
 
 use super::record::EngineId;
 use super::state::{Ground, State};
@@ -14,44 +14,48 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// An engine that keeps its state in a store's manifest. A type without values: everything it has to say is a function.
+/// An engine that keeps its state in a store's manifest. The type has no values: all items are
+/// associated.
 pub trait Engine: Sized + Send + Sync + 'static {
-    /// Its id, chosen once and never given to another engine.
+    /// Permanent id, never given to another engine.
     const ID: EngineId;
-    /// Its name, for people; at most [`super::ENGINE_NAME_LEN_MAX`] bytes.
+    /// Name for people; at most [`super::ENGINE_NAME_LEN_MAX`] bytes.
     const NAME: &'static str;
-    /// The newest format of its records and files that it knows. A store where it has a newer one is opened without it.
+    /// The newest format of its records and files that the engine knows. If the store has a newer
+    /// one, the engine is absent.
     const FORMAT: u32;
-    /// What its records lead to. A clone is cheap, and changing one leaves the other as it was: states share what they have
-    /// in common, because each edit makes one, and nothing under the manifest's lock may walk all files.
+    /// The engine's state. A clone is cheap, and a change of one clone leaves the others unchanged.
+    /// States must share their common parts, because each edit makes a new one, and no code under
+    /// the manifest's lock may walk all files.
     type State: Clone + PartialEq + Debug + Send + Sync + 'static;
-    /// What one edit changes of it.
+    /// The engine's part of one edit.
     type Edit: Default + Clone + PartialEq + Debug + Send + Sync + 'static;
 
-    /// The state of a store that has never seen it.
+    /// Returns the state in a new store.
     fn empty() -> Self::State;
 
-    /// The bytes of an edit; none for one that changes nothing.
+    /// Encodes an edit; empty for an edit without changes.
     fn encode(edit: &Self::Edit) -> Vec<u8>;
 
-    /// Reads what [`Engine::encode`] wrote.
+    /// Decodes the bytes of [`Engine::encode`].
     ///
     /// # Errors
-    /// `Unsupported` for what only a newer release can have written, `Corruption` for everything else that is wrong.
+    /// `Unsupported` for fields that only a newer release can have written, `Corruption` for all
+    /// other errors.
     fn decode(bytes: &[u8]) -> Result<Self::Edit>;
 
-    /// The state after an edit. `ground` is the store as the edit finds it: file numbers are taken from it, and sequences
-    /// that files hold are told to it.
+    /// Returns the state after an edit. `ground` is the store before the edit: the engine takes
+    /// file numbers from it, and reports the sequences in its files to it.
     ///
     /// # Errors
     /// `InvalidArgument` if the edit contradicts the state.
     fn apply(state: &Self::State, edit: &Self::Edit, ground: &mut Ground<'_>) -> Result<Self::State>;
 
-    /// The edit that leads from [`Engine::empty`] to this state.
+    /// Returns the edit that leads from [`Engine::empty`] to this state.
     fn snapshot(state: &Self::State) -> Self::Edit;
 
-    /// What a history leads to that was read to its end: the state, without what is only needed to read histories of before. The store
-    /// goes on with a snapshot of that.
+    /// Returns the state at the end of a replay, without the parts that only the replay of an old
+    /// history needs. The store continues with a snapshot of it.
     fn at_end(state: &Self::State) -> Self::State {
         state.clone()
     }
@@ -62,34 +66,35 @@ pub trait Engine: Sized + Send + Sync + 'static {
     /// `Corruption` with the first contradiction.
     fn verify(state: &Self::State, store: &State) -> Result<()>;
 
-    /// Nothing of it below this sequence is needed from the log.
+    /// Returns the sequence below which the engine needs nothing from the log.
     fn floor(state: &Self::State) -> SeqNo;
 
-    /// A listing for people.
+    /// Returns a listing for people.
     fn describe(state: &Self::State) -> String;
 
-    /// The records of an edit, a line each, for people.
+    /// Returns the records of an edit for people, one on each line.
     ///
     /// # Errors
     /// As [`Engine::decode`].
     fn list(bytes: &[u8]) -> Result<Vec<String>>;
 
-    /// The files that its own records name, without those that the store lists for it ([`super::Record::AddEngineFile`]).
-    /// None, except for the key-value engine, whose records are older than the store's list.
+    /// Returns the files that the engine's own records name, without those that the store lists for
+    /// it ([`super::Record::AddEngineFile`]). Only the key-value engine has any: its records are
+    /// older than the store's list.
     fn files(_state: &Self::State) -> Vec<(FileKind, Volume)> {
         Vec::new()
     }
 
-    /// True if one of [`Engine::files`] has this number.
+    /// Returns true if one of [`Engine::files`] has this number.
     fn holds(_state: &Self::State, _number: u64) -> bool {
         false
     }
 }
 
-/// A state of some engine.
+/// The state of some engine.
 pub(super) type AnyState = Arc<dyn Any + Send + Sync>;
 
-/// An engine behind a pointer. The states are always those of the engine: see [`super::state::Body`].
+/// An engine behind a pointer. All its states belong to it: see [`super::state::Body`].
 pub(super) trait AnyEngine: Send + Sync {
     fn id(&self) -> EngineId;
     fn name(&self) -> &'static str;
@@ -162,17 +167,17 @@ impl<E: Engine> AnyEngine for Erased<E> {
     }
 }
 
-/// The engines with which a store is opened.
+/// The engines that a store is opened with.
 #[derive(Clone, Default)]
 pub struct Engines(Vec<&'static dyn AnyEngine>);
 
 impl Engines {
-    /// One engine.
+    /// Returns a set of one engine.
     pub fn of<E: Engine>() -> Engines {
         Engines::default().with::<E>()
     }
 
-    /// And another one.
+    /// Adds an engine.
     pub fn with<E: Engine>(mut self) -> Engines {
         if self.find(E::ID).is_none() {
             self.0.push(Erased::<E>::THE);

@@ -1,9 +1,9 @@
-//! What a store has of each of its engines.
+//! The part of each engine in a store's state.
 //!
-//! An engine that is *here* (it was named at open) has its state in memory. Of one that is *away* the store keeps what it
-//! must not lose and does not understand: the steps that the engine wrote, in their order and each for itself, because what
-//! an engine makes of two steps need not be what it makes of one; and what it does understand: its floor and its files.
-//! Both come through commits, rolls and copies of the store unchanged.
+//! A *present* engine was named at open, and its state is in memory. Of an *absent* engine the
+//! store keeps the opaque steps, in order and each by itself: an engine need not treat two steps
+//! like one. The store also keeps the engine's floor and files, which it understands. Commits,
+//! rolls and copies of the store preserve both.
 
 use super::contradiction::{fault, refuse};
 use super::engine::{AnyEngine, AnyState, Engine, Engines};
@@ -21,19 +21,19 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineParts(Vec<Part>);
 
-/// What the store has of one engine.
+/// The part of one engine in a store.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
     pub(super) id: EngineId,
     name: Arc<str>,
     format: u32,
-    /// It was added to this store. Otherwise it is only here.
+    /// The engine was added to this store. Otherwise it is only present.
     added: bool,
-    /// Its floor as it was written out.
+    /// Its floor as last written out.
     floor: Option<SeqNo>,
-    /// The log was ended without it: see [`Record::EngineMissed`].
+    /// The log was closed without the engine: see [`Record::EngineMissed`].
     missed: bool,
-    /// It was removed: see [`Record::RemoveEngine`].
+    /// The engine was removed: see [`Record::RemoveEngine`].
     gone_below: Option<u64>,
     files: IdMap<u64, EngineFile>,
     body: Body,
@@ -45,11 +45,11 @@ impl Eq for Part {}
 enum Body {
     Here {
         engine: &'static dyn AnyEngine,
-        /// Of this engine.
+        /// The state of this engine.
         state: AnyState,
     },
     Away {
-        /// By place in their order.
+        /// Steps by their position.
         steps: IdMap<u64, Arc<[u8]>>,
     },
 }
@@ -75,20 +75,21 @@ impl fmt::Debug for Body {
     }
 }
 
-/// An engine of a store, as anybody sees it.
+/// The public view of an engine in a store.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineView<'a> {
-    /// Its id.
+    /// Id of the engine.
     pub id: EngineId,
-    /// Its name; empty if nobody here knows it, as may be for the key-value engine.
+    /// Name of the engine; empty if unknown, which is possible for the key-value engine.
     pub name: &'a str,
-    /// True if the store was opened with it, and it knows the format.
+    /// The store was opened with the engine, which knows the format.
     pub is_here: bool,
-    /// Nothing of it below this sequence is needed from the log.
+    /// The engine needs nothing below this sequence from the log.
     pub floor: SeqNo,
-    /// The log was ended without it, and it has not been here since: see [`Record::EngineMissed`].
+    /// The log was closed without the engine, which has not been opened since: see
+    /// [`Record::EngineMissed`].
     pub missed: bool,
-    /// The files that the store lists for it.
+    /// The files that the store lists for the engine.
     pub files: &'a IdMap<u64, EngineFile>,
 }
 
@@ -116,9 +117,9 @@ impl Part {
         EngineView { id: self.id, name, is_here, floor, missed, files }
     }
 
-    /// True if the store holds something of it, or for it.
+    /// Returns true if the store holds any data of the engine, or for it.
     fn counts(&self) -> bool {
-        // The key-value engine was never added: it is there if anything is said of it.
+        // The key-value engine was never added: it counts once any record names it.
         let is_met = match &self.body {
             Body::Here { .. } => true,
             Body::Away { steps } => !steps.is_empty() || self.floor.is_some() || !self.files.is_empty(),
@@ -126,7 +127,7 @@ impl Part {
         self.added || self.missed || (self.id == EngineId::NATIVE && is_met)
     }
 
-    /// Appends the records that lead to it.
+    /// Appends the records that rebuild this part.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let engine = self.id;
         if let Some(below_ltn) = self.gone_below {
@@ -148,31 +149,32 @@ impl Part {
         }
         self.files.values().for_each(|&file| Record::AddEngineFile { engine, file }.encode_into(out));
         match &self.body {
-            // One that has not committed anything yet is no part of the store, whatever its empty state looks like.
+            // An engine without commits is not part of the store, whatever its empty state looks
+            // like.
             Body::Here { .. } if !self.counts() => {}
             Body::Here { engine, state } => put_own_step(out, self.id, &engine.snapshot(state)),
             Body::Away { steps } => steps.values().for_each(|step| put_step(out, engine, step)),
         }
     }
 
-    /// True if the number is that of a file of the engine.
+    /// Returns true if the number is that of a file of the engine.
     pub(super) fn holds(&self, number: u64) -> bool {
         self.files.contains_key(&number)
             || matches!(&self.body, Body::Here { engine, state } if engine.holds(state, number))
     }
 
-    /// True if the store lists a file of this number for the engine.
+    /// Returns true if the store lists a file of this number for the engine.
     pub(super) fn lists(&self, number: u64) -> bool {
         self.files.contains_key(&number)
     }
 
-    /// The number of the first log group that has nothing of it, if the engine was removed.
+    /// Returns the number of the first log group without batches of the engine, if it was removed.
     pub(super) fn gone_below(&self) -> Option<u64> {
         self.gone_below
     }
 
-    /// True if it lists no file and says nothing else. The steps of an engine that is away cannot be read: those with which a new
-    /// store begins (`is_new`) count as nothing.
+    /// Returns true if the part lists no file and has no steps. The steps of an absent engine
+    /// cannot be decoded: in a new store (`is_new`) they count as nothing.
     pub(super) fn is_blank(&self, is_new: bool) -> bool {
         self.files.is_empty()
             && match &self.body {
@@ -193,12 +195,13 @@ impl Part {
         self.files.insert(file.number, file);
     }
 
-    /// Removes a file. False if it is not listed.
+    /// Removes a file. Returns false if it is not listed.
     pub(super) fn remove_file(&mut self, number: u64) -> bool {
         self.files.remove(&number).is_some()
     }
 
-    /// Takes a step of an engine that is away. One that is here must apply it first: returns the engine and its state.
+    /// Stores a step of an absent engine. For a present engine it returns the engine and its state,
+    /// and the caller applies the step.
     pub(super) fn take_step(&mut self, step: &[u8]) -> Option<(&'static dyn AnyEngine, AnyState)> {
         match &mut self.body {
             Body::Away { steps } => {
@@ -210,7 +213,7 @@ impl Part {
         }
     }
 
-    /// Checks the part, and hands out the numbers of its files.
+    /// Checks the part, and passes the numbers of its files to `occupy`.
     ///
     /// # Errors
     /// `Corruption`; those of `occupy`.
@@ -245,7 +248,7 @@ impl Part {
     }
 }
 
-/// Appends a step of an engine that is here, in the form that its records have.
+/// Appends a step of a present engine, in the form of its records.
 pub(super) fn put_own_step(out: &mut Vec<u8>, engine: EngineId, step: &[u8]) {
     match engine {
         EngineId::NATIVE => out.extend_from_slice(step),
@@ -255,7 +258,7 @@ pub(super) fn put_own_step(out: &mut Vec<u8>, engine: EngineId, step: &[u8]) {
 }
 
 impl EngineParts {
-    /// The parts of a store without anything in it.
+    /// Returns the parts of an empty store.
     pub(super) fn of(engines: &Engines) -> EngineParts {
         let here = |engine: &'static dyn AnyEngine| {
             let body = Body::Here { engine, state: engine.empty() };
@@ -266,41 +269,43 @@ impl EngineParts {
         EngineParts(parts)
     }
 
-    /// The engines that keep something in the store, and the key-value engine if the store was opened with it.
+    /// Returns the engines with data in the store, and the key-value engine if the store was opened
+    /// with it.
     pub fn iter(&self) -> impl Iterator<Item = EngineView<'_>> + '_ {
         self.0.iter().filter(|part| part.counts()).map(Part::view)
     }
 
-    /// Those of them that are away.
+    /// Returns the absent engines.
     pub fn away(&self) -> impl Iterator<Item = EngineView<'_>> + '_ {
         self.iter().filter(|engine| !engine.is_here)
     }
 
-    /// True if the log was ended without an engine that had batches there, and the engine has not been here since.
+    /// Returns true if the log was closed without an engine that had batches there, and the engine
+    /// has not been opened since.
     pub fn has_missed(&self, id: EngineId) -> bool {
         self.get(id).is_some_and(|part| part.missed)
     }
 
-    /// Below which sequence each engine needs nothing of the log; one that was removed needs nothing at all.
+    /// Returns the floor of each engine; a removed engine needs nothing at all.
     pub fn floors(&self) -> impl Iterator<Item = (EngineId, SeqNo)> + '_ {
         let gone = self.0.iter().filter(|part| part.gone_below.is_some());
         self.iter().map(|engine| (engine.id, engine.floor)).chain(gone.map(|part| (part.id, SeqNo::MAX)))
     }
 
-    /// True if this is a file of an engine that was removed: nobody wants it any more.
+    /// Returns true if this is a file of a removed engine, which is an orphan.
     pub fn is_of_removed(&self, file: FileKind) -> bool {
         let FileKind::Engine { engine, .. } = file else { return false };
         self.get(EngineId(engine)).is_some_and(|part| part.gone_below.is_some())
     }
 
-    /// True if the engine has to be thought of when `file` is found and not listed: the store was opened without it, so
-    /// that nobody knows whether the file is still needed.
+    /// Returns true if an unlisted file may belong to an absent engine. Then it is unknown whether
+    /// the file is still needed.
     pub fn is_of_away(&self, file: FileKind) -> bool {
         let Some(owner) = EngineId::owner(file) else { return false };
         !self.get(owner).is_some_and(|part| matches!(part.body, Body::Here { .. }))
     }
 
-    /// The files that the store lists for engines, with their names.
+    /// Returns the files that the store lists for engines, with their names.
     pub fn files(&self) -> impl Iterator<Item = (EngineId, EngineFile, FileKind)> + '_ {
         let name =
             |id: EngineId, f: EngineFile| FileKind::Engine { engine: id.0, kind: f.kind, number: f.number };
@@ -309,12 +314,12 @@ impl EngineParts {
             .flat_map(move |part| part.files.values().map(move |&file| (part.id, file, name(part.id, file))))
     }
 
-    /// The files of engines that are here that are on a volume.
+    /// Returns the files on a volume that the records of present engines name.
     pub fn files_on(&self, volume: Volume) -> Vec<FileKind> {
         self.own_files().filter(|(_, on)| *on == volume).map(|(file, _)| file).collect()
     }
 
-    /// The files that the records of engines name that are here.
+    /// Returns the files that the records of present engines name.
     pub(super) fn own_files(&self) -> impl Iterator<Item = (FileKind, Volume)> + '_ {
         self.0.iter().flat_map(|part| match &part.body {
             Body::Here { engine, state } => engine.files(state),
@@ -322,7 +327,7 @@ impl EngineParts {
         })
     }
 
-    /// The engines that are here.
+    /// Returns the present engines.
     pub(super) fn here(&self) -> Engines {
         let here = self.0.iter().filter_map(|part| match &part.body {
             Body::Here { engine, .. } => Some(*engine),
@@ -331,12 +336,12 @@ impl EngineParts {
         here.collect()
     }
 
-    /// All parts, those without anything of the store among them.
+    /// Returns all parts, including those without data in the store.
     pub(super) fn all(&self) -> &[Part] {
         &self.0
     }
 
-    /// Those with which a store goes on whose history was read to its end: see [`Engine::at_end`].
+    /// Returns the parts after the end of a replay: see [`Engine::at_end`].
     pub(super) fn at_end(mut self) -> EngineParts {
         for part in &mut self.0 {
             if let Body::Here { engine, state } = &mut part.body {
@@ -354,7 +359,8 @@ impl EngineParts {
         self.0.iter_mut().find(|part| part.id == id)
     }
 
-    /// The part of an engine that has been added. The key-value engine's is made when it is first met.
+    /// Returns the part of an added engine. That of the key-value engine is created at its first
+    /// use.
     ///
     /// # Errors
     /// `InvalidArgument` if it has not been added.
@@ -386,7 +392,7 @@ impl EngineParts {
         if let Body::Here { engine, state } = &part.body
             && format > engine.format()
         {
-            // It is not this engine that knows what comes: what there is of it is kept from here on.
+            // This engine does not know the later records: from here on its steps are only kept.
             let mut steps = IdMap::new();
             let step = engine.snapshot(state);
             if had_steps && !step.is_empty() {
@@ -397,7 +403,7 @@ impl EngineParts {
         Ok(())
     }
 
-    /// Removes an engine; log groups from `below_ltn` on have nothing of it.
+    /// Removes an engine; log groups from `below_ltn` on have no batches of it.
     ///
     /// # Errors
     /// `InvalidArgument` if it has not been added.
@@ -413,17 +419,18 @@ impl EngineParts {
         Ok(())
     }
 
-    /// Puts another state of an engine that is here in place.
+    /// Replaces the state of a present engine.
     pub(super) fn put(&mut self, id: EngineId, new: AnyState) {
         if let Some(Body::Here { state, .. }) = self.get_mut(id).map(|part| &mut part.body) {
             *state = new;
         }
     }
 
-    /// The state of an engine.
+    /// Returns the state of an engine.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is away, `Unsupported` if the store has a newer format of it.
+    /// `InvalidArgument` if the engine is absent, `Unsupported` if the store has a newer format of
+    /// it.
     pub(super) fn own<E: Engine>(&self) -> Result<Arc<E::State>> {
         match self.get(E::ID).map(|part| &part.body) {
             Some(Body::Here { state, .. }) => {
@@ -437,17 +444,17 @@ impl EngineParts {
         }
     }
 
-    /// True if an engine is here and was never added.
+    /// Returns true if an engine is present and was never added.
     pub(super) fn is_first(&self, id: EngineId) -> bool {
         id != EngineId::NATIVE && self.get(id).is_some_and(|part| !part.added)
     }
 
-    /// True if an engine was added: what a step moves is written out beside it.
+    /// Returns true if an engine was added, so that values changed by steps are also written out.
     pub(super) fn has_added(&self) -> bool {
         self.0.iter().any(|part| part.added)
     }
 
-    /// The floors that rose and are to be written out.
+    /// Returns records of the floors that rose since they were last written out.
     pub(super) fn write_out_floors(&mut self) -> Vec<Record> {
         let mut written_out = Vec::new();
         for part in &mut self.0 {
@@ -461,7 +468,7 @@ impl EngineParts {
         written_out
     }
 
-    /// A listing for people.
+    /// Returns a listing for people.
     pub(super) fn describe(&self) -> String {
         let mut out = String::new();
         for part in self.0.iter().filter(|part| part.gone_below.is_some()) {
@@ -471,7 +478,7 @@ impl EngineParts {
         out
     }
 
-    /// For tests of contradictions: an engine that stands out of order, or a file under another number.
+    /// Adds a contradiction for tests: an engine out of order, or a file under another number.
     #[cfg(test)]
     pub(super) fn contradict(&mut self, id: EngineId, (number, file): (u64, EngineFile)) {
         match self.get_mut(id) {

@@ -1,7 +1,9 @@
-//! The files of a manifest: edits appended to the present ones, and new ones in their place, for rolls and for the first of a store or of a process.
+//! The files of a manifest: appends edits to the current file, or begins a new one. A roll needs a
+//! new file, and so does the first edit of a store or of a process.
 //!
-//! The file is durable, with its name, before `CURRENT` names it by a rename; the files before it go when that is durable. In a format with
-//! copies ([`Feature::ManifestCopies`]) there are two files, and two of `CURRENT`, which are renamed one after the other: see
+//! The new file is durable, with its name, before a rename makes `CURRENT` name it. The old files
+//! are removed once that rename is durable. In a format with copies ([`Feature::ManifestCopies`])
+//! there are two files and two of `CURRENT`, which are renamed one after the other: see
 //! [`super::copies`].
 
 use super::copies::CURRENT_LEN_MAX;
@@ -20,20 +22,20 @@ use std::path::Path;
 use std::sync::Arc;
 use wal::Domain;
 
-/// With less room than this on the volume, edits are written one by one.
+/// Below this much free space, edits are written one by one.
 const NEARLY_FULL_BYTES: u64 = 64 << 20;
 
-/// See the module.
+/// The files of a manifest: see the module.
 pub struct ManifestFiles {
     env: Env,
     dir: StoreDir,
     store: Uid,
-    /// The manifest that `CURRENT` names, or, after a failed replacement of it, those that it may name. Not always the one
-    /// that is written: after a full disk none is.
+    /// The manifest that `CURRENT` names; after a failed rename, those that it may name. Not always
+    /// the file in use for writing: after a full disk there is none.
     named: Mutex<Vec<String>, rank::ManifestNames>,
     numbers: FileNumbers,
     sizes: ManifestSizes,
-    /// Fails with the manifest.
+    /// Reported to when the manifest fails.
     domain: OnceLock<Arc<dyn Domain>>,
 }
 
@@ -43,18 +45,19 @@ pub(super) struct Pending {
     pub payload: Vec<u8>,
 }
 
-/// How a batch of edits failed.
+/// The way in which a batch of edits failed.
 pub(super) enum Failure {
-    /// None of it will ever be read back: the store goes on from what was durable.
+    /// None of the batch will ever be read back. The store continues from the durable state.
     RolledBack(Option<Writer>, Error),
-    /// The same. `CURRENT` may name either of two manifests, and both have the durable state.
+    /// As `RolledBack`. `CURRENT` may name either of two manifests, and both have the durable
+    /// state.
     Renamed(Error),
-    /// Nobody knows what will be read back.
+    /// It is unknown whether the batch will be read back.
     Unknown(Error),
 }
 
 impl ManifestFiles {
-    /// Those of the store in `dir` with this state, whose manifest was found as `name`.
+    /// Creates the files of the store in `dir` with this state; its manifest was found as `name`.
     pub(super) fn new(env: &Env, dir: &Path, state: &State, name: &str) -> ManifestFiles {
         ManifestFiles {
             env: env.clone(),
@@ -75,23 +78,24 @@ impl ManifestFiles {
         &self.dir.path
     }
 
-    /// Fails if a sync of the directory did.
+    /// Fails if a sync of the directory ever failed.
     pub(super) fn check_dir(&self) -> Result<()> {
         self.dir.check()
     }
 
-    /// The numbers of files.
+    /// Returns the allocator of file numbers.
     pub(super) fn numbers(&self) -> &FileNumbers {
         &self.numbers
     }
 
-    /// How long they are.
+    /// Returns the lengths of the files.
     pub fn sizes(&self) -> &ManifestSizes {
         &self.sizes
     }
 
-    /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A failure is `RolledBack`
-    /// as long as `CURRENT` is certainly the old one, and `Renamed` where there was no room or no descriptor to make its name durable.
+    /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A
+    /// failure is `RolledBack` as long as `CURRENT` certainly is the old one. It is `Renamed` if
+    /// there was no space or no descriptor to make the new name durable.
     pub(super) fn begin_file(&self, state: &State) -> Result<Writer, Failure> {
         let number = self.numbers.allocate();
         let payload = state.snapshot();
@@ -106,21 +110,21 @@ impl ManifestFiles {
         let current = Current { manifest: number, uid: header.manifest, edit: state.edit_number };
         let (env, dir) = (&self.env, &self.dir.path);
         let prepared = Writer::create(env, dir, &header, (state.edit_number, &pieces)).and_then(|writer| {
-            // All names must be durable before the first rename: CURRENT leads to the manifests, and what is to become its copy tells a
-            // crash between the two renames from a lost copy.
+            // All names must be durable before the first rename: `CURRENT` leads to the manifests,
+            // and its future copy distinguishes a crash between the two renames from a lost copy.
             self.write_current(&current, state.format)?;
             self.sync_dir()?;
             Ok(writer)
         });
         let names = writer::file_names(&header);
         let rolled_back = |e| {
-            // The next roll removes the rest.
+            // The next roll removes the remaining files.
             names.iter().for_each(|name| drop(env.fs.remove(&dir.join(name))));
             Failure::RolledBack(None, e)
         };
         let mut writer = prepared.map_err(rolled_back)?;
         let before = {
-            // In one step: a reader of the names misses none that `CURRENT` may have.
+            // In one step: a reader of the names must not miss one that `CURRENT` may have.
             let mut named = lock(&self.named);
             let before = named.clone();
             named.splice(0..0, names.iter().cloned());
@@ -131,7 +135,7 @@ impl ManifestFiles {
                 *lock(&self.named) = before;
                 return Err(rolled_back(e));
             }
-            // The file system has the name, and no room to record it yet.
+            // The file system has applied the rename, but has no space to record it yet.
             Err(e) if e.kind() == ErrorKind::NoSpace => return Err(Failure::Renamed(e)),
             renamed => renamed.map_err(Failure::Unknown)?,
         }
@@ -147,7 +151,7 @@ impl ManifestFiles {
         Ok(writer)
     }
 
-    /// Writes what is to become `CURRENT`, and its copy.
+    /// Writes the new `CURRENT` and its copy under temporary names.
     pub(super) fn write_current(&self, current: &Current, format: StoreFormat) -> Result<()> {
         let copy = format.allows(Feature::ManifestCopies).then_some(names::CURRENT_COPY_TEMP);
         [names::CURRENT_TEMP].into_iter().chain(copy).try_for_each(|name| {
@@ -162,7 +166,7 @@ impl ManifestFiles {
         })
     }
 
-    /// Puts the new `CURRENT` in place of the old one, and its copy.
+    /// Renames the new `CURRENT` and its copy over the old ones.
     pub(super) fn swap_current(&self, format: StoreFormat) -> Result<()> {
         self.rename_in_dir(names::CURRENT_TEMP, names::CURRENT)?;
         self.swap_copy(format)?;
@@ -173,15 +177,17 @@ impl ManifestFiles {
         self.env.fs.rename(&self.dir.path.join(from), &self.dir.path.join(to))
     }
 
-    /// Puts the new copy of `CURRENT` in place of the old one, if the format has one. Where there is no room for that the old copy goes,
-    /// as it may name another manifest, and false is returned: the store is as after a crash between the two renames.
+    /// Renames the new copy of `CURRENT` over the old one, if the format has one. Without space for
+    /// that it removes the old copy, which may name another manifest, and returns false. The store
+    /// is then as after a crash between the two renames.
     fn swap_copy(&self, format: StoreFormat) -> Result<bool> {
         if !format.allows(Feature::ManifestCopies) {
             return Ok(true);
         }
         let copy = &self.dir.path.join(names::CURRENT_COPY);
         if !self.env.fs.exists(copy)? {
-            // A release that knows of no copy must refuse the store before there is one that it would leave behind.
+            // A release without copies must refuse the store before a copy exists that it would
+            // leave stale.
             self.sync_dir()?;
         }
         match self.rename_in_dir(names::CURRENT_COPY_TEMP, names::CURRENT_COPY) {
@@ -193,7 +199,7 @@ impl ManifestFiles {
         }
     }
 
-    /// True unless `CURRENT` certainly names another manifest.
+    /// Returns true unless `CURRENT` certainly names another manifest.
     fn names_manifest(&self, current: &Current) -> bool {
         match self.env.fs.read_all(&self.dir.path.join(names::CURRENT), CURRENT_LEN_MAX) {
             Err(e) => e.kind() != ErrorKind::NotFound,
@@ -201,7 +207,7 @@ impl ManifestFiles {
         }
     }
 
-    /// Old manifests are only a waste of space: what cannot be removed now is removed by the next roll.
+    /// Removes old manifests. They only waste space, so the next roll removes those that remain.
     fn remove_manifests_except(&self, live: u64) {
         for entry in self.env.fs.list(&self.dir.path).unwrap_or_default() {
             let is_old = |kind: names::FileKind| kind.is_manifest() && kind.number() != Some(live);
@@ -211,7 +217,7 @@ impl ManifestFiles {
         }
     }
 
-    /// The names of those in use, and of `CURRENT`, in a store of this format.
+    /// Returns the names of the files in use, and of `CURRENT`, in a store of this format.
     pub(super) fn live(&self, format: StoreFormat) -> Vec<String> {
         let copy = format.allows(Feature::ManifestCopies).then_some(names::CURRENT_COPY);
         let mut names: Vec<String> = [names::CURRENT].into_iter().chain(copy).map(str::to_owned).collect();
@@ -219,7 +225,7 @@ impl ManifestFiles {
         names
     }
 
-    /// True if the disk may fill up while a batch of edits is written.
+    /// Returns true if the disk may fill up during the write of a batch of edits.
     pub(super) fn is_nearly_full(&self) -> bool {
         self.env.fs.space(&self.dir.path).is_ok_and(|space| space.available < NEARLY_FULL_BYTES)
     }
@@ -235,7 +241,8 @@ impl ManifestFiles {
             Some(writer) => writer,
             None => self.begin_file(durable)?,
         };
-        // Of several edits the first may get whole into a file that has no room for the last, and a record into one of two files.
+        // Without a reservation the first of several edits may get whole into a file that has no
+        // space for the last, or a record into only one of two files.
         if batch.len() > 1 || (writer.copies() > 1 && self.is_nearly_full()) {
             let lens = batch.iter().map(|p| format::RECORD_HEADER_LEN + p.payload.len());
             match writer.reserve(lens.sum::<usize>() as u64) {
@@ -263,10 +270,11 @@ impl ManifestFiles {
         Ok(writer)
     }
 
-    /// Settles the outcome of a batch of edits that met a full volume.
+    /// Decides the outcome of a batch of edits that met a full volume.
     ///
-    /// Part of the batch may be in the files and be read back one day. A new file rules that out. Without room for one, a batch
-    /// that is torn in all files counts as gone. If a file has all of it, a sync of that file makes it durable.
+    /// Part of the batch may be in the files and be read back later. A new file rules that out.
+    /// Without space for one, a batch that is torn in all files counts as gone. If a file has all
+    /// of it, a sync of that file makes it durable.
     fn settle(&self, mut writer: Writer, refused: Refused, durable: &State) -> Result<Writer, Failure> {
         match self.begin_file(durable) {
             Ok(new) => Err(Failure::RolledBack(Some(new), refused.error)),
@@ -282,11 +290,13 @@ impl ManifestFiles {
         }
     }
 
-    /// Makes the names in the store's directory durable: for every file, before an edit or a record of the log names it.
+    /// Makes the names in the store directory durable: for every new file, before an edit or a log
+    /// record names it.
     ///
     /// # Errors
-    /// Those of the file system. Without room or a descriptor nothing happened. After any other failure nobody knows which names are
-    /// durable, and a later sync would not tell: all later calls, commits and rolls fail with `Poisoned` until the store has been reopened.
+    /// Those of the file system. Without space or a descriptor nothing happened. After any other
+    /// failure it is unknown which names are durable, and a later sync would not report it. So all
+    /// later calls, commits and rolls fail with `Poisoned` until the store has been reopened.
     pub fn sync_dir(&self) -> Result<()> {
         self.dir.sync(&*self.env.fs).inspect_err(|e| {
             if !e.is_refusal() {
@@ -295,20 +305,21 @@ impl ManifestFiles {
         })
     }
 
-    /// Fails the domain.
+    /// Reports a failure to the domain.
     pub(super) fn fail(&self, error: &Error) {
         if let Some(domain) = self.domain.get() {
             domain.fail(error);
         }
     }
 
-    /// The manifest is of this domain from now on: a failure of it ends the acknowledgements of the logs. Once.
+    /// Joins the manifest to a domain: a failure of the manifest stops the acknowledgements of the
+    /// logs. Once.
     pub fn join(&self, domain: Arc<dyn Domain>) {
         let _ = self.domain.set(domain);
     }
 }
 
-/// The names of the files of a manifest that was found under this name.
+/// Returns the file names of a manifest that was found under this name.
 fn named(name: &str, format: StoreFormat) -> Vec<String> {
     let copy = match names::parse(name) {
         Some(FileKind::Manifest(number)) if format.allows(Feature::ManifestCopies) => {

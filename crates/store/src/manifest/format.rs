@@ -1,13 +1,16 @@
 //! The bytes of a manifest and of `CURRENT`. The byte map is in `docs/format/manifest.md`.
 //!
-//! A manifest is a header of 64 bytes and records, each with its length, a checksum over all of its other bytes
-//! (masked with the manifest's uid and the record's offset), its edit number and the number of the last edit that was
-//! durable when it was written. The first record is the snapshot of the state at its edit number, or, where that is longer
-//! than a record may be, its first piece, with the others behind it ([`pieces`]); every other record is the edit that leads from the state before it to the state of its number.
+//! A manifest is a header of 64 bytes and records. Each record has its length, a checksum over all
+//! of its other bytes (masked with the manifest's uid and the record's offset), its edit number,
+//! and the number of the last edit that was durable when it was written. The first record is the
+//! snapshot of the state at its edit number. A longer snapshot than a record may be is split into
+//! several records ([`pieces`]). Every other record is the edit that leads from the state before it
+//! to the state of its number.
 //!
-//! What that *durable* number is for: when a record does not check out, it was either torn by a crash before anybody
-//! relied on it, or damaged later. Any intact record behind it that confirms its number proves damage, and
-//! `confirmed` looks for one at every later offset, because the length of a damaged record cannot be believed.
+//! The *durable* number serves to distinguish torn from damaged records. An invalid record was
+//! either torn by a crash before any component relied on it, or damaged later. An intact record
+//! behind it that confirms its number proves damage. `confirmed` searches at every later offset,
+//! because the length of a damaged record cannot be trusted.
 
 use crate::format::{Feature, StoreFormat};
 use crate::names::{self, FileKind};
@@ -18,39 +21,39 @@ use base::{Error, Result, Uid};
 
 /// First bytes of every manifest.
 const MAGIC: &[u8; 8] = b"LAVAMFST";
-/// The version of a manifest whose snapshot is one record. It is written wherever that is enough.
+/// The version of a manifest whose snapshot is one record, written wherever that suffices.
 const FORMAT_VERSION: u32 = 1;
-/// The version that is written where the snapshot is in pieces.
+/// The version of a manifest whose snapshot is in pieces.
 const FORMAT_VERSION_PIECES: u32 = 2;
 /// The version whose header carries the format of the store: of all formats that allow it.
 const FORMAT_VERSION_NUMBERED: u32 = 3;
-/// Length of the header. It and the place of its checksum are the same in every version to come.
+/// Length of the header. It and the position of the checksum are the same in every future version.
 pub const HEADER_LEN: usize = 64;
 /// Length, checksum, edit number, durable edit number.
 pub const RECORD_HEADER_LEN: usize = 24;
-/// The longest payload that is written or believed.
+/// Maximum length of a payload, for writers and readers.
 pub(super) const PAYLOAD_LEN_MAX: usize = 1 << 30;
 
-/// How much is searched for a record that confirms another, at least: a fraction of a second.
+/// Minimum budget for the search of a confirming record, bytes: a fraction of a second.
 const SEARCH_LEN_MAX: usize = 256 << 20;
 
 /// The header of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The store.
+    /// Identity of the store.
     pub store: Uid,
-    /// This manifest.
+    /// Identity of this manifest.
     pub manifest: Uid,
-    /// The number in its name.
+    /// File number, which is in the name.
     pub number: u64,
-    /// Records of which the snapshot consists.
+    /// Number of records of the snapshot.
     pub pieces: u32,
     /// The format of the store.
     pub format: StoreFormat,
 }
 
 impl Header {
-    /// The bytes of the header.
+    /// Encodes the header.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_LEN);
         out.extend_from_slice(MAGIC);
@@ -73,7 +76,7 @@ impl Header {
         out
     }
 
-    /// The header at the front of a manifest.
+    /// Decodes the header at the front of a manifest.
     ///
     /// # Errors
     /// `Corruption`, `Unsupported`.
@@ -88,7 +91,7 @@ impl Header {
         if magic != *MAGIC {
             return Err(Error::corruption("this is not a manifest: its first bytes are wrong").at_offset(0));
         }
-        // Only an intact header can tell that it is of a newer version.
+        // Only an intact header proves a newer version.
         checksum::verify(body, manifest, 0, r.u32()?)?;
         let (format, fits) = match version {
             FORMAT_VERSION => (StoreFormat::OLDEST, format == 0 && pieces == 0),
@@ -107,19 +110,19 @@ impl Header {
     }
 }
 
-/// A record as it lies in the file.
+/// A record as stored in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord<'a> {
     /// Edit number.
     pub edit: u64,
-    /// The last edit that was durable when it was written.
+    /// The last edit that was durable when the record was written.
     pub durable: u64,
-    /// The edit.
+    /// The bytes of the edit.
     pub payload: &'a [u8],
 }
 
 impl RawRecord<'_> {
-    /// Bytes in the file.
+    /// Length in the file, bytes.
     #[allow(clippy::len_without_is_empty, reason = "none is empty: each has a header")]
     pub fn len(&self) -> usize {
         RECORD_HEADER_LEN + self.payload.len()
@@ -140,8 +143,9 @@ pub fn encode_record(manifest: Uid, offset: u64, edit: u64, durable: u64, payloa
     out
 }
 
-/// Cuts a snapshot into pieces of at most `len_max` bytes; one that is short enough is whole. They end where a change ends, so
-/// that each can be read by itself where another one is damaged; only a change that is longer is cut anywhere.
+/// Splits a snapshot into pieces of at most `len_max` bytes. A piece ends at the end of a change
+/// where possible, so that each can be read by itself if another is damaged. Only a longer change
+/// is split.
 pub fn pieces(snapshot: &[u8], len_max: usize) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     let mut rest = snapshot;
@@ -163,7 +167,7 @@ fn record_checksum(manifest: Uid, offset: u64, length: &[u8], rest: &[u8]) -> u3
     checksum_of(&[length, rest]) ^ mask(manifest, offset)
 }
 
-/// The record at `offset`, if it is intact.
+/// Returns the record at `offset` if it is intact.
 ///
 /// # Errors
 /// `Corruption` with the offset.
@@ -184,13 +188,15 @@ pub fn read_record(manifest: Uid, bytes: &[u8], offset: usize) -> Result<RawReco
     Ok(RawRecord { edit: fields.u64()?, durable: fields.u64()?, payload: fields.rest() })
 }
 
-/// True if some intact record at or behind `from` was written when `edit` was known to be durable.
+/// Returns true if some intact record at or behind `from` was written when `edit` was known to be
+/// durable.
 ///
-/// Looks at every offset, but computes a checksum only where the numbers could be those of such a record: edits follow
-/// each other, and none is shorter than its header. What other files left behind the end of a manifest whose length is
-/// not known (see `io::FileSystem::scan_extent_tail`) looks like that by accident or because somebody chose it to; there is
-/// no more of it than a file grows by at a time, and all of it is looked at. A crafted file can be longer: when the
-/// checksums have covered [`SEARCH_LEN_MAX`], or sixteen times the file, the answer is true, which refuses the file.
+/// It tests every offset, but computes a checksum only if the numbers fit such a record: edits
+/// follow each other, and none is shorter than its header. If the length of a manifest is not known
+/// (see `io::FileSystem::scan_extent_tail`), leftovers of other files behind its end may look like
+/// records, by accident or on purpose. There are at most as many as a file grows by at a time, and
+/// all are searched. A crafted file can be longer. Once the checksums have covered
+/// [`SEARCH_LEN_MAX`], or sixteen times the file, the answer is true, which refuses the file.
 pub(super) fn confirmed(manifest: Uid, bytes: &[u8], from: usize, edit: u64) -> bool {
     let mut budget = bytes.len().saturating_mul(16).max(SEARCH_LEN_MAX);
     for offset in from..bytes.len().saturating_sub(RECORD_HEADER_LEN - 1) {
@@ -215,26 +221,27 @@ pub(super) fn confirmed(manifest: Uid, bytes: &[u8], from: usize, edit: u64) -> 
     false
 }
 
-/// What `CURRENT` says.
+/// The contents of `CURRENT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Current {
-    /// The number in the manifest's name.
+    /// The file number of the manifest.
     pub manifest: u64,
     /// The identity in its header, so that a file swapped in under the name is noticed.
     pub uid: Uid,
-    /// An edit that it held durably when `CURRENT` was written: its snapshot, or after a clean close its last edit.
+    /// An edit that was durable in the manifest when `CURRENT` was written: its snapshot, or after
+    /// a clean close its last edit.
     pub edit: u64,
 }
 
 impl Current {
-    /// Its text.
+    /// Returns the text of the file.
     pub fn encode(&self) -> String {
         let name = names::manifest(self.manifest);
         let text = format!("{name}\nuid {:?}\nedit {}\n", self.uid, self.edit);
         format!("{text}checksum {:08x}\n", checksum::checksum(text.as_bytes()))
     }
 
-    /// Reads what [`Current::encode`] wrote.
+    /// Decodes the text of [`Current::encode`].
     ///
     /// # Errors
     /// `Corruption`.
@@ -250,7 +257,7 @@ impl Current {
             lines.next().and_then(|l| l.strip_prefix("uid ")).and_then(parse_uid).ok_or_else(damaged)?;
         let edit = lines.next().and_then(|l| l.strip_prefix("edit ")?.parse().ok()).ok_or_else(damaged)?;
         let current = Current { manifest, uid, edit };
-        // There is one spelling of everything in it, the checksum included.
+        // Every field has exactly one spelling, the checksum included.
         if current.encode().as_bytes() != bytes || manifest > NUMBER_MAX || edit > NUMBER_MAX {
             return Err(damaged());
         }

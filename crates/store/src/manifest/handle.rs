@@ -1,4 +1,4 @@
-//! A manifest in the hands of one engine: what it commits, and the store as it sees it.
+//! The manifest as one engine uses it: its commits, and its view of the state.
 
 use super::engine::{Engine, Engines};
 use super::state::{Commit, State, StateOf};
@@ -11,79 +11,83 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A manifest, for an engine that is here. Everything that is not the engine's own is asked of the [`Manifest`] behind it.
+/// A manifest, for a present engine. Everything that is not the engine's own is in the [`Manifest`]
+/// behind it.
 pub struct Handle<E> {
     manifest: Arc<Manifest>,
     engine: PhantomData<fn() -> E>,
 }
 
 impl<E: Engine> Handle<E> {
-    /// A handle of an engine that the manifest was opened with.
+    /// Returns a handle for an engine that the manifest was opened with.
     ///
     /// # Errors
-    /// `InvalidArgument` if it was opened without the engine, `Unsupported` if the store has a newer format of it than it
-    /// knows: its records and files are then kept as those of an engine that is away.
+    /// `InvalidArgument` if it was opened without the engine. `Unsupported` if the store has a
+    /// newer format of the engine; its records and files are then kept like those of an absent
+    /// engine.
     pub fn of(manifest: &Arc<Manifest>) -> Result<Self> {
         StateOf::<E>::of(manifest.state())?;
         Ok(Handle { manifest: manifest.clone(), engine: PhantomData })
     }
 
-    /// The manifest itself, to be shared with other engines.
+    /// Returns the manifest, to be shared with other engines.
     pub fn shared(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// A new store with this engine alone. See [`Manifest::create`].
+    /// Creates a store with this engine alone: see [`Manifest::create`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Manifest::create`].
     pub fn create(env: &Env, dir: &Path, seed: InitialState) -> Result<Self> {
         Self::of(&Arc::new(Manifest::create(env, dir, seed, &Engines::of::<E>())?))
     }
 
-    /// A new store whose history begins with `state`. See [`Manifest::create_with`].
+    /// Creates a store whose history begins with `state`: see [`Manifest::create_with`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Manifest::create_with`].
     pub fn create_with(env: &Env, dir: &Path, state: StateOf<E>) -> Result<Self> {
         Self::of(&Arc::new(Manifest::create_with(env, dir, State::clone(&state.store))?))
     }
 
-    /// Recovers a store with this engine alone. See [`Manifest::recover`].
+    /// Recovers a store with this engine alone: see [`Manifest::recover`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Manifest::recover`].
     pub fn recover(env: &Env, dir: &Path, read_only: bool) -> Result<Self> {
         Self::of(&Arc::new(Manifest::recover(env, dir, read_only, &Engines::of::<E>())?))
     }
 
-    /// For somebody who only reads. See [`Manifest::recover_up_to_damage`].
+    /// Recovers the state before the first damage, for a reader: see
+    /// [`Manifest::recover_up_to_damage`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Manifest::recover_up_to_damage`].
     pub fn recover_up_to_damage(env: &Env, dir: &Path) -> Result<(Self, Vec<Error>)> {
         let (manifest, damage) = Manifest::recover_up_to_damage(env, dir, &Engines::of::<E>())?;
         Ok((Self::of(&Arc::new(manifest))?, damage))
     }
 
-    /// The published state.
+    /// Returns the published state.
     pub fn state(&self) -> StateOf<E> {
         StateOf::of(self.manifest.state()).expect("the engine was here when the handle was made")
     }
 
-    /// Applies an edit, makes it durable and publishes the new state. See [`Handle::commit_with`].
+    /// Applies an edit, makes it durable and publishes the new state: see [`Handle::commit_with`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Handle::commit_with`].
     pub fn commit(&self, edit: impl Into<Commit<E>>) -> Result<StateOf<E>> {
         self.commit_with(|_| Ok(edit), |_| ())
     }
 
     /// Makes one edit durable and publishes the state after it.
     ///
-    /// `build` gets the state with every edit accepted before (a job revalidates its inputs there) and returns the
-    /// edit; its error is passed on and changes nothing. `publish` gets the new state after [`Handle::state`] shows
-    /// it. Both run under the manifest's lock, `publish` in the order of edit numbers; neither may commit or roll.
+    /// `build` gets the state with every accepted edit (a job revalidates its inputs there) and
+    /// returns the edit. An error of `build` is returned and changes nothing. `publish` gets the
+    /// new state after [`Handle::state`] shows it. Both run under the manifest's lock, `publish` in
+    /// the order of edit numbers; neither may commit or roll.
     ///
     /// # Errors
     /// `InvalidArgument` if the edit contradicts the state; `NoSpace` if the disk is full; `ReadOnly`. After any other

@@ -9,31 +9,31 @@ use base::Result;
 use std::ops::Deref;
 use wal::{Lane, LogBegin};
 
-/// The living log groups by tag; to be read as the map of them.
+/// The live log groups by LTN; it dereferences to the map of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedGroups {
     by_ltn: IdMap<u64, LogGroupMeta>,
-    /// The tag of each file that is a log group.
+    /// The LTN of each file that is a log group.
     by_file: IdMap<u64, u64>,
 }
 
 impl ListedGroups {
-    /// The tag of the log group in this file.
+    /// Returns the LTN of the log group in this file.
     pub fn in_file(&self, file: u64) -> Option<u64> {
         self.by_file.get(&file).copied()
     }
 
-    /// The groups of a lane that are replayed, oldest first.
+    /// Returns the groups of a lane that recovery replays, oldest first.
     pub fn chain(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
         self.by_ltn.values().filter(move |g| g.lane == lane && g.retained_bytes.is_none())
     }
 
-    /// The groups of a lane that are kept as storage, by their tags.
+    /// Returns the retained groups of a lane, by LTN.
     pub fn retained(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
         self.by_ltn.values().filter(move |g| g.lane == lane && g.retained_bytes.is_some())
     }
 
-    /// Fails if no group of this tag can be added.
+    /// Fails if no group of this LTN can be added.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -44,7 +44,7 @@ impl ListedGroups {
         }
     }
 
-    /// Adds a group of a tag that is new, in a file that is in no other place.
+    /// Adds a group with a new LTN and a file that has no other owner.
     pub(super) fn add(&mut self, group: LogGroupMeta) {
         self.by_ltn.insert(group.ltn, group);
         self.by_file.insert(group.file, group.ltn);
@@ -73,10 +73,10 @@ impl ListedGroups {
         Ok(())
     }
 
-    /// Notes where a group ends.
+    /// Records the end of a group.
     ///
     /// # Errors
-    /// `InvalidArgument` if it ends elsewhere; so for all changes of a group.
+    /// `InvalidArgument` if it has another end already. The other changes of a group fail alike.
     pub(super) fn seal(&mut self, ltn: u64, end_lpn: u64) -> Result<()> {
         self.change(ltn, |g| match g.sealed_end {
             Some(end) if end != end_lpn => refuse(format!("log group {ltn} is sealed at page {end}")),
@@ -87,7 +87,7 @@ impl ListedGroups {
         })
     }
 
-    /// Keeps a group as storage, with the bytes that it has.
+    /// Retains a group as storage, with its valid bytes.
     pub(super) fn retain(&mut self, ltn: u64, bytes: u64) -> Result<()> {
         self.change(ltn, |g| {
             let known = g.retained_bytes.is_some_and(|known| known != bytes);
@@ -99,7 +99,7 @@ impl ListedGroups {
         })
     }
 
-    /// Notes that the file of a group that is storage has other names.
+    /// Records that the file of a retained group has other names.
     pub(super) fn share(&mut self, ltn: u64) -> Result<()> {
         self.change(ltn, |g| {
             g.shared = true;
@@ -110,7 +110,7 @@ impl ListedGroups {
         })
     }
 
-    /// Notes that recovery cut a group off.
+    /// Records that recovery discarded a group.
     pub(super) fn discard(&mut self, ltn: u64) -> Result<()> {
         self.change(ltn, |g| {
             g.discarded = true;
@@ -118,7 +118,8 @@ impl ListedGroups {
         })
     }
 
-    /// The log begins in its oldest group, not before where it began, and not behind the end of that.
+    /// Sets the beginning of the log in its oldest group: not before the previous beginning, and
+    /// not behind the group's end.
     pub(super) fn begin(&mut self, ltn: u64, begin: LogBegin) -> Result<()> {
         let oldest = self.chain(Lane::FIRST).next().map(|group| group.ltn);
         self.change(ltn, |g| {
@@ -133,7 +134,7 @@ impl ListedGroups {
         })
     }
 
-    /// All groups are on this volume from now on.
+    /// Moves all groups to this volume.
     pub(super) fn move_to(&mut self, volume: Volume) {
         let elsewhere = self.by_ltn.values().filter(|group| group.volume != volume);
         for group in elsewhere.copied().collect::<Vec<_>>() {
@@ -141,7 +142,7 @@ impl ListedGroups {
         }
     }
 
-    /// Checks the groups, and hands out the numbers of their files.
+    /// Checks the groups, and passes the numbers of their files to `occupy`.
     ///
     /// # Errors
     /// `Corruption`; those of `occupy`.
@@ -165,7 +166,7 @@ impl ListedGroups {
         }
     }
 
-    /// For tests of contradictions: a group under another tag, or no index of files.
+    /// Adds a contradiction for tests: a group under another LTN, or an empty index of files.
     #[cfg(test)]
     pub(super) fn contradict(&mut self, under: Option<(u64, LogGroupMeta)>) {
         match under {

@@ -1,10 +1,11 @@
-//! What a store knows of itself, as changes: log groups, counters, and the engines that keep something in it.
+//! The store's own manifest records: log groups, counters, and the engines with data in the store.
 //!
-//! An edit is encoded as a row of `tag varint, body bytes`. The tags of the store's own records are here; those of the
-//! key-value engine (1 to 11, 19, 20), which is older than the engines, lie between them and are passed on as they are; the
-//! records of every other engine are the body of one tag, which the store does not look into. A tag that nobody knows, or a
-//! body with bytes left over, was written by a newer release: `Unsupported`, because skipping a change that somebody
-//! thought worth recording cannot be right. The numbers of the tags never change meaning.
+//! An edit is encoded as a sequence of `tag varint, body bytes`. This module has the tags of the
+//! store's own records. The tags of the key-value engine (1 to 11, 19, 20, 33, 34), which is older
+//! than the other engines, lie between them and are passed on unchanged. The records of every other
+//! engine are the body of one tag, opaque to the store. An unknown tag, or a body with extra bytes,
+//! was written by a newer release: `Unsupported`, because a recorded change must not be skipped. A
+//! tag never changes its meaning.
 
 use crate::field::{flags, newer, number, sequence, small};
 use crate::names::FileKind;
@@ -16,7 +17,7 @@ use std::borrow::Cow;
 use std::fmt;
 use wal::{Lane, LogBegin};
 
-/// Which engine. The key-value engine is 0; others choose a number for good.
+/// The id of an engine. The key-value engine is 0; every other engine chooses a permanent number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineId(pub u32);
 
@@ -24,7 +25,7 @@ impl EngineId {
     /// The engine whose records have tags of their own: LavaKV.
     pub const NATIVE: EngineId = EngineId(0);
 
-    /// Whose file it is; `None`: the store's own, or nobody's.
+    /// Returns the engine that owns a file; `None`: the store itself, or no owner.
     pub fn owner(file: FileKind) -> Option<EngineId> {
         match file {
             FileKind::Engine { engine, .. } => Some(EngineId(engine)),
@@ -40,13 +41,13 @@ impl fmt::Display for EngineId {
     }
 }
 
-/// The longest name of an engine, bytes.
+/// Maximum length of an engine's name, bytes.
 pub const ENGINE_NAME_LEN_MAX: usize = 64;
 
-/// How many engines one store may have.
+/// Maximum number of engines in a store.
 pub(super) const ENGINES_MAX: usize = 64;
 
-/// The largest id of an engine: a batch in the log has one byte for whose it is.
+/// The largest engine id: a batch in the log has one byte for its tenant.
 pub(super) const ENGINE_ID_MAX: u32 = u8::MAX as u32;
 
 /// A file of an engine, as the store lists it.
@@ -54,46 +55,48 @@ pub(super) const ENGINE_ID_MAX: u32 = u8::MAX as u32;
 pub struct EngineFile {
     /// File number.
     pub number: u64,
-    /// What kind of file it is to its engine: part of its name.
+    /// The engine's own kind of file, which is part of its name.
     pub kind: u8,
-    /// Which volume holds it.
+    /// The volume that holds it.
     pub volume: Volume,
 }
 
 /// A log group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogGroupMeta {
-    /// Log tag number: the group's place in the log. Never reused.
+    /// Log group number: the position of the group in the log. Never reused.
     pub ltn: u64,
-    /// The number of its file (a file is recycled under a new tag).
+    /// File number. A file may be recycled under a new LTN.
     pub file: u64,
     /// Length of the file, bytes.
     pub len: u64,
-    /// Which volume holds it.
+    /// The volume that holds the file.
     pub volume: Volume,
-    /// The page number at which recovery ended it: nothing from there on counts.
+    /// The page number at which recovery ended the group: no page from there on counts.
     pub sealed_end: Option<u64>,
-    /// True if recovery found it to lie after the torn tail: nothing in it counts.
+    /// Recovery found the group behind the torn tail: none of its pages counts.
     pub discarded: bool,
-    /// Its identity: random, new each time a file becomes a group, and part of the mask of its pages. Numbers do not tell
-    /// a group from that of a copy of the store, whose blocks it may use. `None`: an older release listed it.
+    /// Random identity, new each time that a file becomes a group, and part of the mask of its
+    /// pages. Numbers do not distinguish a group from that of a copy of the store, whose blocks it
+    /// may use. `None`: an older release listed it.
     pub uid: Option<Uid>,
-    /// Which log of the store it is of.
+    /// The lane of the group.
     pub lane: Lane,
-    /// It is kept as storage, and nobody replays it any more: so many bytes of it count, from the first on. Never in the
-    /// first lane.
+    /// The group is retained as storage, and no longer replayed: the number of valid bytes, from
+    /// its start. Never in the first lane.
     pub retained_bytes: Option<u64>,
-    /// Its file has another name, in a copy of the store or in the store that this is a copy of: it is removed when it is let go
-    /// of, and never used again. Only of one that is kept as storage.
+    /// The file of a retained group has another name, in a copy of the store or in the source of
+    /// this copy. It is removed when the group is freed, and never reused.
     pub shared: bool,
-    /// The store that wrote its pages, if this one was copied from it: their checksums hold under that identity.
+    /// The store that wrote its pages, if this one was copied from it: their checksums hold under
+    /// that identity.
     pub store: Option<Uid>,
-    /// The log begins there: what comes before in this group is in tables, and was perhaps never written. Only in the first lane, and
-    /// only of the oldest group.
+    /// The beginning of the log. The pages before it in this group are flushed to tables, and may
+    /// never have been written. Only in the first lane, and only in the oldest group.
     pub begin: Option<LogBegin>,
 }
 
-/// One change of what the store knows of itself.
+/// One change of the store's own records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A log group exists and may hold records.
@@ -101,38 +104,40 @@ pub enum Record {
         /// The group.
         group: LogGroupMeta,
     },
-    /// Recovery ended a group at a page: nothing from there on counts.
+    /// Recovery ended a group at a page: no page from there on counts.
     SealLogGroup {
         /// The group.
         ltn: u64,
         /// The first page that does not count.
         end_lpn: u64,
     },
-    /// Recovery found the whole group to lie after the torn tail.
+    /// Recovery found the whole group behind the torn tail.
     DiscardLogGroup {
         /// The group.
         ltn: u64,
     },
-    /// A log group is kept as storage from now on: it is not replayed, and not read at open.
+    /// A log group becomes storage: it is not replayed, and an open does not read it.
     RetainLogGroup {
         /// The group.
         ltn: u64,
-        /// How much of its file is pages that count, from the beginning on.
+        /// Bytes of valid pages, from the start of the file.
         bytes: u64,
     },
-    /// The file of a log group that is kept as storage is about to get a second name.
+    /// The file of a retained log group is about to get a second name.
     ShareLogGroup {
         /// The group.
         ltn: u64,
     },
-    /// The log of the first lane begins in the middle of a group from now on: what comes before is in tables, and is perhaps never written.
+    /// The log of the first lane begins in the middle of a group. The pages before are flushed to
+    /// tables, and may never have been written.
     BeginLogGroup {
-        /// The group: the oldest.
+        /// The oldest group.
         ltn: u64,
-        /// Where.
+        /// The beginning.
         begin: LogBegin,
     },
-    /// A log group is removed or recycled under a new tag. Takes effect before the additions of the same edit.
+    /// A log group is removed, or its file recycled under a new LTN. Takes effect before the
+    /// additions of the same edit.
     RemoveLogGroup {
         /// The group.
         ltn: u64,
@@ -141,18 +146,18 @@ pub enum Record {
     NextFileNumber(u64),
     /// The last sequence in use is at least this.
     LastSeq(SeqNo),
-    /// The next log tag number is at least this.
+    /// The next log group number is at least this.
     NextLtn(u64),
-    /// An engine keeps something in this store from now on, in this format. Said again when its format changes.
+    /// An engine has data in this store, in this format. Repeated when its format changes.
     AddEngine {
-        /// The engine: not the key-value engine, which has been here before there were others.
+        /// The engine; not the key-value engine, which needs no such record.
         engine: EngineId,
         /// Its name, for people.
         name: String,
-        /// The newest format that its records and files have.
+        /// The newest format of its records and files.
         format: u32,
     },
-    /// Nothing of the engine below `seq` is needed from the log. Written for those who open the store without it.
+    /// The engine needs nothing below `seq` from the log. Written for an open without the engine.
     EngineFloor {
         /// The engine.
         engine: EngineId,
@@ -166,38 +171,40 @@ pub enum Record {
         /// The file.
         file: EngineFile,
     },
-    /// A file of an engine leaves. Takes effect before the additions of the same edit.
+    /// A file of an engine is removed. Takes effect before the additions of the same edit.
     RemoveEngineFile {
         /// The engine.
         engine: EngineId,
         /// The file.
         number: u64,
     },
-    /// The log was ended without the engine, and has batches of it at its end that nobody has judged; or that has been made
-    /// up for. What is missing beside the log may be missing since a crash, although the log was closed since.
+    /// The log was closed without the engine and holds batches of it that it has not replayed, or
+    /// the engine has made up for that. The engine's files may lack data since a crash, although
+    /// the log was closed since.
     EngineMissed {
         /// The engine.
         engine: EngineId,
         /// False: the engine has been here since.
         missed: bool,
     },
-    /// An engine has left the store, with its files and all that its records say. What it has in the log is not wanted any
-    /// more; it may be added anew when no group is left that may hold any of that.
+    /// An engine has left the store, with its files and all its records. Its batches in the log are
+    /// no longer needed. It may be added anew once no group is left that may hold any of them.
     RemoveEngine {
         /// The engine: not the key-value engine.
         engine: EngineId,
-        /// Groups of this tag and above have nothing of it.
+        /// Groups of this LTN and above have no batches of it.
         below_ltn: u64,
     },
-    /// What the files of the store may occupy, as its last process had it: its space limit, or more as long as it came down to one that
-    /// was lowered. Whoever opens it next tells by that whether its limit is lower.
+    /// The space ceiling of the store's last process: its space limit, or more while the store was
+    /// still shrinking to a lowered limit. The next process compares its own limit with it.
     SpaceCeiling {
-        /// Bytes; 0: as much as there is.
+        /// Bytes; 0: unlimited.
         bytes: u64,
     },
-    /// Where the log lies from now on, all of it: on this second disk, or in the store's directory. Said again by each session.
+    /// The location of the whole log: on a fast tier, or in the store directory. Repeated by each
+    /// session.
     SpeedDisk {
-        /// `None`: in the directory.
+        /// The fast tier. `None`: the store directory.
         disk: Option<SpeedDisk>,
     },
 }
@@ -212,7 +219,7 @@ pub(super) mod tag {
     pub(super) const NEXT_FILE_NUMBER: u64 = 16;
     pub(super) const LAST_SEQ: u64 = 17;
     pub(super) const NEXT_LTN: u64 = 18;
-    /// A step of an engine: its id, and bytes that are its own.
+    /// A step of an engine: its id, and its opaque bytes.
     pub(super) const ENGINE_STEP: u64 = 21;
     pub(super) const ADD_ENGINE: u64 = 22;
     pub(super) const ENGINE_FLOOR: u64 = 23;
@@ -380,10 +387,11 @@ impl Record {
         }
     }
 
-    /// The record of this tag; `None` if the tag is not one of the store's own.
+    /// Decodes the record of this tag; `None` if the tag is not one of the store's own.
     ///
     /// # Errors
-    /// `Unsupported` for what only a newer release can have written, `Corruption` for everything else that is wrong.
+    /// `Unsupported` for fields that only a newer release can have written, `Corruption` for all
+    /// other errors.
     pub fn decode(tag: u64, body: &[u8]) -> Result<Option<Record>> {
         let r = &mut Reader::new(body);
         let record = match tag {
@@ -439,25 +447,26 @@ fn engine_name(r: &mut Reader<'_>) -> Result<String> {
     Ok(name.map_err(|e| Error::corruption("the name of an engine is not UTF-8").caused_by(e))?.to_owned())
 }
 
-/// An edit as it lies in a manifest: the store's records, and the step of each engine, undecoded.
+/// An edit as stored in a manifest: the store's records, and the undecoded step of each engine.
 #[derive(Debug, Default)]
 pub struct Payload<'a> {
-    /// The store's own.
+    /// The store's own records.
     pub records: Vec<Record>,
-    /// What the key-value engine's tags say, in their order: one step, before its other steps.
+    /// The records with the key-value engine's tags, in order: one step, before its other steps.
     pub native: Cow<'a, [u8]>,
-    /// The steps of engines, in their order.
+    /// The steps of engines, in order.
     pub steps: Vec<(EngineId, &'a [u8])>,
 }
 
 impl<'a> Payload<'a> {
-    /// Takes an edit apart.
+    /// Splits an edit into its parts.
     ///
     /// # Errors
-    /// `Unsupported` for what only a newer release can have written, `Corruption` for everything else that is wrong.
+    /// `Unsupported` for fields that only a newer release can have written, `Corruption` for all
+    /// other errors.
     pub fn decode(bytes: &'a [u8]) -> Result<Payload<'a>> {
         let mut payload = Payload::default();
-        // Native records that follow each other, as in a snapshot, are not copied.
+        // Adjacent native records, as in a snapshot, are not copied.
         let mut run = 0..0;
         let mut r = Reader::new(bytes);
         while !r.is_empty() {
@@ -492,14 +501,14 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Every step, those of the native engine's own tags first.
+    /// Returns every step, the native engine's own tags first.
     pub fn all_steps(&self) -> impl Iterator<Item = (EngineId, &[u8])> + '_ {
         let native = Some((EngineId::NATIVE, &*self.native)).filter(|(_, bytes)| !bytes.is_empty());
         native.into_iter().chain(self.steps.iter().copied())
     }
 }
 
-/// Appends a step of an engine as the store writes it for those whose records have no tags of their own.
+/// Appends a step of an engine whose records have no tags of their own.
 pub(super) fn put_step(out: &mut Vec<u8>, engine: EngineId, step: &[u8]) {
     let mut body = Vec::with_capacity(step.len() + 5);
     put_varint(&mut body, u64::from(engine.0));
@@ -508,7 +517,7 @@ pub(super) fn put_step(out: &mut Vec<u8>, engine: EngineId, step: &[u8]) {
     put_bytes(out, &body);
 }
 
-/// True if a file may have this number.
+/// Returns true if a file may have this number.
 pub(super) fn is_file_number(number: u64) -> bool {
     (1..=NUMBER_MAX).contains(&number)
 }

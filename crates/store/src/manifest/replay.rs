@@ -15,40 +15,40 @@ use io::{Access, Env, ReadFile};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// The longest manifest that is read, but for the pieces of its snapshot behind the first.
+/// Maximum length of a manifest, without the pieces of its snapshot behind the first.
 pub(super) const MANIFEST_LEN_MAX: u64 = 4 << 30;
 
-/// What a device reads or does not read, bytes.
+/// Unit of reading that a device returns or fails as a whole, bytes.
 const SECTOR: usize = 512;
 
 /// The history in a manifest.
 #[derive(Debug)]
 pub struct History {
-    /// The manifest's.
+    /// Header of the manifest.
     pub header: Header,
-    /// Where it leads.
+    /// State at the end of the history.
     pub state: State,
-    /// Edits after the snapshot.
+    /// Number of edits after the snapshot.
     pub edits: u64,
-    /// Bytes before that, the header among them.
+    /// Bytes up to the end of the history, including the header.
     pub bytes: u64,
-    /// Bytes after the last intact record: torn by a crash, and relied on by nobody.
+    /// Bytes after the last intact record: torn by a crash, and relied on by no component.
     pub torn_bytes: u64,
-    /// The last edit that a later record confirms, or which has nothing in it to lose.
+    /// The last edit that a later record confirms, or that is empty and needs no confirmation.
     pub confirmed: u64,
 }
 
 /// Replays a manifest.
 ///
 /// # Errors
-/// `Corruption` with the offset, if a record is damaged that anything later in the file confirms, or an intact one
-/// contradicts the history; `Unsupported` if a newer release wrote it.
+/// `Corruption` with the offset, if a damaged record is confirmed by a later one, or an intact
+/// record contradicts the history. `Unsupported` if a newer release wrote it.
 pub fn replay(bytes: &[u8], engines: &Engines) -> Result<History> {
     let (history, damage) = replay_up_to_damage(bytes, engines)?;
     damage.map_or(Ok(history), Err)
 }
 
-/// The history up to the first damage after the snapshot, and what that is.
+/// Returns the history up to the first damage after the snapshot, and that damage.
 pub(super) fn replay_up_to_damage(bytes: &[u8], engines: &Engines) -> Result<(History, Option<Error>)> {
     let header = Header::decode(bytes)?;
     let Snapshot { edit, payload, end } = read_snapshot(&header, bytes)?;
@@ -67,7 +67,7 @@ pub(super) fn replay_up_to_damage(bytes: &[u8], engines: &Engines) -> Result<(Hi
     }
 }
 
-/// What stands at the start of a manifest.
+/// The snapshot at the start of a manifest.
 struct Snapshot<'a> {
     edit: u64,
     payload: Cow<'a, [u8]>,
@@ -99,7 +99,7 @@ fn read_snapshot<'a>(header: &Header, bytes: &'a [u8]) -> Result<Snapshot<'a>> {
 }
 
 impl History {
-    /// Applies the next record. False: there is none. An error leaves the history as it is.
+    /// Applies the next record. Returns false at the end. An error leaves the history as it is.
     fn next(&mut self, bytes: &[u8], durable: &mut u64) -> Result<bool> {
         let (offset, manifest) = (self.bytes as usize, self.header.manifest);
         if offset >= bytes.len() {
@@ -130,14 +130,15 @@ impl History {
     }
 }
 
-/// What must hold of a state before anything is made of it.
+/// Checks a state before it is used.
 fn check_state(dir: &Path, state: &State) -> Result<()> {
     state.verify()?;
     check_reached(state)?;
     state.check_volumes(dir)
 }
 
-/// A history whose next numbers could run out was not written by any store, and cannot be gone on with.
+/// Fails if the next numbers could run out. No store writes such a history, and none can continue
+/// it.
 fn check_reached(state: &State) -> Result<()> {
     let numbers = [state.next_file_number, state.next_ltn, state.edit_number];
     match numbers.into_iter().find(|&n| n > NUMBER_REACHED_MAX) {
@@ -146,7 +147,8 @@ fn check_reached(state: &State) -> Result<()> {
     }
 }
 
-/// An intact record whose numbers do not continue the history was not torn: the file is not what was written.
+/// Fails if an intact record does not continue the history. It was not torn, so the file is not as
+/// written.
 fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_max: u64) -> Result<()> {
     let in_range = (1..=crate::numbers::NUMBER_MAX).contains(&record.edit);
     if record.edit == edit && in_range && (durable_min..=durable_max).contains(&record.durable) {
@@ -158,14 +160,14 @@ fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_ma
     )))
 }
 
-/// What recovery found.
+/// The manifest that recovery found.
 pub(super) struct Found {
     pub(super) history: History,
-    /// The name of the manifest.
+    /// Name of the manifest.
     pub(super) name: String,
-    /// The largest file number in the directory, whatever the file is.
+    /// The largest file number in the directory, for any kind of file.
     pub(super) largest_number: u64,
-    /// What is damaged and has an intact copy.
+    /// Damaged files with an intact copy.
     pub(super) damaged: Vec<Error>,
 }
 
@@ -174,7 +176,7 @@ pub(super) fn find(env: &Env, dir: &Path, engines: &Engines) -> Result<Found> {
     find_with(env, dir, engines, 0)
 }
 
-/// The same, by who knows an edit that was durable before: what is missing up to there in one of two copies is damage.
+/// As [`find`], with an edit known to be durable: a gap before it in one of two copies is damage.
 pub(super) fn find_with(env: &Env, dir: &Path, engines: &Engines, durable_edit: u64) -> Result<Found> {
     let (kinds, largest_number) = look(env, dir)?;
     let mut currents = Currents::read(env, dir)?;
@@ -195,7 +197,7 @@ pub(super) fn find_with(env: &Env, dir: &Path, engines: &Engines, durable_edit: 
     Ok(Found { history, name, largest_number, damaged })
 }
 
-/// The state that a whole manifest tells, whatever engines it is of and wherever the log is.
+/// Returns the state of a whole manifest, for any engines and any location of the log.
 ///
 /// # Errors
 /// As [`super::Manifest::recover`].
@@ -203,8 +205,9 @@ pub fn state_of(env: &Env, dir: &Path) -> Result<State> {
     Ok(find(env, dir, &Engines::default())?.history.state)
 }
 
-/// As [`find`], where the log lies on a disk of its own: that must be the one that the manifest means. Who reads beside the writer may meet
-/// one that has begun a session since the manifest was read; then that says so as well.
+/// As [`find`], and checks that the log's own disk is the one that the manifest means. A reader
+/// beside the writer may find a session that began after the manifest was read; it then reads the
+/// manifest again.
 pub(super) fn find_with_disk(
     env: &Env,
     dir: &Path,
@@ -223,11 +226,12 @@ pub(super) fn find_with_disk(
     }
 }
 
-/// The state before the first damage: `CURRENT` need not tell which manifest it is, nor that to be whole behind its snapshot.
-/// And what is wrong.
+/// Returns the state before the first damage, and the damage. `CURRENT` may be unreadable, and the
+/// manifest may be damaged behind its snapshot.
 ///
 /// # Errors
-/// `NotFound` if there is no store; `Corruption` if there is no manifest whose snapshot is whole, or `CURRENT` names another.
+/// `NotFound` if there is no store. `Corruption` if no manifest has a whole snapshot, or `CURRENT`
+/// names another one.
 pub(super) fn find_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Result<(Found, Vec<Error>)> {
     let (kinds, largest_number) = look(env, dir)?;
     let mut damage = Vec::new();
@@ -243,7 +247,8 @@ pub(super) fn find_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Res
             None => {}
         }
     }
-    // Without `CURRENT` the newest is the one: a new one holds what the one before did before it is named.
+    // Without `CURRENT` the newest manifest counts: a new one holds the durable state of the one
+    // before it gets its name.
     let newest = kinds.iter().filter(|kind| kind.is_manifest()).filter_map(|kind| kind.number());
     let number = current.as_ref().map(|current| current.manifest).or(newest.max());
     let number = number.ok_or_else(|| without_current(env, dir, &kinds, engines))?;
@@ -264,14 +269,14 @@ pub(super) fn find_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Res
     Ok((Found { history, name, largest_number, damaged }, damage))
 }
 
-/// The files of a directory, and the largest number of any.
+/// Returns the kinds of files in a directory, and the largest number of any.
 fn look(env: &Env, dir: &Path) -> Result<(Vec<FileKind>, u64)> {
     let kinds: Vec<FileKind> = env.fs.list(dir)?.iter().filter_map(|e| names::parse(&e.name)).collect();
     let largest_number = names::largest_number(kinds.iter().copied());
     Ok((kinds, largest_number))
 }
 
-/// The manifest must be the one that `CURRENT` names.
+/// Fails if the manifest is not the one that `CURRENT` names.
 fn check_is_named(history: &History, current: &Current) -> Result<()> {
     if history.header.manifest == current.uid && history.header.number == current.manifest {
         return Ok(());
@@ -280,7 +285,7 @@ fn check_is_named(history: &History, current: &Current) -> Result<()> {
     Err(Error::corruption(why))
 }
 
-/// And reach as far as `CURRENT` says that it was durable.
+/// Fails if the manifest ends before the edit that `CURRENT` confirms.
 fn check_reaches(history: &History, current: &Current) -> Result<()> {
     if history.state.edit_number >= current.edit {
         return Ok(());
@@ -299,19 +304,19 @@ pub(super) fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
         }
         _ => e,
     };
-    // A file system whose recorded length lags behind the data may hold more than it says.
+    // The recorded length may lag behind the data, so the file may be longer than recorded.
     let len = env.fs.scan_extent_tail(path).map_err(missing)?;
     let file = env.fs.open(path, Access::Buffered).map_err(missing)?;
     if len > MANIFEST_LEN_MAX && len > len_max(&*file) {
         return Err(Error::corruption(format!("a manifest of {len} bytes is not believed")));
     }
     let mut bytes = vec![0; len as usize];
-    // Where the power failed on a record it may be unreadable: then it is torn, or confirmed and missed.
+    // A record may be unreadable after a power failure: it is then torn, or confirmed and damaged.
     io::read_around(&mut bytes, 0, SECTOR, |buf, offset| file.read_at(buf, offset))?;
     Ok(bytes)
 }
 
-/// The longest that a manifest is believed to be, by how many pieces its header says that its snapshot has.
+/// Returns the maximum plausible length of a manifest, by the number of pieces in its header.
 pub(super) fn len_max(file: &dyn ReadFile) -> u64 {
     let mut header = [0; HEADER_LEN];
     let read = file.read_at(&mut header, 0).and_then(|()| Header::decode(&header));
@@ -327,7 +332,7 @@ pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> 
         let why = "there is a store in this directory already";
         return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir));
     }
-    // The files that the new state names may be there.
+    // The directory may hold the files of the new state.
     let strange = |k: &FileKind| k.number().is_none_or(|n| !state.holds(n));
     let strangers: Vec<FileKind> = kinds.iter().copied().filter(strange).collect();
     match without_current(env, dir, &strangers, &state.engines.here()) {
@@ -336,8 +341,9 @@ pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> 
     }
 }
 
-/// Why a directory without `CURRENT` does not open. A crash while a store was created leaves at most a manifest that
-/// says nothing; everything else means that `CURRENT` was lost, and must not be mistaken for an empty directory.
+/// Returns the error of a directory without `CURRENT`. A crash while a store was created leaves at
+/// most an empty manifest. Any other file means that `CURRENT` was lost, and the directory must not
+/// be mistaken for an empty one.
 fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines) -> Error {
     let says_nothing = |manifest: FileKind| {
         let read = read_manifest(env, &io::fs::join(dir, &manifest.to_string()));
@@ -359,8 +365,8 @@ fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines)
     }
 }
 
-/// Lists a manifest for people: a line for the header, each record and each change in it. Never fails: what cannot be
-/// read is said in the last line.
+/// Lists a manifest for people: a line for the header, for each record and for each change in it.
+/// Never fails: the last line reports an unreadable part.
 pub fn dump_manifest(bytes: &[u8], engines: &Engines) -> Vec<String> {
     let header = match Header::decode(bytes) {
         Ok(header) => header,
@@ -400,7 +406,7 @@ pub fn dump_manifest(bytes: &[u8], engines: &Engines) -> Vec<String> {
     lines
 }
 
-/// The records of an edit: the store's, then those of each engine.
+/// Returns the records of an edit: the store's, then those of each engine.
 fn list(edit: &[u8], engines: &Engines) -> Result<Vec<String>> {
     let edit = Payload::decode(edit)?;
     let mut lines: Vec<String> = edit.records.iter().map(Record::to_string).collect();

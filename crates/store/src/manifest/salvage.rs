@@ -1,8 +1,9 @@
-//! What can be learned from the manifests of a store that recovery refuses: for repair.
+//! Evidence in the manifests of a store that recovery refuses, for repair.
 //!
-//! If `CURRENT` is missing or damaged and the newest manifest is whole, that is the state. If the manifest is damaged, every
-//! record in it that is intact is a witness, wherever it stands. These do not add up to a state, since the edits between
-//! them are missing, but an engine may learn from its own what its files alone cannot tell.
+//! If `CURRENT` is missing or damaged and the newest manifest is whole, it gives the state. In a
+//! damaged manifest every intact record is evidence, wherever it stands. These records do not add
+//! up to a state, because the edits between them are missing. But an engine may learn facts from
+//! its own records that its files alone do not show.
 
 use super::copies::{self, Currents};
 use super::engine::Engines;
@@ -17,36 +18,38 @@ use io::{Access, Env, PAGE};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Bytes of a damaged manifest that are searched for records.
+/// Search budget of a damaged manifest, bytes.
 const SEARCH_LEN_MAX: u64 = 1 << 30;
-/// Edits do not jump by more between two records that are found.
+/// Maximum step of the edit number between two found records.
 const EDIT_STEP_MAX: u64 = 1 << 32;
 
-/// What the manifests of a directory tell.
+/// Evidence from the manifests of a directory.
 #[derive(Debug, Default)]
 pub struct Witness {
-    /// The state, if a manifest tells it whole.
+    /// The state, if a manifest is whole.
     pub state: Option<State>,
-    /// What is wrong with the files: `CURRENT`, or a manifest. Nothing, if recovery would take the state as well.
+    /// Damage of `CURRENT` and of manifests. Empty if recovery would accept the state as well.
     pub damage: Vec<Error>,
-    /// The store.
+    /// Identity of the store.
     pub store: Option<Uid>,
-    /// The highest edit that was seen.
+    /// The highest edit number found.
     pub edit: u64,
-    /// The engines besides the key-value engine that a record names, by id, with their names where those are known.
+    /// The engines, other than the key-value engine, that a record names: by id, with their names
+    /// if known.
     pub engines: BTreeMap<EngineId, String>,
 }
 
-/// What is found in damaged manifests, for an engine to look at.
+/// A finding in a damaged manifest, for an engine.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
-    /// A manifest begins. They come newest first, so what is known of something already stays.
+    /// A manifest begins. Newer ones come first, so earlier findings take precedence.
     Manifest,
-    /// A step of an engine in an intact record; those of one manifest come in their order.
+    /// A step of an engine in an intact record. The steps of one manifest come in order.
     Step(EngineId, &'a [u8]),
 }
 
-/// Looks through `CURRENT` and the manifests of a directory, and shows what is intact in damaged ones. Nothing is written.
+/// Searches `CURRENT` and the manifests of a directory, and passes the intact records of damaged
+/// ones to `show`. Nothing is written.
 ///
 /// # Errors
 /// `Unsupported` if a newer release wrote them; those of listing the directory. Damage is no error.
@@ -80,7 +83,8 @@ pub fn look_through(
         let named = current.as_ref().filter(|current| current.manifest == number);
         let bytes = if copy.is_empty() { bytes } else { copies::merged_bytes(&bytes, &copy, named) };
         let own = current.as_ref().filter(|current| current.manifest == number);
-        // Without `CURRENT` the newest manifest is the one: a new one holds what the one before did before it is named.
+        // Without `CURRENT` the newest manifest counts: a new one holds the durable state of the
+        // one before it gets its name.
         if current.is_none() && numbers.last() == Some(&number) {
             let whole =
                 replay::replay(&bytes, engines).and_then(|history| history.state.verify().map(|()| history));
@@ -100,7 +104,7 @@ pub fn look_through(
     Ok(witness)
 }
 
-/// The bytes of a file, zeros where they cannot be read.
+/// Returns the bytes of a file, with zeros for unreadable pages.
 fn read_what_can_be_read(env: &Env, path: &Path) -> Vec<u8> {
     let Ok(file) = env.fs.open(path, Access::Buffered) else { return Vec::new() };
     let len = env.fs.scan_extent_tail(path).or_else(|_| file.len()).unwrap_or(0);
@@ -124,7 +128,7 @@ impl Witness {
         self.state = Some(state);
     }
 
-    /// Shows every intact record of a manifest.
+    /// Passes every intact record of a manifest to `show`.
     fn take_records(&mut self, path: &Path, bytes: &[u8], uid: Option<Uid>, show: &mut impl FnMut(Seen<'_>)) {
         let header = Header::decode(bytes);
         let uid = match &header {
@@ -180,12 +184,13 @@ impl Witness {
     }
 }
 
-/// True if a record can begin at `offset`, by its numbers alone: its checksum is worth computing.
+/// Returns true if a record can begin at `offset`, by its numbers alone, so that its checksum is
+/// worth computing.
 fn plausible(bytes: &[u8], offset: usize, last: u64, budget: &mut u64) -> bool {
     let mut r = Reader::new(bytes.get(offset..).unwrap_or_default());
     let (Ok(len), Ok(_), Ok(edit), Ok(durable)) = (r.u32(), r.u32(), r.u64(), r.u64()) else { return false };
     let fits = r.rest().len() >= len as usize;
-    // The pieces of a snapshot have one number.
+    // The pieces of a snapshot have the same number.
     let follows = edit >= last && (last == 0 || edit - last < EDIT_STEP_MAX);
     if !fits || !follows || durable > edit {
         return false;

@@ -1,8 +1,9 @@
-//! A store at one edit number: what it knows of itself, and the part of each engine.
+//! The state of a store at one edit number: its own part, and the part of each engine.
 //!
-//! What an engine's step moves of the store's own (the counters, its floor) is written out beside it as soon as there is
-//! more than one engine in the store, for those who cannot read the step. In a store that the key-value engine has for
-//! itself nothing is: its manifest is the same to the byte as before there were others.
+//! An engine's step may change the store's own values (the counters, its floor). Once the store has
+//! more than one engine, these values are also written out beside the step, for readers that cannot
+//! decode it. In a store with only the key-value engine they are not: its manifest is the same to
+//! the byte as before other engines existed.
 
 use super::InitialState;
 use super::contradiction::refuse;
@@ -21,8 +22,8 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A new store begins with this edit at the latest: LavaKV's with its default family, which is an edit after none. Whoever keeps
-/// anything has listed a log group before, which is one more.
+/// The last edit of a new store without data: LavaKV's first edit, which adds its default family. A
+/// store with data has listed a log group before, which is one more edit.
 const NEW_STORE_EDIT_MAX: u64 = 2;
 
 /// A store at one edit number. A clone costs a few reference counts.
@@ -30,28 +31,28 @@ const NEW_STORE_EDIT_MAX: u64 = 2;
 pub struct State {
     /// The identity of the store.
     pub uid: Uid,
-    /// Its format: of the manifest as a whole, which no edit changes.
+    /// Format of the store: a property of the whole manifest, which no edit changes.
     pub format: StoreFormat,
-    /// The number of the last edit in it.
+    /// The number of its last edit.
     pub edit_number: u64,
-    /// No file of a larger or equal number has ever been in the store.
+    /// No file with this number or a larger one has ever been in the store.
     pub next_file_number: u64,
     /// The largest sequence known to be in use in files of engines.
     pub last_seq: SeqNo,
-    /// No log group of a larger or equal tag has ever been in the store.
+    /// No log group with this number or a larger one has ever been in the store.
     pub next_ltn: u64,
-    /// What its files may occupy, bytes: see [`Record::SpaceCeiling`]. `None`: as much as there is, or nobody said.
+    /// The space ceiling, bytes: see [`Record::SpaceCeiling`]. `None`: unlimited, or unknown.
     pub space_ceiling: Option<u64>,
-    /// The second disk, if the log lies on one.
+    /// The fast tier, if the log is on one.
     pub speed: Option<Arc<SpeedDisk>>,
-    /// The living log groups by tag.
+    /// The live log groups.
     pub log_groups: ListedGroups,
-    /// What it has of each engine.
+    /// The part of each engine.
     pub engines: EngineParts,
 }
 
 impl State {
-    /// A store without anything in it.
+    /// Returns the state of an empty store.
     pub fn empty(uid: Uid, edit_number: u64, engines: &Engines) -> State {
         State {
             uid,
@@ -67,7 +68,7 @@ impl State {
         }
     }
 
-    /// The state to which a snapshot leads, with the edit number it had.
+    /// Returns the state that a snapshot encodes, with its edit number.
     ///
     /// # Errors
     /// `Corruption` or `Unsupported`.
@@ -77,12 +78,12 @@ impl State {
         Ok(state)
     }
 
-    /// The state, when its history was read to its end: see [`Engine::at_end`].
+    /// Returns the state at the end of a replay: see [`Engine::at_end`].
     pub(super) fn at_end(self) -> State {
         State { engines: self.engines.at_end(), ..self }
     }
 
-    /// The edit that leads from an empty store to this state: what a new manifest begins with.
+    /// Encodes the edit that leads from an empty store to this state: the start of a new manifest.
     pub fn snapshot(&self) -> Vec<u8> {
         let mut out = Vec::new();
         Record::NextFileNumber(self.next_file_number).encode_into(&mut out);
@@ -100,7 +101,7 @@ impl State {
         Some(Record::SpeedDisk { disk: Some(disk) })
     }
 
-    /// Where log groups are.
+    /// Returns the volume of the log groups.
     pub fn log_volume(&self) -> Volume {
         if self.speed.is_some() { Volume::SPEED } else { Volume::DIRECTORY }
     }
@@ -109,32 +110,36 @@ impl State {
         self.space_ceiling.map(|bytes| Record::SpaceCeiling { bytes })
     }
 
-    /// True if the store lists a file of this number: a log group's, or one of an engine as far as it can be known.
+    /// Returns true if the store lists a file of this number: of a log group, or of an engine as
+    /// far as known.
     pub fn holds(&self, number: u64) -> bool {
         self.log_groups.in_file(number).is_some() || self.engines.all().iter().any(|part| part.holds(number))
     }
 
-    /// True if it lists nothing. What an engine that is away says cannot be read: then it is what a store begins with, or not.
+    /// Returns true if the state lists nothing. The steps of an absent engine cannot be decoded, so
+    /// they count as nothing only in a new store.
     pub(super) fn is_blank(&self) -> bool {
         let is_new = self.edit_number <= NEW_STORE_EDIT_MAX;
         self.log_groups.is_empty() && self.engines.all().iter().all(|part| part.is_blank(is_new))
     }
 
-    /// The same store in another format.
+    /// Returns the same state in another format.
     pub fn in_format(&self, format: StoreFormat) -> State {
         State { format, ..self.clone() }
     }
 
-    /// The same store without its log, as another one: what a copy begins with, once everything is in files.
+    /// Returns the state without its log, under another identity: the start of a copy, once
+    /// everything is in files.
     pub fn without_log(&self, uid: Uid) -> State {
         State { uid, speed: None, log_groups: ListedGroups::default(), ..self.clone() }
     }
 
-    /// Checks that every file that is listed is on a volume that there is: log groups all on one, tables and files of values on either disk, all else
-    /// in the directory.
+    /// Checks that every listed file is on a possible volume. Log groups are all on one volume.
+    /// Tables and value files may be on either disk, and all other files are in the directory.
     ///
     /// # Errors
-    /// `Unsupported` with the file; `Corruption` if it is on a second disk, and the store has none.
+    /// `Unsupported` with the file; `Corruption` if it is on a fast tier that the store does not
+    /// have.
     pub fn check_volumes(&self, dir: &Path) -> Result<()> {
         let log_volume = self.log_volume();
         let groups = self
@@ -167,15 +172,15 @@ impl State {
         Err(error.at_file(io::fs::join(dir, &file.to_string())))
     }
 
-    /// Checks that the log is on the disk that it is said to be on: see [`identity::check`].
+    /// Checks that the log is on the recorded disk: see [`identity::check`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`identity::check`].
     pub fn check_disk(&self, env: &Env, dir: &Path, read_only: bool) -> Result<()> {
         identity::check(env, dir, (self.uid, self.speed.as_deref()), read_only)
     }
 
-    /// A listing for people.
+    /// Returns a listing for people.
     pub fn describe(&self) -> String {
         let mut out = format!(
             "store {:?}, edit {}, next file {}, last seq {}, next log group {}\n",
@@ -194,22 +199,23 @@ impl State {
     }
 }
 
-/// The store under an engine whose edit is being applied.
+/// The store's part of the state while an engine's edit is being applied.
 pub struct Ground<'a> {
     state: &'a mut State,
     engine: EngineId,
 }
 
 impl<'a> Ground<'a> {
-    /// Of an engine whose edit is being applied to `state`.
+    /// Returns the view for an engine whose edit is being applied to `state`.
     pub(super) fn of(state: &'a mut State, engine: EngineId) -> Ground<'a> {
         Ground { state, engine }
     }
 
-    /// A file of the engine's own records takes this number.
+    /// Takes a file number for the engine's own records.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is out of range, or somebody else has it. What the engine has itself it must know.
+    /// `InvalidArgument` if it is out of range, or has another owner. The engine itself checks its
+    /// own files.
     pub fn take_number(&mut self, number: u64) -> Result<()> {
         let (state, own) = (&mut *self.state, self.engine);
         if !is_file_number(number) {
@@ -222,7 +228,7 @@ impl<'a> Ground<'a> {
         raise(&mut state.next_file_number, number + 1)
     }
 
-    /// This sequence is in use in files.
+    /// Records that this sequence is in use in files.
     ///
     /// # Errors
     /// `InvalidArgument` if it is out of range.
@@ -231,7 +237,7 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Counters only rise; a smaller value is no contradiction but old news.
+/// Raises a counter. A smaller value is an older one, not a contradiction.
 pub(super) fn raise(counter: &mut u64, to: u64) -> Result<()> {
     if to > NUMBER_MAX + 1 {
         return refuse(format!("number {to} is out of range"));
@@ -248,54 +254,55 @@ pub(super) fn raise_seq(state: &mut State, to: SeqNo) -> Result<()> {
     Ok(())
 }
 
-/// What one edit of an engine changes, and what it changes of the store's own with it.
+/// One edit of an engine, with its changes of the store's own records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit<E: Engine> {
-    /// Of the store's.
+    /// Changes of the store's own records.
     pub store: Vec<Record>,
-    /// Of the engine's.
+    /// The engine's edit.
     pub own: E::Edit,
 }
 
 impl<E: Engine> Commit<E> {
-    /// Only the engine's part.
+    /// Returns a commit with only the engine's edit.
     pub fn own(own: E::Edit) -> Self {
         Commit { store: Vec::new(), own }
     }
 }
 
-/// A store at one edit number as one of its engines sees it: the engine's state, and the store's own beside it. A clone
-/// costs two reference counts.
+/// A store at one edit number as one of its engines sees it: the engine's state beside the store's
+/// own. A clone costs two reference counts.
 pub struct StateOf<E: Engine> {
-    /// The store's.
+    /// The store's state.
     pub store: Arc<State>,
     pub(super) own: Arc<E::State>,
 }
 
 impl<E: Engine> StateOf<E> {
-    /// A store without anything in it.
+    /// Returns the state of an empty store.
     pub fn empty(uid: Uid, edit_number: u64) -> Self {
         let store = State::empty(uid, edit_number, &Engines::of::<E>());
         Self::of(Arc::new(store)).expect("the engine was named")
     }
 
-    /// A new store that begins with these numbers, and this state of the engine.
+    /// Returns the state of a new store with these numbers and this state of the engine.
     pub fn new(uid: Uid, seed: &InitialState, own: E::State) -> Self {
         let (mut store, own) = (seed.state(uid, &Engines::of::<E>()), Arc::new(own));
         store.engines.put(E::ID, own.clone());
         StateOf { store: Arc::new(store), own }
     }
 
-    /// How the engine sees a store.
+    /// Returns the engine's view of a store.
     ///
     /// # Errors
-    /// `InvalidArgument` if the store was opened without it, `Unsupported` if it has a newer format here.
+    /// `InvalidArgument` if the store was opened without the engine, `Unsupported` if the store has
+    /// a newer format of it.
     pub fn of(store: Arc<State>) -> Result<Self> {
         let own = store.engines.own::<E>()?;
         Ok(StateOf { store, own })
     }
 
-    /// The state to which a snapshot leads, with the edit number it had.
+    /// Returns the state that a snapshot encodes, with its edit number.
     ///
     /// # Errors
     /// As [`State::from_snapshot`].
@@ -303,12 +310,12 @@ impl<E: Engine> StateOf<E> {
         Self::of(Arc::new(State::from_snapshot(uid, edit_number, snapshot, &Engines::of::<E>())?))
     }
 
-    /// See [`State::snapshot`].
+    /// Encodes the state: see [`State::snapshot`].
     pub fn snapshot(&self) -> Vec<u8> {
         self.store.snapshot()
     }
 
-    /// See [`State::verify`].
+    /// Checks the state: see [`State::verify`].
     ///
     /// # Errors
     /// `Corruption`.
@@ -316,7 +323,7 @@ impl<E: Engine> StateOf<E> {
         self.store.verify()
     }
 
-    /// See [`State::describe`].
+    /// Returns a listing: see [`State::describe`].
     pub fn describe(&self) -> String {
         self.store.describe()
     }

@@ -1,19 +1,20 @@
-//! A store's directory: its syncs, and the first of them that failed.
+//! The store directory: its syncs, and the first failed one.
 //!
-//! A file is in the store only when its name is durable, so everybody who made one syncs the directory before he names the
-//! file in an edit or in the log. When such a sync fails, the file system may have dropped the names it could not write,
-//! and say nothing the next time: a second sync proves nothing, whoever calls it and whatever he made. So all syncs of the
-//! directory go through here. They come one after the other, so that none begins before the one before it is known to have
-//! failed or not; the first failure is kept for good, and after it nothing is synced, and no edit is accepted
-//! ([`super::Manifest::commit_with`] asks under the manifest's lock, where a job that synced its names a moment ago is too
-//! late to have missed it: its sync had succeeded, and its names are durable).
+//! A file is in the store only once its name is durable. So every creator of a file syncs the
+//! directory before an edit or the log names the file. When such a sync fails, the file system may
+//! have dropped the names it could not write, and not report that again. So a second sync proves
+//! nothing, for any caller and any file. Therefore all syncs of the directory go through here. They
+//! run one after the other, so that none begins before the outcome of the previous one is known.
+//! The first failure is kept for good: after it nothing is synced, and no edit is accepted.
+//! [`super::Manifest::commit_with`] checks that under the manifest's lock. A job whose own sync
+//! succeeded before the failure cannot be affected: its names are durable.
 
 use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, ErrorKind, Result};
 use io::FileSystem;
 use std::path::PathBuf;
 
-/// See the module.
+/// The store directory: see the module.
 #[derive(Debug, Default)]
 pub(super) struct StoreDir {
     pub path: PathBuf,
@@ -27,16 +28,16 @@ impl StoreDir {
         StoreDir { path, ..StoreDir::default() }
     }
 
-    /// Makes the names in it durable: see [`super::Manifest::sync_dir`].
+    /// Makes the names in the directory durable: see [`super::Manifest::sync_dir`].
     pub(super) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
         self.run(|| fs.sync_dir(&self.path))
     }
 
-    /// Runs a sync of the directory, after all before it.
+    /// Runs a sync of the directory, after all earlier ones.
     ///
     /// # Errors
-    /// Those of the sync; without room or a descriptor nothing happened, and it may be tried again. `Poisoned` after any
-    /// other failure.
+    /// Those of the sync; without space or a descriptor nothing happened, and the call may be
+    /// repeated. `Poisoned` after any other failure.
     fn run(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _turn = lock(&self.one_at_a_time);
         self.check()?;
@@ -47,7 +48,7 @@ impl StoreDir {
         })
     }
 
-    /// Fails if a sync ever did.
+    /// Fails if a sync ever failed.
     pub(super) fn check(&self) -> Result<()> {
         match self.failed.get() {
             None => Ok(()),
@@ -84,7 +85,7 @@ mod tests {
         assert_eq!(syncs.check().unwrap_err().kind(), ErrorKind::Poisoned);
     }
 
-    /// Whatever threads do: syncs do not overlap, and none is begun after one that failed.
+    /// In any schedule, syncs do not overlap, and none begins after a failed one.
     #[test]
     fn threads_sync_one_after_the_other() {
         for fails_at in 0..40 {

@@ -1,7 +1,7 @@
-//! A manifest that is written: its file, and the copy of it where the format of the store has one.
+//! The writer of a manifest: its file, and the copy if the store's format has one.
 //!
-//! Both get the same bytes. Records count when both are synced, or one of them where the volume has no room for the other: then no
-//! record follows in either.
+//! Both files get the same bytes. Records count when both are synced. They also count when one is
+//! synced and the volume has no space for the other; then no record follows in either.
 
 use super::format::{self, encode_record};
 use crate::format::Feature;
@@ -10,12 +10,12 @@ use base::{Error, ErrorKind, Result, Uid};
 use io::{AppendFile, CreateOptions, Env, SyncKind};
 use std::path::Path;
 
-/// See the module.
+/// The writer: see the module.
 pub(super) struct Writer {
-    /// The original first. The length of all is the same between two calls.
+    /// The original first. Between two calls all have the same length.
     files: Vec<Box<dyn AppendFile>>,
     pub uid: Uid,
-    /// The number in its name.
+    /// File number, which is in the name.
     pub number: u64,
     /// The names of the files.
     pub names: Vec<String>,
@@ -23,30 +23,32 @@ pub(super) struct Writer {
     pub is_whole: bool,
 }
 
-/// The state of the files after an append that found no room.
+/// The state of the files after an append that found no space.
 pub(super) struct Refused {
     pub error: Error,
-    /// Files that hold all of the records.
+    /// Number of files that hold all of the records.
     whole: usize,
-    /// True if every other file ends inside the first record, so that none of the records is ever read there.
+    /// Every other file ends inside the first record, so that none of the records is ever read
+    /// there.
     is_torn: bool,
 }
 
 impl Refused {
-    /// True if none of the records is ever read.
+    /// Returns true if none of the records is ever read.
     pub(super) fn is_gone(&self) -> bool {
         self.whole == 0 && self.is_torn
     }
 }
 
-/// The names of the files of a manifest whose header this is.
+/// Returns the file names of a manifest with this header.
 pub(super) fn file_names(header: &format::Header) -> Vec<String> {
     let copy = header.format.allows(Feature::ManifestCopies).then(|| names::manifest_copy(header.number));
     [names::manifest(header.number)].into_iter().chain(copy).collect()
 }
 
 impl Writer {
-    /// Makes the files, with a snapshot in pieces that has this edit number, and syncs them. Their names are not durable yet.
+    /// Creates the files, with a snapshot in pieces of this edit number, and syncs them. Their
+    /// names are not durable yet.
     pub(super) fn create(
         env: &Env,
         dir: &Path,
@@ -66,18 +68,18 @@ impl Writer {
         Ok(writer)
     }
 
-    /// How many files hold it.
+    /// Returns the number of files.
     pub(super) fn copies(&self) -> u64 {
         self.files.len() as u64
     }
 
-    /// Its length, bytes.
+    /// Returns the length of the manifest, bytes.
     pub(super) fn len(&self) -> u64 {
         self.files.first().map_or(0, |file| file.len())
     }
 
-    /// Appends records, each an edit and its payload, to one file after the other. A refusal for want of room leaves the files behind it
-    /// as they were.
+    /// Appends records, each an edit and its payload, to one file after the other. A refusal for
+    /// want of space leaves the later files as they were.
     ///
     /// # Errors
     /// Those of the file system; a refusal for want of room is the inner result.
@@ -108,7 +110,8 @@ impl Writer {
         Ok(Ok(()))
     }
 
-    /// Makes refused records durable in the files that hold all of them. False if there are none.
+    /// Makes refused records durable in the files that hold all of them. Returns false if there are
+    /// none.
     ///
     /// # Errors
     /// Those of the syncs.
@@ -123,12 +126,12 @@ impl Writer {
         self.files.iter_mut().try_for_each(|file| file.append(bytes))
     }
 
-    /// Takes room for so many bytes in all files. A refusal leaves them as they were.
+    /// Allocates space for `bytes` more in all files. A refusal leaves them as they were.
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.files.iter_mut().try_for_each(|file| file.reserve(file.len() + bytes))
     }
 
-    /// Makes all records durable: in all files, or in those whose sync finds room, if there is one.
+    /// Makes all records durable: in all files, or in those with space, if there is one.
     pub(super) fn sync(&mut self) -> Result<()> {
         let (mut synced, mut refused) = (0, None);
         for file in &mut self.files {

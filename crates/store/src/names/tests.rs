@@ -1,7 +1,7 @@
 use super::*;
 use datadriven::TestCase;
 
-/// What a name means, and whether that makes the same name.
+/// Prints the kind of each name.
 fn run(case: &mut TestCase) -> Result<String, String> {
     let names = || case.input.lines().map(str::trim);
     let kind =

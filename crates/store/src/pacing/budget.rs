@@ -1,37 +1,38 @@
-//! A bound on how many bytes go to and from the device in a second.
+//! A rate limit of the device, bytes per second (token bucket).
 //!
-//! What has passed is charged, whatever it was for; who can wait does so until all that was charged has had its time.
+//! All bytes are charged after the fact, whatever their purpose. Work that can wait does so until
+//! the charged bytes are paid for.
 
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 
-/// A bound in bytes per second; 0 is none.
+/// A rate limit in bytes per second; 0: unlimited.
 #[derive(Debug, Default)]
 pub struct Budget {
     bytes_per_s: AtomicU64,
-    /// When all bytes charged so far have had their time, in clock nanoseconds.
+    /// Time at which all charged bytes are paid for, clock nanoseconds.
     paid_until_ns: AtomicU64,
 }
 
-/// Bytes may pass ahead of their time by so much: jobs read and write in large pieces.
+/// Burst: work may be ahead by this time, because jobs read and write in large pieces.
 const BURST_NS: u64 = 20_000_000;
 
 impl Budget {
-    /// So many bytes in a second; 0: there is no bound.
+    /// Creates a limit in bytes per second; 0: unlimited.
     pub fn new(bytes_per_s: u64) -> Self {
         Budget { bytes_per_s: AtomicU64::new(bytes_per_s), paid_until_ns: AtomicU64::new(0) }
     }
 
-    /// From now on so many; to be said before anything passes.
+    /// Sets the limit; call it before the first charge.
     pub fn set(&self, bytes_per_s: u64) {
         self.bytes_per_s.store(bytes_per_s, Relaxed);
     }
 
-    /// So many bytes in a second; 0: there is no bound.
+    /// Returns the limit in bytes per second; 0: unlimited.
     pub fn get(&self) -> u64 {
         self.bytes_per_s.load(Relaxed)
     }
 
-    /// Charges bytes that have passed.
+    /// Charges bytes that were read or written.
     pub fn charge(&self, now_ns: u64, bytes: u64) {
         let bytes_per_s = self.get();
         if bytes_per_s == 0 || bytes == 0 {
@@ -42,7 +43,7 @@ impl Budget {
         let _ = self.paid_until_ns.fetch_update(Relaxed, Relaxed, next);
     }
 
-    /// How long a job should wait before it lets more pass.
+    /// Returns the time that a job should wait before its next request.
     pub fn wait_ns(&self, now_ns: u64) -> u64 {
         self.paid_until_ns.load(Relaxed).saturating_sub(now_ns)
     }

@@ -1,11 +1,13 @@
-//! How many pieces of background work may be at the device at once.
+//! The allowed number of background requests in flight at the device.
 //!
-//! More as long as reads in the foreground take what they take on an idle device, half as many whenever more than a few of them take
-//! much longer (as a sender of packets does who does not know the line). One may always be there, so that background work goes on.
+//! The depth grows while foreground reads are as fast as on an idle device, and halves whenever
+//! more than a few of them are much slower (additive increase, multiplicative decrease, as in TCP).
+//! At least one request is always allowed, so that background work makes progress.
 //!
-//! * Flush waits for nothing, and is counted by nobody else: writers wait for it. What it has at the device keeps to the depth.
-//! * Where writers wait, whatever for, all background work is theirs: for a moment nothing is cut and nothing held back ([`Depth::is_hurried`]).
-//!   What is held back then is paid for by them.
+//! * A flush never waits, because writers wait for it, and does not count for others. Its own
+//!   requests stay within the depth.
+//! * While writers wait for any reason, all background work is urgent: for a moment nothing is
+//!   split or held back ([`Depth::is_hurried`]), because writers would pay for the delay.
 
 use super::foreground::{Foreground, Judgement};
 use super::traffic::Traffic;
@@ -14,46 +16,47 @@ use base::sync::rank;
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 use io::ReadBegun;
 
-/// The most pieces at once.
+/// Maximum number of pieces in flight.
 pub const DEPTH_MAX: u32 = 16;
-/// As many are there at first, before anything is known.
+/// Initial depth, before any measurement.
 const DEPTH_FIRST: u32 = DEPTH_MAX / 4;
 /// Depths are counted in thousandths of a piece.
 pub const ONE: u32 = 1000;
-/// The least.
+/// Minimum depth.
 const DEPTH_MIN: u32 = ONE;
-/// There is a hurry while writers wait, and for so long after.
+/// Work is urgent while writers wait, and for this time after.
 const HURRY_NS: u64 = 100_000_000;
-/// A read is alone with the device if background work has not begun anything for so long: what is written behind it goes on meanwhile.
+/// A read is alone at the device if background work has begun nothing for this time: its buffered
+/// writes continue meanwhile.
 const QUIET_NS: u64 = 5_000_000;
-/// Who finds no place looks again after so long.
+/// Pause between two attempts to get a slot.
 const LOOK_AGAIN_NS: u64 = 50_000;
 
 #[derive(Debug)]
 struct State {
-    /// Thousandths of a piece.
+    /// The depth, in thousandths of a piece.
     depth: u32,
-    /// What it was when reads were slow the last time; 0: they never were.
+    /// The depth at the last slow window; 0: there was none.
     slow_at: u32,
-    /// Pieces at the device, without those of flush.
+    /// Pieces in flight, without those of flushes.
     in_flight: u32,
 }
 
-/// See the module.
+/// The depth: see the module.
 #[derive(Debug)]
 pub struct Depth {
-    /// The depth, and who uses it.
+    /// The depth and its use.
     state: Mutex<State, rank::Depth>,
-    /// Pieces that have begun, and those of them that have ended, flush included: whether a read was alone with the device.
+    /// Pieces begun and ended, flushes included: they show whether a read was alone at the device.
     begun: AtomicU64,
     ended: AtomicU64,
-    /// When background work was last seen to read or write, whether it was held back or not, in clock nanoseconds.
+    /// Time of the last background request, held back or not, clock nanoseconds.
     worked_ns: AtomicU64,
-    /// Until when there is a hurry, in clock nanoseconds.
+    /// End of the urgent period, clock nanoseconds.
     hurry_until_ns: AtomicU64,
-    /// How long reads in the foreground take.
+    /// Latency of foreground reads.
     pub foreground: Foreground,
-    /// How long writes of the log take, on the disk that carries it beside other things.
+    /// Latency of log writes, on the disk that carries the log beside other files.
     pub log: Foreground,
 }
 
@@ -70,18 +73,18 @@ impl Depth {
         }
     }
 
-    /// Thousandths of a piece.
+    /// Returns the depth in thousandths of a piece.
     pub fn get(&self) -> u32 {
         lock(&self.state).depth
     }
 
-    /// True if a writer waited for background work a moment ago.
+    /// Returns true if a writer waited for background work a moment ago.
     pub fn is_hurried(&self, now_ns: u64) -> bool {
         now_ns < self.hurry_until_ns.load(Relaxed)
     }
 
-    /// Pieces begin, at most as many as `wanted` (at least one): how many of them, or how long to wait
-    /// before asking again, nanoseconds.
+    /// Takes up to `wanted` slots, at least one. Returns their number, or the time to wait before
+    /// the next attempt, nanoseconds.
     pub fn begin(&self, traffic: Traffic, wanted: u32) -> Result<u32, u64> {
         let mut state = lock(&self.state);
         let whole = state.depth / ONE;
@@ -99,17 +102,17 @@ impl Depth {
         Ok(granted)
     }
 
-    /// Background work reads or writes.
+    /// Records a background request.
     pub fn works(&self, now_ns: u64) {
         self.worked_ns.store(now_ns, Relaxed);
     }
 
-    /// A writer waits for background work.
+    /// Records that a writer waits for background work.
     pub fn writers_wait(&self, now_ns: u64) {
         self.hurry_until_ns.store(now_ns.saturating_add(HURRY_NS), Relaxed);
     }
 
-    /// Pieces that began have ended.
+    /// Releases slots.
     pub fn end(&self, traffic: Traffic, pieces: u32) {
         self.ended.fetch_add(pieces.into(), Relaxed);
         if traffic != Traffic::Flush {
@@ -118,7 +121,7 @@ impl Depth {
         }
     }
 
-    /// A read in the foreground begins.
+    /// Records the begin of a foreground read.
     pub fn read_begins(&self, now_ns: u64) -> ReadBegun {
         let worked_ns = self.worked_ns.load(Relaxed);
         let is_idle = self.begun.load(Relaxed) == self.ended.load(Relaxed)
@@ -126,12 +129,13 @@ impl Depth {
         ReadBegun { at_ns: now_ns, idle: is_idle.then_some(worked_ns) }
     }
 
-    /// It has ended.
+    /// Records the end of a foreground read.
     pub fn read_ends(&self, read: ReadBegun, now_ns: u64) {
         self.ends(&self.foreground, read, now_ns);
     }
 
-    /// A write of the log has ended, which began as a read does. By how much it was later than one that is alone, nanoseconds.
+    /// Records the end of a log write, begun like a read. Returns its delay compared with an
+    /// undisturbed write, nanoseconds.
     pub fn log_ends(&self, write: ReadBegun, now_ns: u64) -> u64 {
         let (usual_ns, took_ns) = (self.log.usual_ns(), now_ns.saturating_sub(write.at_ns));
         self.ends(&self.log, write, now_ns);
@@ -145,13 +149,13 @@ impl Depth {
         }
     }
 
-    /// As after a window of slow reads.
+    /// Acts as after a window of slow reads.
     #[cfg(all(test, not(loom)))]
     pub fn judge_slow(&self) {
         self.follow(Judgement::Slow);
     }
 
-    /// True if nothing is at the device.
+    /// Returns true if nothing is in flight.
     #[cfg(all(test, not(loom)))]
     pub fn is_unused(&self) -> bool {
         lock(&self.state).in_flight == 0 && self.begun.load(Relaxed) == self.ended.load(Relaxed)
@@ -164,7 +168,8 @@ impl Depth {
                 state.slow_at = state.depth;
                 state.depth / 2
             }
-            // Slowly to where it was too much the last time, so that it is too much seldom; beyond that quickly.
+            // Slowly up to the depth of the last slow window, so that slow windows are rare;
+            // quickly beyond.
             Judgement::Fine if state.depth < state.slow_at => state.depth + ONE / 16,
             Judgement::Fine => state.depth + ONE,
             Judgement::Between => state.depth,
@@ -183,7 +188,8 @@ mod loom_tests {
     use base::sync::model::loom::thread;
     use std::sync::Arc;
 
-    /// Never more pieces at once than the depth says, and each that ends makes room for another, also while the depth changes.
+    /// In any schedule there are never more pieces in flight than the depth. Each end frees a slot,
+    /// also while the depth changes.
     #[test]
     fn loom_no_place_is_taken_twice_or_lost() {
         check(3, || {
@@ -209,7 +215,7 @@ mod loom_tests {
         });
     }
 
-    /// The depth follows each judgement, whoever makes it.
+    /// The depth follows each judgment, from any thread.
     #[test]
     fn loom_no_judgement_is_lost() {
         check(3, || {

@@ -7,7 +7,7 @@ use wal::{Lane, LogBegin};
 
 const TOY: EngineId = EngineId(7);
 
-/// A record of a line: `group 2 file=9 pages=8`.
+/// Parses the record of a line: `group 2 file=9 pages=8`.
 fn record(line: &str) -> Record {
     let mut words = line.split_whitespace();
     let (kind, number) = (words.next().unwrap(), words.next().map_or(0, |n| n.parse().unwrap()));
@@ -50,7 +50,7 @@ fn record(line: &str) -> Record {
     }
 }
 
-/// The record of a line, or the engines from 1 on of `engines 17`.
+/// Parses the record of a line, or adds the engines from 1 to 17 for `engines 17`.
 fn records(line: &str) -> Vec<Record> {
     match line.strip_prefix("engines ") {
         Some(count) => (1..=count.parse().unwrap()).map(|id: u32| record(&format!("engine {id}"))).collect(),
@@ -58,7 +58,7 @@ fn records(line: &str) -> Vec<Record> {
     }
 }
 
-/// What a script sees of a state, which is whole and comes back from its snapshot.
+/// Checks a state, reads it back from its snapshot, and prints it for a script.
 fn shown(state: &State) -> String {
     state.verify().unwrap();
     let snapshot = state.snapshot();
@@ -84,7 +84,7 @@ fn empty() -> State {
     State::empty(Uid::default(), 1, &Engines::default())
 }
 
-/// A log group in file 3, and an engine with the file 4.
+/// Returns a state with a log group in file 3, and an engine with file 4.
 fn sample() -> State {
     let records = ["group 1 file=3", "engine 7", "file 4 engine=7"].map(record);
     empty().changed(&records).unwrap().0
