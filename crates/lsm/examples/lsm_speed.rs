@@ -26,7 +26,8 @@ const VALUE_LEN: usize = 200;
 /// Entries of the merges in memory: few enough for the processor's cache, read `ENTRIES / HOT` times.
 const HOT: u64 = 10_000;
 
-/// Sorted children that share `entries` keys: each key, or each run of `run` neighbouring keys, in a random one.
+/// Returns sorted children that share `entries` keys: each key, or each run of `run` neighboring
+/// keys, goes into a random one.
 fn children(count: usize, run: u64, entries: u64) -> Vec<Arc<Vec<Entry>>> {
     let mut rng = Rng::new(7);
     let mut lists = vec![Vec::new(); count];
@@ -95,7 +96,7 @@ impl TableSource for Opened {
     }
 }
 
-/// Gives references the newest name of what they lead to, as compactions do.
+/// Value hook that gives references the newest name of their file, as compactions do.
 struct Renamed(HashMap<u64, u64>);
 
 impl ValueHook for Renamed {
@@ -224,7 +225,7 @@ fn spread_key(i: u64) -> String {
     format!("user{:020}", i * STEP + key_hash(&i.to_be_bytes()) % STEP)
 }
 
-/// Every `step`th entry from `first` on, with references to values in random files.
+/// Returns every `step`th entry from `first` on, with references to values in random files.
 fn references(first: u64, step: u64, seq: u64) -> Arc<Vec<Entry>> {
     let mut rng = Rng::new(seq);
     let entry = |i: u64| {
@@ -234,11 +235,11 @@ fn references(first: u64, step: u64, seq: u64) -> Arc<Vec<Entry>> {
     Arc::new((first..ENTRIES).step_by(step as usize).map(entry).collect())
 }
 
-/// Merges of one batch of references.
+/// Number of merges of one batch of references.
 const ROUNDS: u64 = 5;
 
-/// Four tables of new references into a level of sixteen times as many, half of whose names are old: what a compaction does where values
-/// are separated.
+/// Compacts four tables of new references into a level of sixteen times as many, half of whose
+/// names are old, as in a compaction with separated values.
 fn compacting_references(env: &Env, dir: &Path) -> Result<()> {
     env.fs.create_dir_all(dir)?;
     let mut tables = Tables { env: env.clone(), dir: dir.to_owned(), next: 1 };

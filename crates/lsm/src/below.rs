@@ -1,24 +1,27 @@
-//! What may lie under the output of a flush or compaction.
+//! Tells whether older entries may exist under the output of a flush or compaction.
 //!
-//! A tombstone may go, and a sequence may be zeroed, only where nothing older can be underneath. The answer comes from
-//! the key ranges of the files in deeper levels: no file is read, and a wrong "may" only delays a drop. Because the
-//! job asks for keys in ascending order, a cursor for each level answers in constant time.
+//! A tombstone may be dropped, and a sequence zeroed, only if no older entry can exist underneath.
+//! The answer comes from the key ranges of the files in deeper levels. No file is read, and a false
+//! "may exist" only delays a drop. Because the job asks for keys in ascending order, a cursor for
+//! each level answers in constant time.
 //!
-//! Other compactions may run meanwhile. They cannot make a "no" wrong: data only moves down, what lies above the job's
-//! inputs is newer, and what lies beside them in the output level is held by the job itself.
+//! Other compactions may run meanwhile. They cannot make a "no" wrong: data only moves down,
+//! entries above the job's inputs are newer, and the job itself holds the files beside its inputs
+//! in the output level.
 
 use std::sync::Arc;
 use version::{FileMeta, Level, Version};
 
-/// Tells whether older entries may lie under a job's output.
+/// Tells whether older entries may exist under a job's output.
 pub trait Below: Send {
-    /// True if an older entry of `user_key` may exist. Asked with ascending keys.
+    /// Returns true if an older entry of `user_key` may exist. Keys must ascend from call to call.
     fn may_hold_key(&mut self, user_key: &[u8]) -> bool;
-    /// True if an older entry of a key in `[start, end)` may exist.
+    /// Returns true if an older entry of a key in `[start, end)` may exist.
     fn may_hold_range(&mut self, start: &[u8], end: &[u8]) -> bool;
 }
 
-/// Anything may be underneath: every tombstone stays. For flushes that overtake older memtables, and for repair.
+/// Assumes older entries everywhere, so that every tombstone stays. For flushes that finish before
+/// those of older memtables, and for repair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anything;
 
@@ -31,17 +34,17 @@ impl Below for Anything {
     }
 }
 
-/// The files of a version under an output level.
+/// Files of a version below an output level.
 pub struct DeeperLevels {
-    /// Files in no order of keys (level 0).
+    /// Files that are not sorted by key (level 0).
     unordered: Vec<Arc<FileMeta>>,
     /// Each level with the index of the first file that does not end before the last key asked.
     levels: Vec<(Level, usize)>,
 }
 
 impl DeeperLevels {
-    /// What lies under a job that writes to `output_level` of `version`. For level 0 (a flush) the present files of
-    /// level 0 count too: all of them are older than the memtable.
+    /// Returns the files under a job that writes to `output_level` of `version`. For level 0 (a
+    /// flush) the present files of level 0 count too: all of them are older than the memtable.
     pub fn new(version: &Version, output_level: usize) -> Self {
         let unordered = if output_level == 0 { version.files(0).to_vec() } else { Vec::new() };
         let deeper = version.levels.iter().skip(output_level + 1);
@@ -110,7 +113,7 @@ mod tests {
             for key in (0..50u8).chain(random) {
                 assert_eq!(below.may_hold_key(&[key]), under.iter().any(|f| f.covers(&[key])));
                 let end = key + 1 + rng.below(9) as u8;
-                // Keys have one byte here, so the range holds the keys key..end.
+                // Keys have one byte here, so the range holds the keys `key..end`.
                 let expected = (key..end).any(|k| under.iter().any(|f| f.covers(&[k])));
                 let got = below.may_hold_range(&[key], &[end]);
                 assert!(got || !expected, "case {case}: a file in the range was missed");

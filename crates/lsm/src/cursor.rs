@@ -1,4 +1,5 @@
-//! What a merging iterator merges: any cursors, and those over tables, which can say beforehand what a seek will read.
+//! The children of a merging iterator: arbitrary cursors, and table cursors, which can report
+//! beforehand which blocks a seek will read.
 
 use crate::gap::TableCursor;
 use crate::level::LevelIterator;
@@ -8,16 +9,16 @@ use table::{Fetched, Place};
 
 /// One of the cursors of a merging iterator.
 pub enum Cursor {
-    /// Reads when it is moved, if it reads at all.
+    /// A cursor that reads during its moves, if at all.
     Any(Box<dyn InternalIterator>),
-    /// Over one table.
+    /// A cursor over one table.
     Table(Box<TableCursor>),
-    /// Over the tables of a level.
+    /// A cursor over the tables of a level.
     Level(Box<LevelIterator>),
 }
 
 impl Cursor {
-    /// Makes ready for a seek that follows next ([`table::KsstIter::prepare`]).
+    /// Prepares for the seek that follows ([`table::KsstIter::prepare`]).
     pub fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
         match self {
             Cursor::Any(_) => {}
@@ -28,7 +29,7 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// Where somebody else does the reads: what each part of it wants, and is handed.
+    /// Visits the read buffers of each part of the cursor, for callers that perform the reads.
     pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
         match self {
             Cursor::Any(_) => {}
@@ -37,7 +38,7 @@ impl Cursor {
         }
     }
 
-    /// Bytes it holds that somebody else has read.
+    /// Returns the bytes of blocks that the caller read and the cursor holds.
     pub fn held_bytes(&self) -> u64 {
         match self {
             Cursor::Any(_) => 0,

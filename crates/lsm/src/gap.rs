@@ -1,10 +1,12 @@
-//! Scans over tables that cannot be read, or not all of them: what is left out, and how to go on behind it.
+//! Gaps in scans over unreadable or partly unreadable tables: the keys left out, and how to
+//! continue behind them.
 //!
-//! A cursor that fails knows which keys of its table it leaves out ([`Gap`]): those of the block or of the part of the
-//! index that cannot be read, as the separators around it say, or those of the whole table where nobody knows better. An
-//! end of a gap that is no entry's (the trailer of `first` is 0, or that of `last` the largest) leaves its user key out.
-//! The merged cursor passes the gap like an entry: it fails when it comes to it, not before, and goes on when it is put
-//! behind it.
+//! A cursor that fails knows which keys of its table it leaves out ([`Gap`]). These are the keys of
+//! the unreadable block or index part, as bounded by the separators around it. If the bounds are
+//! unknown, they are the keys of the whole table. The end of a gap need not be the key of an entry.
+//! Then it leaves its user key out: the trailer of `first` is 0, or the trailer of `last` is the
+//! largest. The merged cursor treats a gap like an entry: it fails on reaching the gap, not before,
+//! and continues when positioned behind it.
 
 use base::key::{self, TRAILER_LEN};
 use base::{Error, Gap, InternalIterator, Result};
@@ -12,12 +14,12 @@ use std::sync::Arc;
 use table::{Fetched, KsstIter, Place};
 use version::FileMeta;
 
-/// All keys of a table.
+/// Returns a gap of all keys of a table.
 pub(crate) fn of_file(file: &FileMeta) -> Gap {
     Gap { first: file.smallest.clone(), last: file.largest.clone() }
 }
 
-/// What a cursor over `file` left out: what it says itself, within the file.
+/// Returns the keys that a cursor over `file` left out, clipped to the file.
 pub(crate) fn within_file(gap: Option<Gap>, file: &FileMeta) -> Gap {
     let whole = of_file(file);
     let Some(gap) = gap else { return whole };
@@ -27,20 +29,21 @@ pub(crate) fn within_file(gap: Option<Gap>, file: &FileMeta) -> Gap {
     }
 }
 
-/// True if the gap has nothing of `user_key` and of the keys before it.
+/// Returns true if the gap contains neither `user_key` nor any key before it.
 pub(crate) fn begins_behind(gap: &Gap, user_key: &[u8]) -> bool {
     let (first, trailer) = key::split(&gap.first);
     first > user_key || first == user_key && trailer == 0
 }
 
-/// True if the gap has nothing of `user_key` and of the keys behind it.
+/// Returns true if the gap contains neither `user_key` nor any key behind it.
 pub(crate) fn ends_before(gap: &Gap, user_key: &[u8]) -> bool {
     let (last, trailer) = key::split(&gap.last);
     last < user_key || last == user_key && trailer == u64::MAX
 }
 
-/// Where a cursor that moves forward (or backward) meets the gap: before every entry of its first user key, or behind
-/// every entry of its last. A user key at an end that is not in the gap is passed before it.
+/// Sets `key` to the position at which a cursor meets the gap: before every entry of its first user
+/// key going forward, behind every entry of its last user key going backward. A user key at an end
+/// that is not in the gap is passed first.
 pub(crate) fn meeting_point(gap: &Gap, forward: bool, key: &mut Vec<u8>) {
     let (user_key, trailer) = match (forward, key::split(&gap.first), key::split(&gap.last)) {
         (true, (user_key, 0), _) => (user_key, [0; TRAILER_LEN]),
@@ -53,14 +56,15 @@ pub(crate) fn meeting_point(gap: &Gap, forward: bool, key: &mut Vec<u8>) {
     key.extend_from_slice(&trailer);
 }
 
-/// A cursor over one table that knows what fails with it.
+/// A cursor over one table that knows which keys a failure leaves out.
 pub struct TableCursor {
     pub(crate) cursor: KsstIter,
     pub(crate) file: Arc<FileMeta>,
 }
 
 impl TableCursor {
-    /// True if the table has no entry there: behind all it has it need not be asked.
+    /// Returns true if the key range of the table excludes all entries at `place`, so the table
+    /// need not be read.
     fn ends_before(&self, place: Place<'_>) -> bool {
         match place {
             Place::From(target) => key::compare(&self.file.largest, target).is_lt(),
@@ -128,7 +132,7 @@ impl InternalIterator for TableCursor {
     }
 }
 
-/// A cursor over a table that cannot be opened: it fails wherever the table may have an entry.
+/// A cursor over a table that cannot be opened. It fails wherever the table may have an entry.
 pub(crate) struct Unreadable {
     pub file: Arc<FileMeta>,
     pub error: Error,

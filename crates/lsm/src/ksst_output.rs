@@ -28,7 +28,8 @@ impl OutputTable for KsstBuilder {
     }
 }
 
-/// What a version is to know of a table just written. Location, hidden bytes and sharing are the caller's to fill in.
+/// Returns the version's metadata of a new table. The caller fills in location, unexposed garbage
+/// and sharing.
 pub fn file_meta(table: &FinishedTable) -> FileMeta {
     let p = &table.properties;
     let mut dependencies = p.dependencies.clone();
@@ -51,7 +52,8 @@ pub fn file_meta(table: &FinishedTable) -> FileMeta {
     }
 }
 
-/// Keys of a table without references are not looked for: nothing there is garbage of values.
+/// In a table without references no key is sampled: its entries cannot become garbage in value
+/// files.
 fn known(table: &FinishedTable) -> Known {
     let mut notes = table.notes.clone();
     if table.properties.references == 0 {

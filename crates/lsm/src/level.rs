@@ -1,11 +1,12 @@
 //! The level iterator: the disjoint files of one level as one cursor.
 //!
-//! The files of a level below 0 are sorted and share no user key, so at most one of them is open at a time. A seek
-//! finds its file by binary search over the largest keys and opens that one only; stepping off the end of a file opens
-//! its neighbour. A file may have no point entries (only range tombstones): it is passed.
+//! The files of a level below 0 are sorted and share no user key, so at most one of them is open at
+//! a time. A seek finds its file by binary search over the largest keys and opens only that file.
+//! Stepping off the end of a file opens its neighbor. Files without point entries (only range
+//! tombstones) are skipped.
 //!
-//! A file that ends with a range tombstone has an exclusive largest key, which sorts before every entry of its user
-//! key, so comparing internal keys is right for both kinds of ends.
+//! A file that ends with a range tombstone has an exclusive largest key. It sorts before every
+//! entry of its user key, so comparing internal keys is right for both kinds of ends.
 
 use base::{Error, Gap, InternalIterator, Result, key};
 use std::ops::Range;
@@ -13,29 +14,29 @@ use std::sync::Arc;
 use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Place};
 use version::{FileMeta, Level};
 
-/// Opens the tables of files. The cache of open ones is the engine's; merge jobs and scans see only this, and so run as well on
-/// files that a test made by hand.
+/// Opens tables. The engine owns the table cache; merge jobs and scans see only this trait, so they
+/// also run on files that a test builds.
 pub trait TableSource: Send + Sync {
-    /// The open table of `file`.
+    /// Returns the open table of `file`.
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;
 }
 
-/// What a level iterator needs of each file: a cursor over its point entries.
+/// Opens a cursor over the point entries of a file, for a level iterator.
 pub trait CursorSource: Send {
-    /// The cursor.
+    /// Type of the cursors.
     type Cursor: InternalIterator;
-    /// A cursor over `file`, not positioned yet.
+    /// Returns a cursor over `file`, not positioned yet.
     fn open(&self, file: &FileMeta) -> Result<Self::Cursor>;
 }
 
-/// Cursors over tables, read in one way.
+/// Opens cursors over tables, all with the same options.
 #[derive(Clone)]
 pub struct TableCursors {
     /// Opens tables.
     pub source: Arc<dyn TableSource>,
-    /// How they are read.
+    /// Read options of the cursors.
     pub options: IterOptions,
-    /// Where nothing is read ahead any more.
+    /// Bounds beyond which the cursors do not read ahead.
     pub borders: Arc<Borders>,
 }
 
@@ -46,29 +47,30 @@ impl CursorSource for TableCursors {
     }
 }
 
-/// `[lower, upper)` of user keys.
+/// A range `[lower, upper)` of user keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds<'a> {
-    /// First user key wanted; `None`: no border.
+    /// First user key in the range; `None`: no lower bound.
     pub lower: Option<&'a [u8]>,
-    /// First user key not wanted any more; `None`: no border.
+    /// First user key behind the range; `None`: no upper bound.
     pub upper: Option<&'a [u8]>,
 }
 
 impl Bounds<'_> {
-    /// The same, owned.
+    /// Returns an owned copy.
     pub fn borders(&self) -> Borders {
         let (lower, upper) = (self.lower.map(<[u8]>::to_vec), self.upper.map(<[u8]>::to_vec));
         Borders { lower, upper, queues: None, wants: false }
     }
 
-    /// True if `file` may hold a key inside.
+    /// Returns true if `file` may hold a key in the range.
     pub fn meet(&self, file: &FileMeta) -> bool {
         self.lower.is_none_or(|lower| !file.ends_before(lower))
             && self.upper.is_none_or(|upper| file.smallest_user_key() < upper)
     }
 
-    /// The files of a level (sorted and disjoint) that may hold a key inside.
+    /// Returns the indexes of the files of a level (sorted and disjoint) that may hold a key in the
+    /// range.
     pub fn range_in(&self, files: &[Arc<FileMeta>]) -> Range<usize> {
         let from = self.lower.map_or(0, |lower| files.partition_point(|f| f.ends_before(lower)));
         let to =
@@ -77,22 +79,22 @@ impl Bounds<'_> {
     }
 }
 
-/// The files of a level as one cursor. See the module.
+/// One cursor over the files of a level: see the module.
 pub struct LevelIterator<S: CursorSource = TableCursors> {
     files: Level,
-    /// The files that take part.
+    /// Indexes of the files to read.
     range: Range<usize>,
     source: S,
-    /// The file that `cursor` reads.
+    /// Index of the file that `cursor` reads.
     at: usize,
     cursor: Option<S::Cursor>,
-    /// What stopped it last.
+    /// Keys left out by the last failure.
     gap: Option<Gap>,
 }
 
 impl<S: CursorSource> LevelIterator<S> {
-    /// A cursor over those `files` (sorted and disjoint) that meet `bounds`. Whole files: keys outside the bounds may
-    /// come up where a file reaches over them.
+    /// Returns a cursor over those `files` (sorted and disjoint) that overlap `bounds`. Files are
+    /// read whole, so the cursor may return keys outside the bounds.
     pub fn new(files: Level, bounds: Bounds<'_>, source: S) -> Self {
         debug_assert!(
             files.windows(2).all(|w| w[0].ends_before(w[1].smallest_user_key())),
@@ -102,7 +104,8 @@ impl<S: CursorSource> LevelIterator<S> {
         LevelIterator { files, range, source, at: 0, cursor: None, gap: None }
     }
 
-    /// The cursor of file `at`, opened unless it is open. `None` for an index outside the range.
+    /// Returns the cursor of file `at`, and opens the file if needed. Returns `None` for an index
+    /// outside the range.
     fn cursor_of(&mut self, at: usize) -> Result<Option<&mut S::Cursor>> {
         if !self.range.contains(&at) {
             self.cursor = None;
@@ -116,7 +119,7 @@ impl<S: CursorSource> LevelIterator<S> {
         Ok(self.cursor.as_mut())
     }
 
-    /// Goes on to the first entry of the next file while the present one has ended.
+    /// Moves to the first entry of the next file while the present one has ended.
     fn skip_forward(&mut self) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|c| !c.valid()) {
             if let Some(cursor) = self.cursor_of(self.at + 1)? {
@@ -126,7 +129,7 @@ impl<S: CursorSource> LevelIterator<S> {
         Ok(())
     }
 
-    /// Goes back to the last entry of the previous file while the present one has ended.
+    /// Moves to the last entry of the previous file while the present one has ended.
     fn skip_backward(&mut self) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|c| !c.valid()) {
             if let Some(cursor) = self.cursor_of(self.at.wrapping_sub(1))? {
@@ -136,7 +139,7 @@ impl<S: CursorSource> LevelIterator<S> {
         Ok(())
     }
 
-    /// Passes an error on; the iterator is not valid after one.
+    /// Records an error before returning it; the iterator is not valid after an error.
     fn settle(&mut self, result: Result<()>) -> Result<()> {
         if let Err(e) = &result {
             self.fail(e);
@@ -147,12 +150,13 @@ impl<S: CursorSource> LevelIterator<S> {
     #[cold]
     fn fail(&mut self, e: &Error) {
         let told = self.cursor.as_ref().and_then(|cursor| cursor.gap());
-        // One that waits goes on.
+        // A cursor that waits for a read continues later.
         self.cursor.take_if(|_| !e.is_waiting());
         self.gap = self.files.get(self.at).map(|file| crate::gap::within_file(told, file));
     }
 
-    /// The file where a seek begins; outside the range: none.
+    /// Returns the index of the file in which a seek begins, or an index outside the range if there
+    /// is none.
     fn first_file(&self, place: Place<'_>) -> usize {
         let files_before = |is_before: &dyn Fn(&FileMeta) -> bool| {
             self.range.start + self.part().partition_point(|f| is_before(f))
@@ -167,13 +171,13 @@ impl<S: CursorSource> LevelIterator<S> {
         }
     }
 
-    /// Moves the cursor of the file where a seek begins.
+    /// Moves the cursor of the file in which a seek begins.
     fn seek_in(&mut self, place: Place<'_>, seek: impl FnOnce(&mut S::Cursor) -> Result<()>) -> Result<()> {
         let cursor = self.cursor_of(self.first_file(place))?;
         cursor.map_or(Ok(()), seek)
     }
 
-    /// The files that take part.
+    /// Returns the files to read.
     fn part(&self) -> &[Arc<FileMeta>] {
         &self.files[self.range.clone()]
     }
@@ -184,7 +188,7 @@ impl<S: CursorSource> LevelIterator<S> {
 }
 
 impl LevelIterator {
-    /// See [`KsstIter::prepare`]. Only of the file where the seek begins, which is opened for it.
+    /// Prepares the file in which the seek begins, and opens it: see [`KsstIter::prepare`].
     pub(crate) fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
         if let Ok(Some(cursor)) = self.cursor_of(self.first_file(place)) {
             cursor.prepare(place, fetched);

@@ -1,16 +1,17 @@
-//! The log-structured merge tree's moving parts: iterators that merge, and the job that rewrites sorted runs.
+//! The core of the log-structured merge tree: merging iterators, and the job that rewrites sorted
+//! runs.
 //!
-//! * [`merging`]: many sorted cursors as one.
-//! * [`cursor`]: what is merged, and what of it says beforehand what a seek reads.
-//! * [`level`]: the disjoint files of a level as one cursor.
+//! * [`merging`]: merges many sorted cursors into one.
+//! * [`cursor`]: the children of a merging iterator.
+//! * [`level`]: one cursor over the disjoint files of a level.
 //! * [`sources`]: the cursors and range tombstones of a version, or of a job's inputs.
-//! * [`policy`]: what to compact next.
+//! * [`policy`]: chooses the next compaction.
 //! * [`merge_job`]: the engine of flush and compaction.
-//! * [`below`]: what may lie in the levels under a job's output.
-//! * [`visible`]: what a user sees of a merged cursor at a snapshot.
-//! * [`operator`]: the merge operator, called so that its panics stay its own.
-//! * [`tombstones`]: range tombstones as a scan asks for them.
-//! * [`vec_iter`]: sorted entries in memory as a cursor.
+//! * [`below`]: tells whether older entries may exist in the levels under a job's output.
+//! * [`visible`]: the user's view of a merged cursor at a snapshot.
+//! * [`operator`]: calls the merge operator, and contains its panics.
+//! * [`tombstones`]: a view of range tombstones for scans.
+//! * [`vec_iter`]: a cursor over sorted entries in memory.
 
 pub mod below;
 pub mod cursor;

@@ -1,26 +1,30 @@
 //! The merge job: the engine of flush and compaction.
 //!
-//! It reads sorted runs through one merged cursor, drops what no snapshot can see, and writes the rest to new files.
-//! What is dropped is decided by the module `rules`; where files end and which part of each range tombstone goes into
-//! which file, by the module `output`. This module drives the two, one bounded step after the other, so that a
-//! scheduler (or a simulation with a single thread) can put other work between the steps.
+//! It reads sorted runs through one merged cursor, drops the entries that no snapshot can see, and
+//! writes the rest to new files. The module `rules` decides which entries to drop. The module
+//! `output` decides where files end, and which part of each range tombstone goes into which file.
+//! This module drives the two in bounded steps, so that a scheduler (or a simulation with a single
+//! thread) can put other work between the steps.
 //!
 //! ## Snapshots
 //!
-//! The caller passes every sequence that a reader may hold, ascending, **with the visible frontier at the job's start
-//! as the last one**. They cut the sequences into stripes; two versions of a key in the same stripe look the same to
-//! every reader, so the newer one is enough. What lies above the last snapshot is copied as it is.
+//! The caller passes every sequence that a reader may hold, ascending, **with the visible frontier
+//! at the job's start as the last one**. They cut the sequences into stripes. Two versions of a key
+//! in the same stripe look the same to every reader, so the newer one is enough. Versions above the
+//! last snapshot are copied unchanged.
 //!
 //! ## Contract for the inputs
 //!
-//! The inputs hold, for every user key in their range, a contiguous stretch of its history: whatever is newer than an
-//! input entry lies above the job or in it, whatever is older in it or below (see [`crate::below`]). Pickers keep that by
-//! taking the oldest files of level 0 and all overlapping files of the output level.
+//! For every user key in their range, the inputs hold a contiguous part of its history. Versions
+//! newer than an input entry lie above the job or in it; older versions lie in it or below (see
+//! [`crate::below`]). Pickers ensure this by taking the oldest files of level 0 and all overlapping
+//! files of the output level.
 //!
 //! ## Failure
 //!
-//! After an error every further step returns the same error. [`MergeJob::created`] lists every file made, finished or
-//! not: the caller deletes them. Nothing else has been touched, since inputs are only read.
+//! After an error every further step returns the same error. [`MergeJob::created`] lists every file
+//! that the job made, finished or not: the caller deletes them. Nothing else has changed, since
+//! inputs are only read.
 
 use crate::below::Below;
 use crate::operator::MergeOperator;
@@ -37,27 +41,28 @@ mod rules;
 
 pub use output::{MergeOutput, OutputCutter, OutputFile, OutputFiles, OutputSize, OutputTable, SizeCutter};
 
-/// What a job does besides merging.
+/// Options of a merge job.
 #[derive(Clone)]
 pub struct MergeOptions {
-    /// Every sequence that a reader may hold, ascending; the last is the visible frontier at the job's start. Empty:
-    /// nothing is dropped.
+    /// Every sequence that a reader may hold, ascending; the last is the visible frontier at the
+    /// job's start. If empty, nothing is dropped.
     pub snapshots: Vec<SeqNo>,
-    /// Only user keys from here on take part; `None`: no border.
+    /// First user key to merge; `None`: no lower bound.
     pub lower: Option<Vec<u8>>,
-    /// Only user keys below take part; `None`: no border.
+    /// First user key behind the merged range; `None`: no upper bound.
     pub upper: Option<Vec<u8>>,
-    /// About how many input bytes a step reads.
+    /// Approximate number of input bytes that a step reads.
     pub step_bytes: u64,
-    /// Zero the sequences of inline values that all snapshots see and that have nothing underneath, so that they
-    /// compress better. Off for outputs to level 0, whose files are ordered by their sequences.
+    /// Whether to zero the sequences of inline values that all snapshots see and that have nothing
+    /// underneath, so that they compress better. Must be off for outputs to level 0, whose files
+    /// are ordered by their sequences.
     pub zero_sequences: bool,
     /// Folds merge operands; without it they are copied.
     pub operator: Option<Arc<dyn MergeOperator>>,
 }
 
 impl MergeOptions {
-    /// The usual settings for `snapshots`.
+    /// Returns the default options for `snapshots`.
     pub fn new(snapshots: Vec<SeqNo>) -> Self {
         MergeOptions {
             snapshots,
@@ -70,20 +75,20 @@ impl MergeOptions {
     }
 }
 
-/// What becomes of an entry's value.
+/// Result of a [`ValueHook`] for an entry's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrite {
-    /// It is written as it is.
+    /// The value is written unchanged.
     Keep,
-    /// It is replaced: the new value is in the buffer, of this kind (`Value` or `Reference`).
+    /// The value is replaced by the buffer, whose content has this kind (`Value` or `Reference`).
     As(ValueKind),
 }
 
-/// Sees every value and reference that is kept, in key order, before it is written: separates values into vSSTs at
-/// flush, renews references (or brings values along) in compactions.
+/// Sees every kept value and reference in key order before it is written. Flushes use it to
+/// separate values into vSSTs; compactions use it to renew references or relocate values.
 pub trait ValueHook {
-    /// What becomes of the value of entry `(user_key, seq)`. The sequence is the one the entry keeps if the result is
-    /// a reference. `out` is empty on entry.
+    /// Rewrites the value of entry `(user_key, seq)`. The entry keeps this sequence if the result
+    /// is a reference. `out` is empty on entry.
     fn rewrite(
         &mut self,
         user_key: &[u8],
@@ -94,42 +99,42 @@ pub trait ValueHook {
     ) -> Result<Rewrite>;
 }
 
-/// Why an entry was dropped.
+/// Reason for dropping an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// A newer version of the key in the same stripe of snapshots hides it.
+    /// A newer version of the key in the same snapshot stripe hides the entry.
     Shadowed,
-    /// A range tombstone in the same stripe covers it.
+    /// A range tombstone in the same stripe covers the entry.
     Covered,
-    /// It is a single delete and the value it deletes, which vanish together.
+    /// A single delete and the value that it deletes cancel each other.
     Annihilated,
-    /// It is a tombstone with nothing underneath.
+    /// The entry is a tombstone with nothing underneath.
     Obsolete,
-    /// It went into the value that a merge operator made.
+    /// A merge operator folded the entry into a value.
     Folded,
 }
 
-/// Learns of dropped entries.
+/// Observes dropped entries.
 pub trait DropObserver {
-    /// The entry is gone. For a tombstone that waited for its fate the value is empty.
+    /// Called for each dropped entry. The value is empty for a tombstone that was held back.
     fn dropped(&mut self, user_key: &[u8], seq: SeqNo, kind: ValueKind, value: &[u8], reason: DropReason);
 }
 
-/// The world around a job, lent to it for a step.
+/// Environment of a job, lent to it for one step.
 pub struct Hooks<'a, T: OutputTable> {
-    /// Makes output files.
+    /// Creates output files.
     pub files: &'a mut dyn OutputFiles<T>,
-    /// Decides where they end.
+    /// Decides where output files end.
     pub cutter: &'a mut dyn OutputCutter,
-    /// Knows what lies under the output.
+    /// Tells whether older entries may exist under the output.
     pub below: &'a mut dyn Below,
     /// Rewrites values.
     pub values: Option<&'a mut dyn ValueHook>,
-    /// Learns of dropped entries.
+    /// Observes dropped entries.
     pub observer: Option<&'a mut dyn DropObserver>,
 }
 
-/// Counts of a job so far.
+/// Counters of a job so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeStats {
     /// Point entries read.
@@ -154,25 +159,25 @@ pub struct MergeStats {
     pub fold_failures: u64,
     /// Entries whose sequence was zeroed.
     pub zeroed: u64,
-    /// Range tombstones read, as fragments times sequences.
+    /// Range tombstones read, counted as fragments times sequences.
     pub input_range_tombstones: u64,
-    /// Range tombstones written, in the pieces that went into each file.
+    /// Range tombstones written, counted as pieces in each file.
     pub output_range_tombstones: u64,
 }
 
 impl MergeStats {
-    /// All entries dropped.
+    /// Returns the number of all dropped entries.
     pub fn dropped(&self) -> u64 {
         self.shadowed + self.covered + self.annihilated + self.obsolete + self.folded
     }
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Debug)]
 pub enum Step<F> {
-    /// There is more to do.
+    /// More steps are needed.
     More,
-    /// The job is done; its outputs in key order, synced.
+    /// The job is done. Its outputs are in key order and synced.
     Done(Vec<MergeOutput<F>>),
 }
 
@@ -184,7 +189,7 @@ enum State {
     Failed(Error),
 }
 
-/// A flush or compaction in progress. See the module.
+/// A flush or compaction in progress: see the module.
 pub struct MergeJob<T: OutputTable, I = crate::MergingIterator> {
     input: I,
     rules: Rules,
@@ -192,14 +197,15 @@ pub struct MergeJob<T: OutputTable, I = crate::MergingIterator> {
     upper: Option<Vec<u8>>,
     lower: Option<Vec<u8>>,
     step_bytes: u64,
-    /// Trailer of the entry read last.
+    /// Trailer of the last entry read.
     last_trailer: u64,
     reported_bytes: u64,
     state: State,
 }
 
 impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
-    /// A job over `input` and the range tombstones of the same sources. Nothing is read yet.
+    /// Returns a job over `input` and the range tombstones of the same sources. It reads nothing
+    /// yet.
     pub fn new(input: I, tombstones: &[Arc<FragmentedRangeTombstones>], options: MergeOptions) -> Self {
         let MergeOptions { snapshots, lower, upper, step_bytes, zero_sequences, operator } = options;
         assert!(snapshots.is_sorted(), "snapshots are not in ascending order");
@@ -220,10 +226,11 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
     /// Does a bounded amount of work: about `step_bytes` of input, and the files that end meanwhile.
     ///
     /// # Errors
-    /// Those of inputs, outputs and hooks; `Corruption` if the input is out of order. See the module on failure.
+    /// The errors of inputs, outputs and hooks; `Corruption` if the input is out of order. See the
+    /// module on failure.
     ///
     /// # Panics
-    /// If the job is done already, or if the counts of entries do not add up.
+    /// If the job is already done, or if the entry counts do not add up.
     pub fn step(&mut self, hooks: &mut Hooks<'_, T>) -> Result<Step<T::Finished>> {
         let result = match &self.state {
             State::Done => panic!("a step after the job was done"),
@@ -243,18 +250,18 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
         }
     }
 
-    /// Every file the job made so far, finished or not: number and path.
+    /// Returns the number and path of every file that the job made so far, finished or not.
     pub fn created(&self) -> &[(u64, PathBuf)] {
         self.output.created()
     }
 
-    /// Counts so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> &MergeStats {
         &self.rules.stats
     }
 
-    /// Physical bytes written since the last call (estimated for the file that is open): what a rate limiter is
-    /// charged after each step.
+    /// Returns the physical bytes written since the last call, estimated for the open file. The
+    /// caller charges them to the rate limiter after each step.
     pub fn take_written_bytes(&mut self) -> u64 {
         let total = self.output.written_bytes();
         let new = total.saturating_sub(self.reported_bytes);
@@ -262,7 +269,7 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
         new
     }
 
-    /// The input cursor, for the statistics it keeps.
+    /// Returns the input cursor, for its statistics.
     pub fn input(&self) -> &I {
         &self.input
     }
@@ -276,7 +283,7 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
         }
     }
 
-    /// True when the job is done.
+    /// Runs one step. Returns true when the job is done.
     fn run(&mut self, hooks: &mut Hooks<'_, T>) -> Result<bool> {
         let until = self.rules.stats.input_bytes.saturating_add(self.step_bytes);
         while self.rules.stats.input_bytes < until {
@@ -327,7 +334,7 @@ fn disorder(user_key: &[u8]) -> Error {
     ))
 }
 
-/// All tombstones together, cut to the job's part of the key space.
+/// Merges all tombstones, and clips them to the job's key range.
 fn clip(
     sources: &[Arc<FragmentedRangeTombstones>],
     lower: Option<&[u8]>,

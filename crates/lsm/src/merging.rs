@@ -1,27 +1,32 @@
-//! The merging iterator: many sorted children as one sorted cursor.
+//! The merging iterator: merges many sorted children into one sorted cursor.
 //!
-//! The child that stands on the smallest key (largest, when moving backward) is kept apart from a binary heap of the
-//! others. As long as the same child stays first, a step costs one comparison; otherwise it changes places with the
-//! root of the heap and sinks. Each child's key is copied into a buffer of its own when the child moves, so that
-//! comparisons make no virtual calls and nothing is allocated once the buffers have grown.
+//! The child with the smallest key (largest, when moving backward) is kept apart from a binary heap
+//! of the other children. While the same child stays first, a step costs one comparison; otherwise
+//! it changes places with the root of the heap and sinks. Each child's key is copied into its own
+//! buffer when the child moves. So comparisons make no virtual calls, and nothing is allocated once
+//! the buffers have grown.
 //!
-//! Children are given newest first: entries with equal internal keys come out in the order of the children, and in
-//! the reverse order when moving backward, so that the two directions visit the same sequence.
+//! Children are given newest first. Entries with equal internal keys come out in the order of the
+//! children, and in reverse order when moving backward, so both directions visit the same sequence.
 //!
-//! A child that fails and knows what it leaves out ([`Gap`]) stands where that begins, like any other, and the iterator
-//! fails when it comes to it: what other children have before it is not lost. Whoever wants to goes on behind the gap.
+//! A child that fails and knows its gap ([`Gap`]) is positioned at the start of the gap, like at an
+//! entry. The iterator fails when it reaches that position, so entries of other children before the
+//! gap are not lost. The caller may continue behind the gap.
 //!
-//! Where tables are merged for a scan ([`MergingIterator::reading_together`]), a seek reads the beginnings of all cursors together. Before
-//! they are moved, each has the part of its index in memory where the seek begins, and then the block, or says what it lacks ([`Cursor::prepare`]); what
-//! all of them lack is one batch of reads, so a seek waits for two of them at most, however many tables there are. Then the cursors are moved
-//! as ever: what could not be read is read again there, and fails in its order.
+//! For scans that read in batches ([`MergingIterator::reading_together`]), a seek reads the first
+//! blocks of all cursors together. Before the cursors move, each one either has the index part and
+//! then the block of the seek in memory, or reports which one is missing ([`Cursor::prepare`]). The
+//! missing blocks of all cursors form one batch of reads, so a seek waits for at most two batches,
+//! however many tables there are. Then the cursors move as usual. A failed read is repeated there,
+//! and reports its error in order.
 //!
-//! Where somebody else does the reads (`table::KsstIter::each_fetched`), a child that has to wait stands where what it waits for begins, as one that
-//! failed does, so the others go on up to there. The iterator waits when it comes to it; then all children that wait are gone on with together
-//! ([`InternalIterator::resume`]), each from where it stopped.
+//! If the caller performs the reads (`table::KsstIter::each_fetched`), a child that waits for a
+//! block is positioned where that block begins, like a failed child. The other children continue up
+//! to there. The iterator waits when it reaches that position; then all waiting children resume
+//! together ([`InternalIterator::resume`]), each from where it stopped.
 //!
-//! Changing direction repositions every other child by a seek around the current key. That is as dear as a seek of
-//! the whole iterator, and it happens once for each turn, not for each step.
+//! A change of direction repositions every other child by a seek around the current key. It costs
+//! as much as a seek of the whole iterator, once for each turn, not for each step.
 
 use crate::cursor::Cursor;
 use crate::gap::meeting_point;
@@ -30,32 +35,34 @@ use base::{Error, Gap, InternalIterator, Result};
 use std::cmp::Ordering;
 use table::{Extent, Fetched, Place, Want};
 
-/// Which way the iterator moved last, and so how its heap is ordered.
+/// Direction of the last move, which decides the order of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Forward,
     Backward,
 }
 
-/// Reads for several cursors.
+/// Reads blocks for several cursors in one batch.
 pub trait ReadTogether: Send {
-    /// Reads what they want, which ascends by file and place, and hands it over.
+    /// Reads `wants`, which ascend by file and offset, and stores the results in `fetched`.
     fn read(&self, fetched: &mut Fetched, wants: &[Want]);
 }
 
-/// Batches of reads before a seek: for the index, the block, and the block alone where its neighbours cannot be read.
+/// Maximum number of read batches before a seek: for the index, the block, and the block alone if
+/// its neighbors are unreadable.
 const BATCHES_MAX: usize = 4;
-/// Bytes of a batch, unless one read is longer. What does not fit is read when its cursor is moved.
+/// Maximum bytes of a batch, unless a single read is longer. The remaining blocks are read when
+/// their cursors move.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
 
-/// What reads for several cursors.
+/// Batched reads for several cursors.
 struct Together {
     reads: Box<dyn ReadTogether>,
     fetched: Fetched,
 }
 
 impl Together {
-    /// Reads what is wanted; false if that is nothing.
+    /// Reads the missing blocks. Returns false if no block is missing.
     fn bring(&mut self) -> bool {
         let mut wants = self.fetched.take_wanted();
         if wants.is_empty() {
@@ -76,14 +83,14 @@ impl Together {
 
 struct Child {
     iter: Cursor,
-    /// The key the child stands on; meaningless while the child is not valid.
+    /// Current key of the child; meaningless while the child is not valid.
     key: Vec<u8>,
-    /// It stands before what it could not read.
+    /// Error and gap of a child that is positioned before a gap.
     failed: Option<Box<(Error, Gap)>>,
 }
 
 impl Child {
-    /// Copies the key of a valid child. True if the child is valid.
+    /// Copies the key of a valid child. Returns true if the child is valid.
     #[inline]
     fn load(&mut self) -> bool {
         if self.failed.is_some() {
@@ -97,7 +104,7 @@ impl Child {
         true
     }
 
-    /// Moves the child forward. True if it is valid then.
+    /// Moves the child forward. Returns true if it is valid then.
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         match self.iter.next_key() {
@@ -111,7 +118,7 @@ impl Child {
         }
     }
 
-    /// After a move: a child that failed and knows its gap stands at it.
+    /// Handles the result of a move: positions a failed child that knows its gap at the gap.
     fn settle(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
         self.failed = None;
         let Err(e) = moved else { return Ok(()) };
@@ -122,19 +129,20 @@ impl Child {
     }
 }
 
-/// Merges sorted children into one sorted cursor. See the module.
+/// Merges sorted children into one sorted cursor: see the module.
 pub struct MergingIterator {
     children: Vec<Child>,
     /// Valid children other than the current one, as a binary heap in the order of `direction`.
     heap: Vec<usize>,
-    /// The child the iterator stands on.
+    /// Index of the child with the current entry.
     current: Option<usize>,
     direction: Direction,
-    /// What reads the beginnings of a seek; `None`: each cursor for itself.
+    /// Batched reads for seeks; `None`: each cursor reads for itself.
     together: Option<Together>,
-    /// What stopped it last.
+    /// Gap of the last failure.
     gap: Option<Gap>,
-    /// What was wanted and is not there yet, and the part of a child that wants it.
+    /// Blocks requested from the caller and not delivered yet, each with the number of the
+    /// requesting part.
     wanted: Vec<(Extent, usize)>,
 }
 
@@ -155,7 +163,8 @@ impl MergingIterator {
         MergingIterator { children, heap, current, direction, together: None, gap: None, wanted: Vec::new() }
     }
 
-    /// Where somebody else does the reads: what its cursors want since the last call.
+    /// Returns the blocks that the cursors requested since the last call, if the caller performs
+    /// the reads.
     pub fn take_wanted(&mut self) -> Vec<Want> {
         let (mut wants, mut part) = (Vec::new(), 0);
         let wanted = &mut self.wanted;
@@ -169,7 +178,8 @@ impl MergingIterator {
         wants
     }
 
-    /// Hands over what was wanted, by `give`, to the part that wants it. The cursors must not have moved since.
+    /// Delivers a requested block to the parts that requested it, by calling `give`. The cursors
+    /// must not have moved since the request.
     pub fn give(&mut self, extent: &Extent, give: &mut dyn FnMut(&mut Fetched)) {
         let takers: Vec<usize> =
             self.wanted.extract_if(.., |(e, _)| e == extent).map(|(_, part)| part).collect();
@@ -183,17 +193,17 @@ impl MergingIterator {
         self.children.iter_mut().for_each(|child| child.iter.each_fetched(&mut visit));
     }
 
-    /// Bytes that its cursors hold and somebody else has read.
+    /// Returns the bytes of blocks that the caller read and the cursors hold.
     pub fn held_bytes(&self) -> u64 {
         self.children.iter().map(|child| child.iter.held_bytes()).sum()
     }
 
-    /// What its cursors read for a seek is read by `reads`, of all of them together.
+    /// Uses `reads` to read the blocks of a seek in batches, for all cursors together.
     pub fn reading_together(self, reads: Box<dyn ReadTogether>) -> Self {
         MergingIterator { together: Some(Together { reads, fetched: Fetched::default() }), ..self }
     }
 
-    /// Has in memory where a seek of all children begins, but for one that is not sought.
+    /// Loads the first blocks of a seek into memory for all children except `but`.
     fn prepare(&mut self, place: Place<'_>, but: Option<usize>) {
         let Some(together) = &mut self.together else { return };
         for _ in 0..BATCHES_MAX {
@@ -206,7 +216,7 @@ impl MergingIterator {
         together.fetched.clear();
     }
 
-    /// True if child `a` comes before child `b` in the present direction.
+    /// Returns true if child `a` comes before child `b` in the present direction.
     #[inline]
     fn before(&self, a: usize, b: usize) -> bool {
         let order = compare(&self.children[a].key, &self.children[b].key).then_with(|| a.cmp(&b));
@@ -216,8 +226,8 @@ impl MergingIterator {
         }
     }
 
-    /// Lets the entry at `at` sink to its place. The smaller of two children is chosen by arithmetic, because a branch
-    /// on it would be mispredicted half of the time.
+    /// Sifts the entry at `at` down. The smaller of two children is chosen by arithmetic, because
+    /// the branch would be mispredicted half of the time.
     fn sift_down(&mut self, mut at: usize) {
         let len = self.heap.len();
         let Some(&sinking) = self.heap.get(at) else { return };
@@ -247,7 +257,7 @@ impl MergingIterator {
         self.sift_down(0);
     }
 
-    /// Fails if it has come to what its child could not read.
+    /// Fails if the current child is positioned at a gap.
     #[inline]
     fn arrive(&mut self) -> Result<()> {
         match self.current.map(|current| &self.children[current].failed) {
@@ -265,7 +275,7 @@ impl MergingIterator {
         Err(error)
     }
 
-    /// Rebuilds everything from where the children stand.
+    /// Rebuilds the heap from the positions of the children.
     fn relocation(&mut self, direction: Direction) {
         self.direction = direction;
         self.heap.clear();
@@ -280,7 +290,7 @@ impl MergingIterator {
         self.pop();
     }
 
-    /// Positions every child, then rebuilds.
+    /// Positions every child, then rebuilds the heap.
     fn reposition(&mut self, place: Place<'_>) -> Result<()> {
         (self.current, self.gap) = (None, None);
         self.prepare(place, None);
@@ -293,8 +303,8 @@ impl MergingIterator {
         self.arrive()
     }
 
-    /// Puts every child but `top` on its first entry after the current one (last before it, when turning backward),
-    /// so that the heap of the other direction can be built.
+    /// Positions every child but `top` on its first entry after the current one (last before it,
+    /// when turning backward), and rebuilds the heap for the other direction.
     fn turn(&mut self, top: usize, direction: Direction) -> Result<()> {
         self.current = None;
         let target = std::mem::take(&mut self.children[top].key);
@@ -419,7 +429,7 @@ fn seek(cursor: &mut dyn InternalIterator, place: Place<'_>) -> Result<()> {
     }
 }
 
-/// [`base::key::compare`], inlined: it is called several times for every entry a scan or a compaction passes.
+/// [`base::key::compare`], inlined: scans and compactions call it several times for every entry.
 #[inline]
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     match (a.split_last_chunk::<TRAILER_LEN>(), b.split_last_chunk::<TRAILER_LEN>()) {

@@ -1,4 +1,5 @@
-//! The model that the tests of this crate compare with: a history of operations, and what each snapshot sees of it.
+//! The reference model for the tests of this crate: a history of operations, and the view of each
+//! snapshot.
 
 use crate::operator::MergeOperator;
 use crate::vec_iter::Entry;
@@ -8,10 +9,10 @@ use base::{Result, SeqNo, ValueKind};
 use io::Rng;
 use std::collections::BTreeMap;
 
-/// What a snapshot sees: key to value (references appear as their encoded bytes).
+/// View of a snapshot: key to value (references appear as their encoded bytes).
 pub type View = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Operands are appended to the base.
+/// Merge operator that appends operands to the base.
 pub struct Append;
 
 impl MergeOperator for Append {
@@ -28,7 +29,7 @@ impl MergeOperator for Append {
     }
 }
 
-/// Which operations a history is made of, as weights.
+/// Weights of the operations in a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     pub keys: u64,
@@ -37,7 +38,8 @@ pub struct Mix {
     pub delete: u64,
     pub merge: u64,
     pub range: u64,
-    /// The first so many keys follow the contract of single deletes: put, single delete, put, ...
+    /// Number of keys, from the first on, that follow the contract of single deletes: put, single
+    /// delete, put, ...
     pub single_keys: u64,
 }
 
@@ -49,7 +51,7 @@ impl Mix {
         Mix {
             keys,
             put: 8,
-            // A merge operand on a reference needs a resolver, which the model has not.
+            // A merge operand on a reference needs a resolver, which the model lacks.
             reference: if merge == 0 { 3 } else { 0 },
             delete: 1 + rng.below(6),
             merge,
@@ -69,7 +71,7 @@ enum Op {
 #[derive(Default)]
 pub struct History {
     ops: Vec<Op>,
-    /// For the keys under the single-delete contract: whether a value is there to delete.
+    /// For keys under the single-delete contract: whether a value exists.
     single_present: BTreeMap<Vec<u8>, bool>,
 }
 
@@ -125,7 +127,7 @@ impl History {
         self.ops.push(op);
     }
 
-    /// Point entries (sorted) and range tombstones with sequences in `(after, upto]`.
+    /// Returns the point entries (sorted) and range tombstones with sequences in `(after, upto]`.
     pub fn entries(&self, after: SeqNo, upto: SeqNo) -> (Vec<Entry>, Vec<RangeTombstone>) {
         let (mut points, mut ranges) = (Vec::new(), Vec::new());
         for (seq, op) in (1..).zip(&self.ops).skip(after as usize).take((upto - after) as usize) {
@@ -138,7 +140,7 @@ impl History {
         (points, ranges)
     }
 
-    /// What `snapshot` sees, from the definition.
+    /// Computes the view of `snapshot` by definition.
     pub fn view(&self, snapshot: SeqNo) -> View {
         let mut view = View::new();
         for op in self.ops.iter().take(snapshot as usize) {

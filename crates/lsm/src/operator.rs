@@ -1,16 +1,19 @@
 //! The merge operator: a user's function that folds operands into a value.
 //!
-//! An operand is written without reading what it changes; readers and compactions fold it later. The engine calls the
-//! operator through [`fold`] only, which turns a panic into an error of kind `UserCallback`: user code must not take
-//! down a background thread, and the entries it failed on stay as they are.
+//! An operand is written without reading its base; readers and compactions fold it later. The
+//! engine calls the operator only through [`fold`], which turns a panic into an error of kind
+//! `UserCallback`. User code must not take down a background thread, and the entries on which it
+//! failed stay unchanged.
 
 use base::{Error, ErrorKind, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Folds operands into a value. Must be deterministic: the same fold happens on reads and in compactions.
+/// Folds operands into a value. Must be deterministic: the same fold happens on reads and in
+/// compactions.
 pub trait MergeOperator: Send + Sync {
-    /// Writes to `out` (empty on entry) what `operands` (oldest first, at least one) make of `base`, the value below
-    /// them, `None` if the key did not exist.
+    /// Folds `operands` (oldest first, at least one) into `base`, and writes the result to `out`
+    /// (empty on entry). `base` is the value below the operands, or `None` if the key did not
+    /// exist.
     ///
     /// # Errors
     /// Any error is returned to the reader; a compaction then keeps the operands.
@@ -31,41 +34,41 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// Forgets all operands, keeps the memory.
+    /// Removes all operands, but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Adds an operand that is older than all before.
+    /// Adds an operand that is older than all previous ones.
     pub fn push_older(&mut self, operand: &[u8]) {
         self.bytes.extend_from_slice(operand);
         self.ends.push(self.bytes.len());
     }
 
-    /// How many there are.
+    /// Returns the number of operands.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True if there are none.
+    /// Returns true if there are no operands.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes held.
+    /// Returns the total length of the operands, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Operand `i`, 0 the newest.
+    /// Returns operand `i`; operand 0 is the newest.
     pub fn get(&self, i: usize) -> &[u8] {
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         &self.bytes[start..self.ends[i]]
     }
 }
 
-/// Calls `operator` on `operands`; `out` is replaced.
+/// Calls `operator` on `operands`, and replaces the content of `out`.
 ///
 /// # Errors
 /// The operator's own error, or `UserCallback` if it panicked.

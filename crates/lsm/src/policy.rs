@@ -1,25 +1,27 @@
-//! Which files to compact next: pure functions of a version, the parameters of a policy and what is running.
+//! Chooses the next compaction: pure functions of a version, the parameters of a policy, and the
+//! running jobs.
 //!
-//! A [`CompactionPolicy`] is what gives a tree its shape. There are [`Leveled`] and [`Vlsm`]; a family stores which one it has
-//! ([`named`]). What only makes single files go down or be written anew is the same for all of them, and made of the
-//! [`Moves`] that a policy can make.
+//! A [`CompactionPolicy`] determines the shape of a tree. There are [`Leveled`] and [`Vlsm`]; each
+//! family stores its choice ([`named`]). All policies share the compactions that only move or
+//! rewrite single files, which are built from the policy's [`Moves`].
 //!
-//! Sizes that decide the shape (targets, scores, which file goes first, debt) are compensated bytes, as Scavenger+
-//! has it: values kept elsewhere count as if they were inline, and tombstones as what they hide. Sizes that limit a
-//! job's input and output (overlap, widest job) are physical.
+//! Sizes that decide the shape (targets, scores, file choice, debt) are compensated bytes, as in
+//! Scavenger+: separated values count as if they were inline, and tombstones count the entries that
+//! they hide. Sizes that limit a job's input and output (overlap, widest job) are physical.
 //!
-//! * [`contract`]: the trait. `facts`: what it is asked with.
-//! * [`compaction`]: what it answers. `in_progress`: what keeps concurrent compactions of a family apart.
+//! * [`contract`]: the policy trait. `facts`: its inputs.
+//! * [`compaction`]: its results. `in_progress`: keeps concurrent compactions of a family apart.
 //! * [`leveled`]: targets, scores, automatic picks.
-//! * [`vlsm`]: the same with narrow compactions and short chains of them.
+//! * [`vlsm`]: targets, scores and picks with narrow compactions in short chains.
 //! * [`manual`]: the walk of `compact_range`.
-//! * [`quiet`]: what is worth compacting when nobody writes.
+//! * [`quiet`]: compactions that pay off while the store is idle.
 //! * [`rest`]: compactions that free deleted data.
-//! * [`relocation`]: values back into the order of their keys.
-//! * [`for_space`]: picks where room is short; `gain`: what they bring. [`exposing`]: picks where much garbage is hidden, with [`met`]:
-//!   what tables meet below them.
-//! * [`set_aside`]: what tables that cannot be read keep where it is; `sink`: how they make room.
-//! * [`cutter`]: where the outputs of a compaction end; [`pieces`]: where it can be cut to be merged by several threads.
+//! * [`relocation`]: restores the key order of separated values.
+//! * [`for_space`]: picks when space is short; `gain`: their expected benefit. [`exposing`]: picks
+//!   that expose garbage, using [`met`]: overlap statistics.
+//! * [`set_aside`]: constraints from unreadable tables; `sink`: moves these tables down.
+//! * [`cutter`]: decides where the outputs of a compaction end; [`pieces`]: splits a compaction for
+//!   several threads.
 
 pub mod compaction;
 pub mod contract;

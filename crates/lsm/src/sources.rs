@@ -1,9 +1,9 @@
-//! What a scan or a merge job starts from: the cursors and the range tombstones of many tables.
+//! The inputs of a scan or a merge job: the cursors and the range tombstones of many tables.
 //!
-//! A table that lies wholly under one newer range tombstone (or under several that join without a gap), with no reader
-//! standing between the two, has nothing to show: its entries need not be read at all. Deleting a large range and
-//! scanning over it, or compacting it away, then costs a look at the key ranges of its files. The range tombstones of
-//! such a table still count.
+//! A table may lie wholly under one newer range tombstone, or under several that join without a
+//! gap. If no snapshot lies between the table and the tombstones, all its entries are hidden and
+//! need not be read. Scanning over a large deleted range, or compacting it away, then costs only a
+//! check of the key ranges of its files. The range tombstones of such a table still count.
 
 use crate::cursor::Cursor;
 use crate::gap::{TableCursor, Unreadable};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use table::{Borders, IterOptions};
 use version::{FileMeta, Level};
 
-/// Who will see the entries.
+/// The readers that will see the entries.
 #[derive(Clone, Debug)]
 pub enum Visibility {
     /// One reader at this snapshot (a scan).
@@ -25,7 +25,8 @@ pub enum Visibility {
 }
 
 impl Visibility {
-    /// The largest sequence of a tombstone that can hide an entry with sequence `seq` from all readers.
+    /// Returns the largest sequence of a tombstone that can hide an entry with sequence `seq` from
+    /// all readers.
     fn bound(&self, seq: SeqNo) -> Option<SeqNo> {
         match self {
             Visibility::At(snapshot) => Some(*snapshot),
@@ -40,18 +41,18 @@ pub struct Sources {
     pub cursors: Vec<Cursor>,
     /// Range tombstones of memtables and tables, one for each that has any.
     pub tombstones: Vec<Arc<FragmentedRangeTombstones>>,
-    /// Tables left out because range tombstones hide all of their entries.
+    /// Number of tables left out because range tombstones hide all of their entries.
     pub hidden_tables: usize,
     readers: Visibility,
     source: Arc<dyn TableSource>,
     options: IterOptions,
     queues: Option<Arc<ReadQueues>>,
-    /// Somebody else does the reads.
+    /// True if the caller performs the reads.
     wants: bool,
 }
 
 impl Sources {
-    /// Nothing yet. Memtables are pushed by the caller, before the tables: they are newer.
+    /// Returns empty sources. The caller pushes memtables before the tables: they are newer.
     pub fn new(readers: Visibility, source: Arc<dyn TableSource>, options: IterOptions) -> Self {
         let (cursors, tombstones) = (Vec::new(), Vec::new());
         Sources {
@@ -66,23 +67,26 @@ impl Sources {
         }
     }
 
-    /// Cursors that are added read nothing: their moves wait for what they want ([`crate::MergingIterator::take_wanted`]). Tables are opened as ever.
+    /// Makes cursors that are added later read nothing: their moves wait until the caller reads the
+    /// blocks ([`crate::MergingIterator::take_wanted`]). Opening a table still reads.
     pub fn waiting(self) -> Self {
         Sources { wants: true, ..self }
     }
 
-    /// Cursors that are added have blocks read ahead while they go on.
+    /// Makes cursors that are added later read ahead.
     pub fn reading_ahead(self, queues: &Arc<ReadQueues>) -> Self {
         Sources { queues: Some(queues.clone()), ..self }
     }
 
-    /// Adds the files of `levels` (level number and files; level 0 newest first, the others sorted and disjoint) that
-    /// meet `bounds`, from the newest level to the oldest. For a version: its levels, numbered.
+    /// Adds the files of `levels` that overlap `bounds`, from the newest level to the oldest. Each
+    /// level has its number and files: level 0 newest first, the others sorted and disjoint.
     ///
-    /// Tables with range tombstones are opened now, and those of level 0 that share no cursor; the rest when the cursor comes to them.
+    /// Opens tables with range tombstones at once, and those of level 0 that share no cursor. The
+    /// others open when the cursor reaches them.
     ///
     /// # Errors
-    /// Those of opening tables, for a job. A scan fails when it comes to a table that cannot be opened.
+    /// For a job, the errors of opening tables. A scan fails only on reaching a table that cannot
+    /// be opened.
     pub fn add<'l>(
         &mut self,
         levels: impl Iterator<Item = (usize, &'l Level)> + Clone,
@@ -92,7 +96,8 @@ impl Sources {
             for file in files.iter().filter(|f| f.range_tombstones > 0 && bounds.meet(f)) {
                 match self.source.table(file) {
                     Ok(table) => self.tombstones.push(table.range_tombstones().clone()),
-                    // A scan fails in the whole range of the table, and nothing else of it lies there. A job must know all.
+                    // A scan fails in the whole range of the table, and no other entries of it lie
+                    // there. A job must know all.
                     Err(_) if self.is_scan() => {}
                     Err(e) => return Err(e),
                 }
@@ -110,8 +115,9 @@ impl Sources {
         Ok(())
     }
 
-    /// Where a flush made several tables, those that do not meet share a cursor of a scan, which has one of them open: there are no
-    /// more cursors than tables that have one key.
+    /// Adds the files of level 0. If a flush wrote several tables, the disjoint ones share one
+    /// cursor of a scan, which has one of them open. So there are at most as many cursors as tables
+    /// that contain one key.
     fn add_level_0(&mut self, files: &Level, bounds: Bounds<'_>, borders: &Arc<Borders>) -> Result<()> {
         let (hidden, shown): (Vec<_>, Vec<_>) =
             files.iter().filter(|f| bounds.meet(f)).partition(|f| self.hides(f));
@@ -176,7 +182,7 @@ impl Sources {
         self.cursors.push(Cursor::Level(Box::new(LevelIterator::new(files, bounds, tables))));
     }
 
-    /// True if range tombstones hide every entry of `file` from all readers.
+    /// Returns true if range tombstones hide every entry of `file` from all readers.
     fn hides(&self, file: &FileMeta) -> bool {
         let (oldest, newest) = file.seq_range();
         let Some(bound) = self.readers.bound(oldest) else { return false };
@@ -184,7 +190,8 @@ impl Sources {
     }
 }
 
-/// These tables, newest first, in as few runs of disjoint ones as there can be; each run ascends.
+/// Arranges tables, newest first, into as few runs of disjoint tables as possible; each run
+/// ascends.
 fn disjoint_runs(files: Vec<&Arc<FileMeta>>) -> Vec<Vec<Arc<FileMeta>>> {
     let mut in_order: Vec<(usize, &Arc<FileMeta>)> = files.into_iter().enumerate().collect();
     in_order.sort_by_key(|(_, f)| f.smallest_user_key());
@@ -205,7 +212,8 @@ fn disjoint_runs(files: Vec<&Arc<FileMeta>>) -> Vec<Vec<Arc<FileMeta>>> {
     runs.into_iter().map(|(_, run)| run).collect()
 }
 
-/// True if tombstones with sequences above `newest` and at most `bound` cover all user keys of `file`.
+/// Returns true if tombstones with sequences above `newest` and at most `bound` cover all user keys
+/// of `file`.
 fn spans(tombstones: &FragmentedRangeTombstones, file: &FileMeta, newest: SeqNo, bound: SeqNo) -> bool {
     let fragments = tombstones.fragments();
     let mut at = fragments.partition_point(|f| f.end.as_slice() <= file.smallest_user_key());

@@ -1,15 +1,16 @@
-//! Range tombstones as a scan asks for them: of neighbouring keys, in either direction.
+//! A view of range tombstones for scans, which look up neighboring keys in either direction.
 //!
-//! A scan reads from many sources, each with its fragmented range tombstones. Between two neighbouring borders of all
-//! fragments together the answer "newest tombstone visible at the snapshot" is constant, so the view remembers that
-//! window and its answer. A key inside costs two comparisons, a key outside one binary search in each source. The
-//! window is correct whatever the order of the questions.
+//! A scan reads from many sources, each with its fragmented range tombstones. Between two
+//! neighboring bounds of all fragments together, the newest tombstone visible at the snapshot is
+//! constant. So the view caches that window and its answer. A lookup inside costs two comparisons;
+//! a lookup outside costs one binary search in each source. The window is correct in any order of
+//! lookups.
 
 use base::SeqNo;
 use base::range_del::{Fragment, FragmentedRangeTombstones};
 use std::sync::Arc;
 
-/// The range tombstones of several sources, seen at a snapshot.
+/// Range tombstones of several sources, seen at a snapshot.
 #[derive(Debug)]
 pub struct TombstoneView {
     sources: Vec<Arc<FragmentedRangeTombstones>>,
@@ -17,7 +18,8 @@ pub struct TombstoneView {
     window: Option<Window>,
 }
 
-/// `[low, high)` of user keys, `None` for no border, and the newest visible tombstone that covers all of it.
+/// A range `[low, high)` of user keys, with `None` for no bound, and the newest visible tombstone
+/// that covers all of it.
 #[derive(Debug, Default)]
 struct Window {
     low: Option<Vec<u8>>,
@@ -31,7 +33,8 @@ impl Window {
             && self.high.as_deref().is_none_or(|high| user_key < high)
     }
 
-    /// Narrows the window to where the tombstones of `source` do not change around `user_key`.
+    /// Narrows the window to the range around `user_key` in which the tombstones of `source` do not
+    /// change.
     fn narrow(&mut self, source: &[Fragment], user_key: &[u8], snapshot: SeqNo) {
         let i = source.partition_point(|f| f.end.as_slice() <= user_key);
         let before = i.checked_sub(1).and_then(|i| source.get(i)).map(|f| &f.end);
@@ -54,13 +57,13 @@ impl Window {
 }
 
 impl TombstoneView {
-    /// The tombstones of `sources` that `snapshot` sees.
+    /// Returns the tombstones of `sources` that `snapshot` sees.
     pub fn new(mut sources: Vec<Arc<FragmentedRangeTombstones>>, snapshot: SeqNo) -> Self {
         sources.retain(|s| !s.is_empty());
         TombstoneView { sources, snapshot, window: None }
     }
 
-    /// The newest visible tombstone that covers `user_key`.
+    /// Returns the newest visible tombstone that covers `user_key`.
     pub fn newest(&mut self, user_key: &[u8]) -> Option<SeqNo> {
         if self.sources.is_empty() {
             return None;
@@ -77,7 +80,7 @@ impl TombstoneView {
         newest
     }
 
-    /// True if a visible tombstone deletes the entry of `user_key` with sequence `seq`.
+    /// Returns true if a visible tombstone deletes the entry of `user_key` with sequence `seq`.
     #[inline]
     pub fn covers(&mut self, user_key: &[u8], seq: SeqNo) -> bool {
         !self.sources.is_empty() && self.newest(user_key).is_some_and(|t| t > seq)

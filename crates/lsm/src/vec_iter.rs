@@ -1,7 +1,7 @@
 //! An iterator over sorted entries in memory.
 //!
-//! It is the smallest correct [`InternalIterator`]: the reference for the tests of everything that consumes one, and
-//! good for short lists (the entries of a batch that is not committed yet).
+//! The smallest correct [`InternalIterator`]: the reference in tests of code that consumes one. It
+//! also serves short lists, such as the entries of an uncommitted batch.
 
 use base::key::compare;
 use base::{InternalIterator, Result};
@@ -15,12 +15,12 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 #[derive(Clone, Debug)]
 pub struct VecIter {
     entries: Arc<Vec<Entry>>,
-    /// `entries.len()` or more: not valid.
+    /// Index of the current entry; `entries.len()` or more: not valid.
     at: usize,
 }
 
 impl VecIter {
-    /// An iterator over `entries`, which must ascend strictly in internal-key order.
+    /// Returns an iterator over `entries`, which must ascend strictly in internal-key order.
     pub fn new(entries: Arc<Vec<Entry>>) -> Self {
         debug_assert!(
             entries.windows(2).all(|w| compare(&w[0].0, &w[1].0) == Ordering::Less),

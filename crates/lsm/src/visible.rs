@@ -1,19 +1,21 @@
-//! What a user sees: the newest visible version of each key, at a snapshot, in both directions.
+//! The user's view: the newest visible version of each key, at a snapshot, in both directions.
 //!
-//! Under it lies a cursor over internal keys (memtables, tables and levels merged) in which a key may have any number
-//! of versions, point tombstones and merge operands, and beside it the range tombstones of the same sources. For each
-//! user key the newest entry with a sequence of at most the snapshot decides: a value or a reference is shown, unless
-//! a newer visible range tombstone covers it; a tombstone hides the key; a merge operand is folded with what is below.
+//! The view reads a cursor over internal keys (memtables, tables and levels merged). There a key
+//! may have any number of versions, point tombstones and merge operands. Beside it are the range
+//! tombstones of the same sources. For each user key the newest entry with a sequence of at most
+//! the snapshot decides. A value or a reference is shown, unless a newer visible range tombstone
+//! covers it. A tombstone hides the key. A merge operand is folded with the versions below.
 //!
-//! Moving forward, the inner cursor stands on the entry shown, so keys and values are not copied. Moving backward,
-//! the versions of a key come oldest first and the decision falls on the last of them, so key and value are kept in
-//! buffers and the inner cursor stands on the entry before. A key with more than [`RESEEK_AFTER`] versions to pass is
-//! left by a seek instead of steps, so that hot keys do not make scans slow.
+//! Moving forward, the inner cursor stays on the entry shown, so keys and values are not copied.
+//! Moving backward, the versions of a key come oldest first and the last one decides. So key and
+//! value are kept in buffers, and the inner cursor stays on the entry before. A key with more than
+//! [`RESEEK_AFTER`] versions to pass is left by a seek instead of steps, so that hot keys do not
+//! make scans slow.
 //!
 //! Long runs of hidden keys are passed once: [`empty`].
 //!
-//! References are shown as they are (`value_kind` says so): the layer above fetches a separated value when it is asked
-//! for it, and a scan that does not look at values never reads them.
+//! References are shown unresolved (`value_kind` tells). The layer above fetches a separated value
+//! on demand, so a scan that does not use values never reads them.
 
 use crate::operator::{MergeOperator, Operands, fold};
 use crate::tombstones::TombstoneView;
@@ -25,13 +27,13 @@ use skips::Skips;
 use std::sync::Arc;
 use versions::Versions;
 
-/// After so many steps over versions of one key the iterator seeks past the rest.
+/// Number of steps over versions of one key after which the iterator seeks past the rest.
 pub const RESEEK_AFTER: usize = 8;
 
 /// Fetches the value behind a reference, for merge operands that lie on top of a separated value.
 pub trait ReferenceResolver: Send + Sync {
-    /// Appends the value of the entry `(user_key, seq)` of kind `kind`, whose encoded reference is `reference`, to
-    /// `out`.
+    /// Appends to `out` the value of the entry `(user_key, seq)` of kind `kind`, whose encoded
+    /// reference is `reference`.
     fn resolve(
         &self,
         user_key: &[u8],
@@ -42,27 +44,28 @@ pub trait ReferenceResolver: Send + Sync {
     ) -> Result<()>;
 }
 
-/// What part of the key space is shown, and how.
+/// Bounds, snapshot and options of a view.
 #[derive(Clone)]
 pub struct VisibleOptions {
-    /// Entries with larger sequences are not seen.
+    /// Entries with larger sequences are not visible.
     pub snapshot: SeqNo,
-    /// First user key shown; `None`: no border.
+    /// First user key shown; `None`: no lower bound.
     pub lower: Option<Vec<u8>>,
-    /// First user key after those shown; `None`: no border.
+    /// First user key after those shown; `None`: no upper bound.
     pub upper: Option<Vec<u8>>,
-    /// Values are not wanted: `value` is empty, merge operands are not folded.
+    /// Values are not needed: `value` is empty, and merge operands are not folded.
     pub keys_only: bool,
     /// Folds merge operands; without it an operand is an error.
     pub operator: Option<Arc<dyn MergeOperator>>,
     /// Fetches separated values below merge operands; without it such a fold is an error.
     pub resolver: Option<Arc<dyn ReferenceResolver>>,
-    /// The ranges without a visible key that earlier walks found; without it each walk passes all hidden entries.
+    /// Ranges without a visible key that earlier walks found; without it each walk passes all
+    /// hidden entries.
     pub empty: Option<Arc<dyn EmptyRanges>>,
 }
 
 impl VisibleOptions {
-    /// Everything visible at `snapshot`.
+    /// Returns options that show everything visible at `snapshot`.
     pub fn at(snapshot: SeqNo) -> Self {
         VisibleOptions {
             snapshot,
@@ -75,7 +78,7 @@ impl VisibleOptions {
         }
     }
 
-    /// Narrows the borders to the keys that start with `prefix`.
+    /// Narrows the bounds to the keys that start with `prefix`.
     pub fn with_prefix(mut self, prefix: &[u8]) -> Self {
         if self.lower.as_deref().is_none_or(|lower| lower < prefix) {
             self.lower = Some(prefix.to_vec());
@@ -89,7 +92,8 @@ impl VisibleOptions {
     }
 }
 
-/// The first user key after all that start with `prefix`; `None` if there is none (the prefix is empty or all 0xff).
+/// Returns the first user key after all that start with `prefix`; `None` if there is none (the
+/// prefix is empty or all 0xff).
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&b| b != 0xff)?;
     let mut end = prefix.get(..=last)?.to_vec();
@@ -97,20 +101,20 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Where the entry shown is.
+/// Place of the entry shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing is shown.
+    /// No entry is shown.
     Invalid,
-    /// The inner cursor stands on it.
+    /// The inner cursor is on the entry.
     Inner,
-    /// In the buffers; the inner cursor stands on or after the older versions of the key.
+    /// The entry is in the buffers; the inner cursor is on or after the older versions of the key.
     Folded,
-    /// In the buffers; the inner cursor stands before every version of the key.
+    /// The entry is in the buffers; the inner cursor is before every version of the key.
     Backward,
 }
 
-/// The user's view of a merged cursor. See the module.
+/// The user's view of a merged cursor: see the module.
 pub struct VisibleIterator<I = crate::MergingIterator> {
     versions: Versions<I>,
     tombstones: TombstoneView,
@@ -118,18 +122,18 @@ pub struct VisibleIterator<I = crate::MergingIterator> {
     state: State,
     kind: ValueKind,
     seq: SeqNo,
-    /// User key: of the entry shown (`Folded`, `Backward`), or the last one left behind.
+    /// User key of the entry shown (`Folded`, `Backward`), or the last one passed.
     key: Vec<u8>,
     value: Vec<u8>,
     operands: Operands,
     skips: Skips,
     walk: Walk,
-    /// Going forward, it has left `key` behind: older versions of it are passed.
+    /// True if a forward move has passed `key`, so that older versions of it are skipped.
     has_left: bool,
 }
 
 impl<I: InternalIterator> VisibleIterator<I> {
-    /// The view of `inner` and the range tombstones of the same sources.
+    /// Returns the view of `inner` and the range tombstones of the same sources.
     pub fn new(inner: I, tombstones: Vec<Arc<FragmentedRangeTombstones>>, options: VisibleOptions) -> Self {
         VisibleIterator {
             versions: Versions::new(inner),
@@ -147,12 +151,13 @@ impl<I: InternalIterator> VisibleIterator<I> {
         }
     }
 
-    /// The cursor beneath.
+    /// Returns the cursor beneath.
     pub fn inner_mut(&mut self) -> &mut I {
         self.versions.inner_mut()
     }
 
-    /// After a move forward that had to wait ([`Error::is_waiting`]): goes on with it. Only without an operator, since a fold begins anew.
+    /// Continues a forward move that had to wait ([`Error::is_waiting`]). Only without an operator,
+    /// since a fold begins anew.
     pub fn resume(&mut self) -> Result<()> {
         debug_assert!(self.options.operator.is_none() && self.state == State::Invalid, "a fold that waits");
         self.versions.inner_mut().resume()?;
@@ -162,12 +167,12 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.find_forward()
     }
 
-    /// True while it stands on a user key.
+    /// Returns true while the iterator is on a user key.
     pub fn valid(&self) -> bool {
         self.state != State::Invalid
     }
 
-    /// The user key. Must be valid.
+    /// Returns the user key. The iterator must be valid.
     pub fn key(&self) -> &[u8] {
         match self.state {
             State::Invalid => panic!("key of an iterator that is not valid"),
@@ -176,8 +181,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
         }
     }
 
-    /// The value, or the encoded reference (see [`VisibleIterator::value_kind`]); empty with `keys_only`. Must be
-    /// valid.
+    /// Returns the value, or the encoded reference (see [`VisibleIterator::value_kind`]); empty
+    /// with `keys_only`. The iterator must be valid.
     pub fn value(&self) -> &[u8] {
         match self.state {
             State::Invalid => panic!("value of an iterator that is not valid"),
@@ -187,37 +192,40 @@ impl<I: InternalIterator> VisibleIterator<I> {
         }
     }
 
-    /// `Value`, `Reference` or `SegmentReference`: what [`VisibleIterator::value`] holds. Must be valid.
+    /// Returns the kind of [`VisibleIterator::value`]: `Value`, `Reference` or `PlacedReference`.
+    /// The iterator must be valid.
     pub fn value_kind(&self) -> ValueKind {
         assert!(self.valid(), "kind of an iterator that is not valid");
         self.kind
     }
 
-    /// The sequence of the version shown. Must be valid.
+    /// Returns the sequence of the version shown. The iterator must be valid.
     pub fn seq(&self) -> SeqNo {
         assert!(self.valid(), "sequence of an iterator that is not valid");
         self.seq
     }
 
-    /// How many entries were passed so far without being shown: tombstones, what they hide, and versions that are
-    /// older or newer than the visible one. Large numbers explain slow scans.
+    /// Returns the number of entries passed so far without being shown: tombstones, entries that
+    /// they hide, and versions older or newer than the visible one. Large numbers explain slow
+    /// scans.
     pub fn hidden_entries(&self) -> u64 {
         self.versions.hidden()
     }
 
-    /// After a move that failed: the user keys that were not read, if that is known, and the trailers of the first and the
-    /// last entry among them.
+    /// Returns the unread user keys after a failed move, if they are known, and the trailers of the
+    /// first and the last entry among them.
     pub fn gap(&self) -> Option<Gap> {
         self.versions.inner().gap()
     }
 
-    /// After a move that failed: goes on behind what could not be read, in the same direction, and always further than it has
-    /// been, even where a damaged index says that what cannot be read ends before. False if nobody knows where that ends.
+    /// Continues behind the unreadable part after a failed move, in the same direction. Always
+    /// moves beyond the last position, even if a damaged index says that the unreadable part ends
+    /// earlier. Returns false if its end is unknown.
     pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {
         let Some(gap) = self.gap() else { return Ok(false) };
         self.state = State::Invalid;
         self.versions.forget_deferred();
-        // Without a key that was passed the buffer is empty, and so it is behind the empty key.
+        // The buffer is empty if no key was passed, and also after passing the empty key.
         let passed = Some(self.key.as_slice()).filter(|key| self.has_left || !key.is_empty());
         let Some(border) = self.skips.border(&gap, passed, &self.options, forward) else { return Ok(false) };
         let inner = self.versions.inner_mut();
@@ -225,7 +233,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         if forward { self.find_forward() } else { self.find_backward() }.map(|()| true)
     }
 
-    /// A seek begins anew: nothing was passed.
+    /// Resets the state for a new seek.
     fn restart(&mut self) {
         self.state = State::Invalid;
         self.versions.forget_deferred();
@@ -276,7 +284,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.find_backward()
     }
 
-    /// Moves to the next visible key. Must be valid.
+    /// Moves to the next visible key. The iterator must be valid.
     #[expect(clippy::should_implement_trait, reason = "a cursor in both directions, which may fail")]
     pub fn next(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Invalid) {
@@ -296,7 +304,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.find_forward()
     }
 
-    /// Moves to the previous visible key. Must be valid.
+    /// Moves to the previous visible key. The iterator must be valid.
     pub fn prev(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Invalid) {
             State::Invalid => panic!("moved an iterator that is not valid"),
@@ -312,7 +320,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.find_backward()
     }
 
-    /// From an inner cursor on the newest version not yet considered of a key: the first visible key from there on.
+    /// Finds the next visible key. The inner cursor must be on the newest version of a key that was
+    /// not considered yet.
     fn find_forward(&mut self) -> Result<()> {
         let mut invisible = 0;
         self.walk.begin();
@@ -358,7 +367,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
         Ok(())
     }
 
-    /// From an inner cursor on the newest visible entry of a key, an operand: folds it with what is below.
+    /// Folds a merge operand with the versions below. The inner cursor must be on the operand, the
+    /// newest visible entry of its key.
     fn fold_from_here(&mut self) -> Result<()> {
         let Some(operator) = self.options.operator.clone() else {
             let why = "a merge operand was found, but the column family has no merge operator: set the one it was \
@@ -402,7 +412,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         Ok(())
     }
 
-    /// From an inner cursor on the oldest version of a key: the last visible key from there back.
+    /// Finds the previous visible key. The inner cursor must be on the oldest version of a key.
     fn find_backward(&mut self) -> Result<()> {
         self.walk.begin();
         while self.versions.inner().valid() {
@@ -438,8 +448,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
         Ok(())
     }
 
-    /// Moving backward, `self.key` is hidden: goes on before the known range around it, if there is one. A move that cannot go on has
-    /// failed, and where it failed is reported first.
+    /// Skips the known empty range around the hidden `self.key` in a backward move, if there is
+    /// one. If the inner cursor has failed, its failure is reported first.
     fn leave_empty_range(&mut self) -> Result<()> {
         match self.walk.pass(&self.key, self.options.snapshot) {
             Some(range) if self.versions.inner().valid() => self.versions.leave_backward(&range.low),
@@ -447,7 +457,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
         }
     }
 
-    /// Passes, backward, all versions of `self.key`; its newest visible one ends up in the buffers.
+    /// Passes all versions of `self.key` backward, and copies its newest visible one into the
+    /// buffers.
     fn newest_backward(&mut self) -> Result<Option<ValueKind>> {
         let mut newest = None;
         let mut steps = 0;
@@ -461,7 +472,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 self.versions.pass_back(&self.key)?;
                 continue;
             }
-            // Too many versions: go to the visible one directly (if there is one at all), then before the key.
+            // Too many versions: seek to the visible one directly (if there is one at all), then
+            // before the key.
             self.versions.pass_to_newest(&self.key, self.options.snapshot)?;
             if self.versions.is_on(&self.key) {
                 let (_, trailer) = key::split(self.versions.inner().key());
@@ -488,7 +500,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
     }
 }
 
-/// The kind of a point entry.
+/// Decodes the kind of a point entry.
 #[inline]
 fn entry_kind(trailer: u64) -> Result<ValueKind> {
     match ValueKind::from_u8(trailer as u8) {

@@ -1,5 +1,5 @@
-//! Flush, compaction and scans over real tables, in the simulated environment: what the pieces do together, against a
-//! map of what every snapshot should see.
+//! Flush, compaction and scans over real tables, in the simulated environment. The results are
+//! compared with a map for the view of every snapshot.
 
 use base::key::{self, encode};
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
@@ -58,7 +58,7 @@ struct Store {
     version: Version,
     seq: SeqNo,
     now: View,
-    /// What each registered snapshot sees.
+    /// View of each registered snapshot.
     snapshots: BTreeMap<SeqNo, View>,
     hidden_tables: usize,
 }
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// A memtable's worth of random writes, flushed.
+    /// Flushes random writes of about one memtable.
     fn flush(&mut self, rng: &mut Rng) {
         let (mut points, mut ranges) = (Vec::<Entry>::new(), Vec::new());
         for _ in 0..1 + rng.below(120) {
@@ -150,7 +150,7 @@ impl Store {
         self.snapshots.keys().copied().chain([self.seq]).collect()
     }
 
-    /// Compacts everything of `level` into the next one.
+    /// Compacts all of `level` into the next one.
     fn compact(&mut self, level: usize) {
         let mut levels = self.levels();
         let readers = Visibility::Snapshots(self.visible());
@@ -234,7 +234,7 @@ fn scans_over_tables_agree_with_the_model() {
     assert!(hidden_tables > 20, "only {hidden_tables} tables were hidden by range tombstones");
 }
 
-/// Which reads were made, and with how many at once.
+/// Log of the reads, with the size of each batch.
 #[derive(Clone, Default)]
 struct Reads(Arc<Mutex<ReadsMade>>);
 
@@ -244,7 +244,7 @@ struct ReadsMade {
     batches: Vec<Vec<(u64, u64, u64)>>,
     alone: Vec<(u64, u64, u64)>,
     is_batch: bool,
-    /// Of how many batches none is made.
+    /// Number of batches that are to fail.
     unreadable: usize,
 }
 
@@ -271,7 +271,7 @@ impl ReadTogether for Reads {
     }
 }
 
-/// A file that tells what is read alone.
+/// A file that logs single reads.
 #[derive(Debug)]
 struct Told {
     inner: Arc<dyn ReadFile>,
@@ -301,7 +301,7 @@ impl ReadFile for Told {
     }
 }
 
-/// Tables that are open already, and have nothing cached.
+/// Tables that are already open, without cached blocks.
 struct Opened(BTreeMap<u64, Arc<Ksst>>);
 
 impl Opened {
@@ -323,8 +323,8 @@ impl TableSource for Opened {
     }
 }
 
-/// However many tables there are, a seek waits for its reads twice: for the indexes, and for the blocks. They are those that the cursors
-/// make one after another, and no more.
+/// With any number of tables, a seek waits for two batches of reads: one for the indexes, and one
+/// for the blocks. They are the same reads that the cursors would make one after another.
 #[test]
 fn a_cold_seek_waits_for_two_batches_however_many_tables_there_are() {
     for tables in [1, 2, 5, 9, 14] {
@@ -362,7 +362,7 @@ fn a_cold_seek_waits_for_two_batches_however_many_tables_there_are() {
             assert!(!merged.valid() || merged.key() == plain.key());
             let (mut expected, made) = (plain_reads.take().alone, reads.take());
             assert!(made.batches.len() <= 2, "{:?}", made.batches);
-            // Where a cursor has to go on to the block behind.
+            // Allowance for a cursor that has to continue in the next block.
             let goes_on = if round % 4 < 2 { 0 } else { 4 };
             assert!(made.alone.len() <= goes_on, "{} alone", made.alone.len());
             most = most.max(expected.len());
@@ -375,7 +375,8 @@ fn a_cold_seek_waits_for_two_batches_however_many_tables_there_are() {
     }
 }
 
-/// What a batch does not bring, or brings damaged, its cursor reads itself: nothing is told but what it finds.
+/// If a batch fails or returns damaged data, the cursor reads the block itself. Only its own result
+/// is reported.
 #[test]
 fn a_batch_that_fails_is_no_error_of_the_seek() {
     let (mut rng, mut store) = (Rng::new(7), Store::new(7));
@@ -399,7 +400,8 @@ fn a_batch_that_fails_is_no_error_of_the_seek() {
     }
 }
 
-/// Goes on with a move as long as it waits, with what is wanted read alone and handed over in any order.
+/// Drives a move while it waits: performs the requested reads one by one, and delivers them in any
+/// order.
 fn drive(rng: &mut Rng, iter: &mut VisibleIterator, mut moved: Result<()>, rounds: &mut usize) -> Result<()> {
     while moved.as_ref().is_err_and(base::Error::is_waiting) {
         assert!(!iter.valid());
@@ -416,7 +418,7 @@ fn drive(rng: &mut Rng, iter: &mut VisibleIterator, mut moved: Result<()>, round
     moved
 }
 
-/// Flushes and compactions in any order, with snapshots in between.
+/// Runs flushes and compactions in random order, with snapshots in between.
 fn shuffled(rng: &mut Rng, store: &mut Store) {
     for _ in 0..4 + rng.below(8) {
         match rng.below(4) {
@@ -430,8 +432,9 @@ fn shuffled(rng: &mut Rng, store: &mut Store) {
     }
 }
 
-/// Scans whose reads somebody else does, over all that there may be: level 0, levels below, deletions, range deletions, several snapshots. They see
-/// what is there, read what others read or less, and wait less often than they read.
+/// Scans whose reads the caller performs, over level 0, levels below, deletions, range deletions
+/// and several snapshots. They see the same entries, read no more blocks, and wait less often than
+/// they read.
 #[test]
 fn scans_that_wait_see_the_same_and_read_no_more() {
     let (mut rounds, mut waited_reads, mut plain_reads_made) = (0, 0, 0);

@@ -5,7 +5,7 @@ use base::{Error, ErrorKind, MAX_SEQ};
 use io::Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Files in memory by number; fails to open while its switch is on.
+/// Files in memory by number. Opening one fails while the switch is on.
 #[derive(Clone)]
 struct Files(Arc<Vec<Arc<Vec<Entry>>>>, Arc<AtomicBool>);
 
@@ -19,7 +19,8 @@ impl CursorSource for Files {
     }
 }
 
-/// A level of files with gaps, files that begin where the last one ends (exclusively), and files without entries.
+/// Builds a level of files with gaps, files that begin at the exclusive end of the last one, and
+/// files without entries.
 fn level(rng: &mut Rng) -> (Vec<Arc<FileMeta>>, Vec<Arc<Vec<Entry>>>) {
     let (mut metas, mut files) = (Vec::new(), Vec::new());
     let mut next = 0u8;

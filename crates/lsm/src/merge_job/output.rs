@@ -1,10 +1,12 @@
-//! The files a merge job writes: where each ends, and which pieces of the range tombstones it carries.
+//! The output files of a merge job: where each file ends, and which pieces of the range tombstones
+//! it gets.
 //!
-//! The job's part of the key space is cut at the user keys where the cutter wants a new file, and only there, so no
-//! user key spans two files. Each file owns the stretch from its cut to the next one, gaps between its keys and those
-//! of the next file included, and gets the pieces of the retained range tombstones inside that stretch. Together the
-//! pieces cover exactly what the tombstones covered. A file may hold nothing but such pieces; the start of a tombstone
-//! is also a place where the cutter is asked, or a run of range deletes without keys would become one wide file.
+//! The job's key range is cut only at user keys where the cutter ends a file, so no user key spans
+//! two files. Each file owns the key range from its cut to the next one, including the gap before
+//! the first key of the next file. It gets the pieces of the kept range tombstones inside its
+//! range. Together the pieces cover exactly the same keys as the tombstones. A file may hold only
+//! such pieces. The cutter is asked at the start of each tombstone too; otherwise many range
+//! deletes without keys would become one wide file.
 
 use super::Hooks;
 use base::Result;
@@ -13,56 +15,57 @@ use std::path::PathBuf;
 
 /// A table being written.
 pub trait OutputTable {
-    /// What a finished table is described by.
+    /// Description of a finished table.
     type Finished;
-    /// Adds an entry: internal keys ascend strictly.
+    /// Adds an entry. Internal keys must ascend strictly.
     fn add(&mut self, ikey: &[u8], value: &[u8]) -> Result<()>;
-    /// Adds a range tombstone: in order of start, then newest first.
+    /// Adds a range tombstone. They must be in order of start, then newest first.
     fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()>;
-    /// Bytes of the file if it were finished now.
+    /// Returns the length that the file would have if it were finished now.
     fn len_estimate(&self) -> u64;
-    /// Uncompressed bytes of its entries, separated values included.
+    /// Returns the uncompressed bytes of the entries, separated values included.
     fn raw_bytes(&self) -> u64;
-    /// Writes what is left and syncs the file.
+    /// Writes the remaining data and syncs the file.
     fn finish(self) -> Result<Self::Finished>;
 }
 
 /// A new output file.
 #[derive(Debug)]
 pub struct OutputFile<T> {
-    /// Its number.
+    /// File number.
     pub number: u64,
-    /// Its path.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The table to fill.
+    /// Builder of the table.
     pub table: T,
 }
 
-/// Makes output files.
+/// Creates output files.
 pub trait OutputFiles<T> {
-    /// A new file. If this fails it must leave no file behind.
+    /// Creates a file. On failure it must leave no file behind.
     fn create(&mut self) -> Result<OutputFile<T>>;
 }
 
-/// How full the output is that is open.
+/// Size of the open output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputSize {
     /// Uncompressed bytes, separated values included.
     pub raw_bytes: u64,
-    /// Bytes of the file if it were finished now.
+    /// Length that the file would have if it were finished now.
     pub file_bytes: u64,
-    /// True if it holds nothing, neither entries nor range tombstones: there is nothing to cut.
+    /// True if the output has neither entries nor range tombstones, so there is nothing to cut.
     pub is_empty: bool,
 }
 
 /// Decides where output files end.
 pub trait OutputCutter {
-    /// Asked before the first entry of each user key that is written, in ascending order, and at the start of each
-    /// range tombstone. True ends the open output (if it is not empty) before `next_user_key`.
+    /// Returns true to end the open output (if it is not empty) before `next_user_key`. Called in
+    /// ascending order, before the first written entry of each user key and at the start of each
+    /// range tombstone.
     fn cut_before(&mut self, next_user_key: &[u8], open: OutputSize) -> bool;
 }
 
-/// Ends files at a size.
+/// Cutter that ends files at a size.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeCutter {
     /// Uncompressed bytes after which a file ends.
@@ -82,7 +85,7 @@ pub struct MergeOutput<F> {
     pub number: u64,
     /// Path.
     pub path: PathBuf,
-    /// What the table says of itself.
+    /// Description of the table.
     pub table: F,
 }
 
@@ -94,17 +97,18 @@ struct Open<T> {
 
 pub(super) struct Output<T: OutputTable> {
     open: Option<Open<T>>,
-    /// The range tombstones that must go on existing.
+    /// Range tombstones that the job must keep.
     tombstones: Vec<Fragment>,
-    /// The first fragment that is not wholly written.
+    /// Index of the first fragment that is not completely written.
     piece: usize,
-    /// The first fragment whose start was not passed.
+    /// Index of the first fragment whose start was not passed.
     passed: usize,
-    /// The first fragment that does not end before the last key asked by [`Output::deletes`].
+    /// Index of the first fragment that does not end before the last key asked by
+    /// [`Output::deletes`].
     covering: usize,
-    /// True if a fragment belongs to the open stretch.
+    /// True if a fragment overlaps the open range.
     has_tombstones: bool,
-    /// Where the open stretch begins; `None`: before every key.
+    /// Start of the open range; `None`: before every key.
     low: Option<Vec<u8>>,
     created: Vec<(u64, PathBuf)>,
     finished: Vec<MergeOutput<T::Finished>>,
@@ -150,7 +154,8 @@ impl<T: OutputTable> Output<T> {
         self.finished_bytes + self.open.as_ref().map_or(0, |o| o.table.len_estimate())
     }
 
-    /// True if a range tombstone that is kept covers `user_key` (keys are asked in ascending order).
+    /// Returns true if a kept range tombstone covers `user_key`. Keys must ascend from call to
+    /// call.
     pub(super) fn deletes(&mut self, user_key: &[u8]) -> bool {
         while self.tombstones.get(self.covering).is_some_and(|f| f.end.as_slice() <= user_key) {
             self.covering += 1;
@@ -158,8 +163,8 @@ impl<T: OutputTable> Output<T> {
         self.tombstones.get(self.covering).is_some_and(|f| f.start.as_slice() <= user_key)
     }
 
-    /// Before the first entry of a user key: passes the tombstones that start up to it and cuts where the cutter
-    /// says.
+    /// Prepares for the first entry of a user key: passes the tombstones that start at or before
+    /// it, and cuts if the cutter says so.
     pub(super) fn begin_key(&mut self, hooks: &mut Hooks<'_, T>, user_key: &[u8]) -> Result<()> {
         self.pass_tombstones(hooks, Some(user_key))?;
         self.ask(hooks, user_key)?;
@@ -198,7 +203,7 @@ impl<T: OutputTable> Output<T> {
         Ok(())
     }
 
-    /// Writes an entry.
+    /// Writes an entry, and creates a file if none is open.
     #[inline]
     pub(super) fn add(&mut self, hooks: &mut Hooks<'_, T>, ikey: &[u8], value: &[u8]) -> Result<()> {
         match &mut self.open {
@@ -218,7 +223,7 @@ impl<T: OutputTable> Output<T> {
         Ok(())
     }
 
-    /// The end of the job's part of the key space.
+    /// Finishes the output at the end of the job's key range.
     pub(super) fn finish(&mut self, hooks: &mut Hooks<'_, T>) -> Result<()> {
         self.pass_tombstones(hooks, None)?;
         self.close(hooks, None)?;
@@ -226,7 +231,7 @@ impl<T: OutputTable> Output<T> {
         Ok(())
     }
 
-    /// Ends the open stretch at `high` and its file, if it has anything to hold.
+    /// Ends the open range at `high`, and finishes its file if it has content.
     fn close(&mut self, hooks: &mut Hooks<'_, T>, high: Option<&[u8]>) -> Result<()> {
         while let Some(f) = self.tombstones.get(self.piece)
             && high.is_none_or(|high| f.start.as_slice() < high)
@@ -257,7 +262,7 @@ impl<T: OutputTable> Output<T> {
             self.finished.push(MergeOutput { number, path, table });
         }
         self.low = high.map(<[u8]>::to_vec);
-        // A fragment that reaches over the cut belongs to the next stretch as well.
+        // A fragment that crosses the cut overlaps the next range as well.
         self.has_tombstones = self.piece < self.passed;
         Ok(())
     }

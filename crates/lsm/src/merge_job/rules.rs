@@ -1,24 +1,28 @@
-//! What a merge job keeps of each user key.
+//! Rules that decide which versions of each user key a merge job keeps.
 //!
-//! The versions of a key come newest first. `stripe(seq)` is the index of the first snapshot that sees a version;
-//! versions in one stripe are seen by the same readers. The rules, for a version that some snapshot sees:
+//! The versions of a key come newest first. `stripe(seq)` is the index of the first snapshot that
+//! sees a version; the same readers see all versions in one stripe. The rules, for a version that
+//! some snapshot sees:
 //!
-//! 1. **Covered**: a range tombstone in the same stripe is newer: drop.
-//! 2. **Shadowed**: a value, reference or tombstone of the key in the same stripe is newer: drop. A single delete is
-//!    not dropped because of a newer *value*: it must meet its own, or the older value would come back when the next
-//!    single delete takes the newer one away.
-//! 3. **Tombstones** are held back until the next version of the key that stays. If there is none, and nothing can be
-//!    underneath, they are dropped; otherwise they are written.
-//! 4. **Single deletes** are held back likewise; a value next in the same stripe vanishes together with them. Next to
-//!    anything else (the caller broke the contract of single deletes) they become plain tombstones, which hide
-//!    everything older.
-//! 5. **Merge operands** of one stripe are collected if there is an operator, and folded with the value in the same
-//!    stripe, or with nothing if a tombstone, a covering range tombstone or the bottom comes first.
-//! 6. **Sequences** become 0 for inline values in the lowest stripe with nothing underneath: all older versions are
-//!    gone by rule 2. Not under a range tombstone that is kept, which would then hide them; never for references,
-//!    whose records are found by their exact internal key.
+//! 1. **Covered**: if a range tombstone in the same stripe is newer, drop the version.
+//! 2. **Shadowed**: if a value, reference or tombstone of the key in the same stripe is newer, drop
+//!    the version. A single delete is not dropped because of a newer *value*. It must meet its own
+//!    value; otherwise that older value would come back when the next single delete cancels the
+//!    newer one.
+//! 3. **Tombstones** are held back until the next version of the key that stays. If there is none,
+//!    and nothing can be underneath, they are dropped; otherwise they are written.
+//! 4. **Single deletes** are held back likewise. If a value comes next in the same stripe, both are
+//!    dropped. Before any other entry (the caller broke the contract of single deletes) they become
+//!    plain tombstones, which hide everything older.
+//! 5. **Merge operands** of one stripe are collected if there is an operator. They are folded with
+//!    the value in the same stripe, or without a base if a tombstone, a covering range tombstone or
+//!    the bottom comes first.
+//! 6. **Sequences** become 0 for inline values in the lowest stripe with nothing underneath: all
+//!    older versions are gone by rule 2. This excludes values under a kept range tombstone, which
+//!    would then hide them, and references, whose records are found by their exact internal key.
 //!
-//! Versions above the last snapshot are written as they are: a reader may still come to stand between them.
+//! Versions above the last snapshot are written unchanged: a later snapshot may still fall between
+//! them.
 
 use super::output::{Output, OutputTable};
 use super::{DropReason, Hooks, MergeStats, Rewrite};
@@ -29,7 +33,7 @@ use base::range_del::{Fragment, FragmentedRangeTombstones};
 use base::{Error, Result, SeqNo, ValueKind};
 use std::sync::Arc;
 
-/// A tombstone whose fate depends on what comes after it.
+/// A tombstone that is held back until the next version of the key is known.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     seq: SeqNo,
@@ -37,7 +41,7 @@ struct Held {
     stripe: usize,
 }
 
-/// What hides older versions of the key in a stripe.
+/// The version that hides older versions of the key in a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     stripe: usize,
@@ -47,7 +51,7 @@ struct Shadow {
 pub(super) struct Rules {
     snapshots: Vec<SeqNo>,
     tombstones: FragmentedRangeTombstones,
-    /// The first fragment of `tombstones` that does not end before the key.
+    /// Index of the first fragment of `tombstones` that does not end before the key.
     fragment: usize,
     /// True if that fragment covers the key.
     in_fragment: bool,
@@ -55,11 +59,11 @@ pub(super) struct Rules {
     operator: Option<Arc<dyn MergeOperator>>,
     key: Vec<u8>,
     has_key: bool,
-    /// True if something of the key was written.
+    /// True if a version of the key was written.
     key_written: bool,
     held: Option<Held>,
     shadow: Option<Shadow>,
-    /// Operands of one stripe, newest first, and their sequences.
+    /// Operands of one stripe, newest first; their sequences are in `run_seqs`.
     run: Operands,
     run_seqs: Vec<SeqNo>,
     run_stripe: usize,
@@ -97,8 +101,9 @@ impl Rules {
         }
     }
 
-    /// The range tombstones that must go on existing: of each stripe the newest, and none in the lowest stripe where
-    /// nothing is underneath (what they covered in the inputs is dropped by this very job).
+    /// Returns the range tombstones that the job must keep: the newest of each stripe, except in
+    /// the lowest stripe with nothing underneath. There this job itself drops the covered entries
+    /// of the inputs.
     pub(super) fn retained(&self, below: &mut dyn Below) -> Vec<Fragment> {
         let mut kept = Vec::new();
         for f in self.tombstones.fragments() {
@@ -122,7 +127,8 @@ impl Rules {
         kept
     }
 
-    /// The index of the first snapshot that sees `seq`; the number of snapshots if none does.
+    /// Returns the index of the first snapshot that sees `seq`, or the number of snapshots if none
+    /// does.
     #[inline]
     fn stripe(&self, seq: SeqNo) -> usize {
         match self.snapshots.first() {
@@ -156,7 +162,7 @@ impl Rules {
         self.in_fragment = fragments.get(self.fragment).is_some_and(|f| f.start.as_slice() <= user_key);
     }
 
-    /// True if a range tombstone hides the version from every reader of its stripe.
+    /// Returns true if a range tombstone hides the version from every reader of its stripe.
     #[inline]
     fn covered(&self, seq: SeqNo, stripe: usize) -> bool {
         if !self.in_fragment {
@@ -170,7 +176,7 @@ impl Rules {
         f.seqs.get(f.seqs.partition_point(|&s| s > snapshot)).is_some_and(|&t| t > seq)
     }
 
-    /// The next version of the present key.
+    /// Handles the next version of the present key.
     #[inline]
     pub(super) fn entry<T: OutputTable>(
         &mut self,
@@ -212,7 +218,8 @@ impl Rules {
         self.newest_in_stripe(hooks, output, Held { seq, kind, stripe }, value)
     }
 
-    /// A version that follows a held single delete in the same stripe. True if it needs nothing more.
+    /// Handles a version that follows a held single delete in the same stripe. Returns true if the
+    /// version needs no further handling.
     fn meet_single<T: OutputTable>(
         &mut self,
         hooks: &mut Hooks<'_, T>,
@@ -237,7 +244,7 @@ impl Rules {
         true
     }
 
-    /// A version that nothing in its stripe hides.
+    /// Handles a version that no newer entry in its stripe hides.
     #[inline]
     fn newest_in_stripe<T: OutputTable>(
         &mut self,
@@ -284,7 +291,7 @@ impl Rules {
         Ok(())
     }
 
-    /// No more versions of the present key.
+    /// Ends the present key.
     #[inline]
     pub(super) fn end_key<T: OutputTable>(
         &mut self,
@@ -304,7 +311,7 @@ impl Rules {
         self.write_held(hooks, output)
     }
 
-    /// Writes what was held back, as it is.
+    /// Writes the held tombstone or operands unchanged.
     #[inline]
     fn write_held<T: OutputTable>(&mut self, hooks: &mut Hooks<'_, T>, output: &mut Output<T>) -> Result<()> {
         if let Some(h) = self.held.take() {
@@ -322,8 +329,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Folds the collected operands with `base` and writes the value in the place of the newest. False if the
-    /// operator refused: the operands are then still held.
+    /// Folds the collected operands with `base`, and writes the value in place of the newest
+    /// operand. Returns false if the operator failed; then the operands are still held.
     fn fold_run<T: OutputTable>(
         &mut self,
         hooks: &mut Hooks<'_, T>,
@@ -419,7 +426,7 @@ impl Rules {
         }
         self.stats.output_entries += 1;
         self.stats.output_bytes += (self.key.len() + base::key::TRAILER_LEN + value.len()) as u64;
-        // The internal key where the user key is, which is copied often enough.
+        // The internal key is built in the buffer of the user key, to save a copy.
         let len = self.key.len();
         self.key.extend_from_slice(&base::key::pack_trailer(seq, kind).to_le_bytes());
         let added = output.add(hooks, &self.key, value);
@@ -428,13 +435,13 @@ impl Rules {
     }
 }
 
-/// True for what carries a value, here or elsewhere.
+/// Returns true if the entry has a value, inline or elsewhere.
 #[inline]
 fn is_value(kind: ValueKind) -> bool {
     matches!(kind, ValueKind::Value | ValueKind::Reference | ValueKind::PlacedReference)
 }
 
-/// The kind of a point entry.
+/// Decodes the kind of a point entry.
 #[inline]
 fn point_kind(trailer: u64) -> Result<ValueKind> {
     match ValueKind::from_u8(trailer as u8) {

@@ -58,7 +58,7 @@ impl OutputTable for MemTable {
     }
 }
 
-/// Makes tables in memory; fails at the creation, or the finish, of chosen ones.
+/// Creates tables in memory. The creation, or the finish, of chosen ones fails.
 #[derive(Default)]
 struct MemFiles {
     next: u64,
@@ -78,7 +78,7 @@ impl OutputFiles<MemTable> for MemFiles {
     }
 }
 
-/// Counts and checks what it is told.
+/// Observer that counts and checks the dropped entries.
 #[derive(Default)]
 struct Count(u64);
 
@@ -89,7 +89,7 @@ impl DropObserver for Count {
     }
 }
 
-/// Cuts wherever a coin says, so that every boundary is tried.
+/// Cuts at random, so that every boundary is tried.
 struct RandomCutter(Rng, u64);
 
 impl OutputCutter for RandomCutter {
@@ -119,7 +119,7 @@ fn describe(number: u64, points: Vec<Entry>, ranges: Vec<RangeTombstone>) -> Mem
     MemFile { meta: Arc::new(meta), points: Arc::new(points), tombstones }
 }
 
-/// Runs a job to its end in steps of random size, checks its counts, and returns its files.
+/// Runs a job to its end in steps of random size, checks its counters, and returns its files.
 fn run_job(
     rng: &mut Rng,
     inputs: &[&MemFile],
@@ -165,7 +165,7 @@ fn run_job(
     (outputs, stats)
 }
 
-/// What a snapshot sees of `files`, by a scan in either direction.
+/// Returns the view of a snapshot over `files`, by a scan in either direction.
 fn scan(files: &[&MemFile], snapshot: SeqNo, backward: bool) -> View {
     let children =
         files.iter().map(|f| Box::new(VecIter::new(f.points.clone())) as Box<dyn InternalIterator>);

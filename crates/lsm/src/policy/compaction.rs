@@ -1,105 +1,109 @@
-//! A compaction: what a policy hands to the job that carries it out.
+//! A compaction: the result of a policy, and the input of a compaction job.
 
 use std::sync::Arc;
 use version::{FamilyId, FileMeta, Version};
 
-/// Up to this many physical bytes a file with separated values may stand for more than its part: to make, to open and to remove a file
-/// takes milliseconds, in which many references are merged.
+/// Physical size up to which a file with separated values may exceed its target size. Creating,
+/// opening and removing a file takes milliseconds, in which many references can be merged.
 pub(super) const PHYSICAL_BYTES_GOOD: u64 = 1 << 20;
 
-/// Why a compaction was picked.
+/// Reason for a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Level 0 has too many files or bytes.
     L0Files,
-    /// Level 0 cannot go down now, because the base level is busy: its newest files become one.
+    /// The base level is busy, so level 0 cannot be compacted into it. Its newest files are merged
+    /// into one.
     L0Intra,
     /// A level is over its target.
     LevelBytes,
-    /// Level 0 cannot go down before its output level has sent something on.
+    /// Level 0 waits until its output level has spilled into the next level.
     Spill,
-    /// The same, and whatever could go meets more below it than it should.
+    /// Like `Spill`, but every candidate overlaps more of the next level than it should.
     PoorSpill,
-    /// Somebody asked for it.
+    /// A manual compaction.
     Manual,
-    /// Somebody asked for tables and values to be written anew, under the options of now.
+    /// A manual request to rewrite tables and values under the current options.
     Rewrite,
-    /// A table is to be written anew, and its values are too long for the room: it is cut first.
+    /// A table that is to be rewritten has too many values for the free space, so it is split
+    /// first.
     Cut,
-    /// Nobody writes, and it frees more than it writes.
+    /// The store is idle, and the compaction frees more than it writes.
     Quiet,
-    /// The store is at rest, and it frees deleted data.
+    /// The store is at rest, and the compaction frees deleted data.
     Rest,
-    /// Iterators pass many tombstones or old versions.
+    /// Iterators skip many tombstones or old versions.
     Passed,
-    /// Values are to lie in the order of their keys again.
+    /// Restores the key order of separated values.
     Relocation,
-    /// Room is short, and it may free some.
+    /// Space is short, and the compaction may free some.
     Space,
-    /// Writers pay for garbage, and it brings most of what is hidden to light.
+    /// Writers are throttled for garbage, and the compaction exposes the most hidden garbage.
     Exposes,
-    /// A table that cannot be read makes room for what is newer.
+    /// Moves an unreadable table down, out of the way of newer data.
     SetAside,
 }
 
-/// A compaction: everything a job needs to know.
+/// A compaction, with all inputs of its job.
 #[derive(Clone, Debug)]
 pub struct Compaction {
-    /// The family.
+    /// Id of the family.
     pub family: FamilyId,
-    /// The level it starts from.
+    /// Start level.
     pub level: usize,
-    /// The level its outputs go to.
+    /// Output level.
     pub output_level: usize,
-    /// Its inputs: the files of `level`, then those of `output_level`, each in the order of its level; lists without
-    /// files are left out.
+    /// Input files: those of `level`, then those of `output_level`, each in the order of its level.
+    /// Levels without files are left out.
     pub inputs: Vec<(usize, Vec<Arc<FileMeta>>)>,
-    /// Why.
+    /// Reason for the compaction.
     pub reason: Reason,
-    /// True if the inputs can change their level as they are.
+    /// True if the inputs can move to the output level without being rewritten.
     pub trivial_move: bool,
-    /// Where outputs end, see [`super::Cutter`].
+    /// Target size of an output, see [`super::Cutter`].
     pub file_bytes: u64,
-    /// Where outputs end, see [`super::Cutter`].
+    /// Maximum overlap of an output with the next level, see [`super::Cutter`].
     pub overlap_max: u64,
-    /// `file_bytes` are compensated bytes.
+    /// True if `file_bytes` are compensated bytes.
     pub compensated: bool,
-    /// vSSTs whose values the job writes anew, in key order, as it meets references to them.
+    /// vSSTs whose values the job rewrites, in key order, as it reads references to them.
     pub relocate_vssts: Vec<u64>,
-    /// The location of its outputs.
+    /// Location of the outputs.
     pub volume: u8,
 }
 
 impl Compaction {
-    /// Every input with its level.
+    /// Returns every input with its level.
     pub fn input_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> + '_ {
         self.inputs.iter().flat_map(|(level, files)| files.iter().map(move |f| (*level, f)))
     }
 
-    /// Physical bytes of the inputs.
+    /// Returns the physical bytes of the inputs.
     pub fn input_bytes(&self) -> u64 {
         self.input_files().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.len))
     }
 
-    /// The values of the inputs with what else they stand for, bytes.
+    /// Returns the compensated bytes of the inputs.
     pub fn compensated_bytes(&self) -> u64 {
         self.input_files().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.compensated()))
     }
 
-    /// The same inputs, cut into tables that stand for about so many bytes. Values stay where they are.
+    /// Returns a compaction of the same inputs that splits them into tables of about `bytes`
+    /// compensated bytes. Values stay where they are.
     pub fn cut(self, bytes: u64) -> Compaction {
         Compaction { reason: Reason::Cut, file_bytes: bytes, compensated: true, ..self }
     }
 
-    /// The smallest and the largest user key of the inputs: the outputs lie between them.
+    /// Returns the smallest and the largest user key of the inputs, which bound the outputs.
     pub fn key_range(&self) -> (&[u8], &[u8]) {
         let low = self.input_files().map(|(_, f)| f.smallest_user_key()).min();
         let high = self.input_files().map(|(_, f)| f.largest_user_key()).max();
         (low.unwrap_or_default(), high.unwrap_or_default())
     }
 
-    /// True if the compaction could still be picked from `version`: its inputs are where they were, and the output
-    /// level has nothing else within their range. For compactions that were held back after they were picked.
+    /// Returns true if the compaction could still be picked from `version`: its inputs are where
+    /// they were, and the output level has no other file within their range. For compactions that
+    /// were deferred after the pick.
     pub fn is_current(&self, version: &Version) -> bool {
         let (low, high) = self.key_range();
         let there =
@@ -113,8 +117,8 @@ impl Compaction {
         same && self.input_files().all(there)
     }
 
-    /// About how long an output will be at most, physical bytes: what is worth reserving on the device. Where values are
-    /// separated that is a small part of `file_bytes`.
+    /// Returns the approximate maximum length of an output, in physical bytes, for reserving space
+    /// on the device. With separated values this is a small part of `file_bytes`.
     pub fn expected_output_len(&self) -> u64 {
         let inputs = self.input_bytes();
         if !self.compensated {

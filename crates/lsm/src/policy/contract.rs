@@ -1,14 +1,15 @@
-//! What the engine asks of a compaction policy.
+//! The interface between the engine and a compaction policy.
 //!
-//! A policy decides what is compacted, and with what outputs; when, how many at once and whether there is room for it is the
-//! engine's. Each answer is a pure function of the policy's parameters and of what it is given: the same question has the
-//! same answer, so that a plan can be asked for again, and simulations replay. A policy keeps nothing of its own between
-//! questions. It is asked under the lock that guards what running jobs hold: what it needs to know of a version again and
-//! again the version should carry.
+//! A policy decides which files to compact, and into which outputs. The engine decides when to run
+//! a compaction, how many to run at once, and whether there is space. Each answer is a pure
+//! function of the policy's parameters and the arguments, so that a plan can be computed again, and
+//! simulations replay. A policy has no mutable state. It is called under the lock that guards the
+//! in-progress set, so the version should carry any statistics that the policy needs repeatedly.
 //!
-//! What every policy must keep, whatever the shape it gives to a tree, is the order of the tree: below level 0 the tables
-//! of a level are disjoint, a newer entry of a key never lies below an older one, and a compaction takes every table of its
-//! output level that lies in its range. [`InProgress::allows`](super::InProgress::allows) refuses what would break that
+//! Every policy must preserve the order of the tree, whatever its shape. Below level 0 the tables
+//! of a level are disjoint. A newer entry of a key never lies below an older one. A compaction
+//! takes every table of its output level within its range.
+//! [`InProgress::allows`](super::InProgress::allows) refuses a compaction that would break this
 //! while others run, and the manifest refuses an edit that breaks it.
 
 use super::compaction::Compaction;
@@ -24,32 +25,36 @@ use crate::OutputCutter;
 use std::fmt::Debug;
 use version::{FileMeta, Version};
 
-/// What level 0 has to send down.
+/// Load of level 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct L0Load {
-    /// Files.
+    /// Number of files.
     pub files: usize,
     /// Physical bytes.
     pub bytes: u64,
 }
 
-/// How the tables of a family are compacted. See the module.
+/// A compaction policy: decides how the tables of a family are compacted. See the module.
 pub trait CompactionPolicy: Debug + Send + Sync {
-    /// The next compaction that somebody should not have to wait for: of level 0, which holds up the flushes. It gets a
-    /// thread when nothing else does.
+    /// Returns the next urgent compaction: of level 0, because level 0 holds up flushes. It gets a
+    /// thread even if no other compaction does.
     fn l0(&self, facts: &Facts<'_>) -> Option<Compaction>;
 
-    /// The next compaction of any level, level 0 included, if any level wants one that may run beside those that do.
+    /// Returns the next compaction of any level, level 0 included, that may run beside the running
+    /// ones.
     fn levels(&self, facts: &Facts<'_>) -> Option<Compaction>;
 
-    /// The single compactions it can make. By these the walks below choose, for every policy that does not say otherwise.
+    /// Returns the single compactions that the policy can make. The default methods below choose
+    /// among them.
     fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a>;
 
-    /// Decides where the outputs of a compaction end; `version` is the one it was picked from. (If the policy of the family
-    /// was replaced between pick and start, the new one is asked.)
+    /// Returns the cutter for the outputs of a compaction; `version` is the one from which it was
+    /// picked. If the policy of the family changed between pick and start, the new policy is
+    /// called.
     fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send>;
 
-    /// Decides where the tables of a flush end; `version` is the one that it began with. `None`: it is one table.
+    /// Returns the cutter for the tables of a flush; `version` is the one at its start. `None`: the
+    /// flush writes one table.
     fn flush_cutter(
         &self,
         _version: &Version,
@@ -58,20 +63,22 @@ pub trait CompactionPolicy: Debug + Send + Sync {
         None
     }
 
-    /// What the widest compaction reads that must be possible so that everything gets down in the end, physical bytes: so
-    /// much room is kept for one.
+    /// Returns the physical bytes read by the widest compaction that must be possible so that all
+    /// data eventually reaches its level. The engine reserves that much space for one compaction.
     fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64;
 
-    /// What level 0 has to send down: writers are slowed down and stopped by that. What a table that cannot be read keeps
-    /// there does not count.
+    /// Returns the load of level 0, by which writers are throttled and stopped. Files held in level
+    /// 0 by an unreadable table do not count.
     fn l0_load(&self, version: &Version, set_aside: &SetAside) -> L0Load;
 
-    /// True if level 0 has so much that it is to go down. As long as it has not, nobody may wait for it to become smaller.
+    /// Returns true if level 0 is due for compaction. While it is not, no caller may wait for level
+    /// 0 to shrink.
     fn l0_wants_compaction(&self, version: &Version, set_aside: &SetAside) -> bool;
 
-    /// Physical bytes that lie higher in the tree than they should: all of level 0 once it is to go down, and what other
-    /// levels have above their targets. Compactions that the policy wants change it, and nothing does if it is 0: writers
-    /// are slowed down by it ([`L0Load`] says how deep level 0 is, this how far all levels are behind).
+    /// Returns the bytes over target, in physical bytes: all of level 0 once it is due, and the
+    /// excess of the other levels. Every compaction that the policy picks changes this number, and
+    /// none does if it is 0. Writers are throttled by it: [`L0Load`] tells how deep level 0 is,
+    /// this tells how far all levels are behind.
     fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         let level_0 = match self.l0_wants_compaction(version, set_aside) {
             true => self.l0_load(version, set_aside).bytes,
@@ -80,19 +87,19 @@ pub trait CompactionPolicy: Debug + Send + Sync {
         level_0.saturating_add(self.excess_below_l0_bytes(version, set_aside))
     }
 
-    /// What of that lies below level 0; 0 for a policy that has no targets there.
+    /// Returns the bytes over target below level 0; 0 for a policy without targets there.
     fn excess_below_l0_bytes(&self, _version: &Version, _set_aside: &SetAside) -> u64 {
         0
     }
 
-    /// How many compactions in a row are due, from one of `level` on: that one, the one of the level below if that has too much
-    /// as well, and so on. It is told of, and nothing follows from it.
+    /// Returns the number of compactions due in a row, starting with one of `level`: that one, one
+    /// of the level below if that is over its target as well, and so on. Used only for reporting.
     fn chain_len(&self, _facts: &Facts<'_>, _level: usize) -> usize {
         1
     }
 
-    /// How many of these outputs of a compaction meet no more of the level below than the policy wants tables to meet; nothing where
-    /// it wants nothing of that kind. It is told of, and nothing follows from it.
+    /// Returns how many of these outputs overlap no more of the next level than the policy wants.
+    /// Returns `None` if the policy has no such bound. Used only for reporting.
     fn good_tables(
         &self,
         _compaction: &Compaction,
@@ -102,31 +109,32 @@ pub trait CompactionPolicy: Debug + Send + Sync {
         None
     }
 
-    /// The compaction that is likely to free most for what it writes, where room is short. If there is none, a table of
-    /// the deepest level that is `released`: it may hold what was kept for a snapshot that is gone.
+    /// Returns the compaction that is likely to free the most bytes for each byte written, when
+    /// space is short. If there is none, returns a rewrite of a table in the deepest level for
+    /// which `released` is true: it may hold versions kept for a dropped snapshot.
     fn for_space(&self, facts: &Facts<'_>, need: Need, released: &dyn Fn(u64) -> bool) -> Option<Compaction> {
         let moves = self.moves(facts);
         for_space::pick(facts, &*moves, need).or_else(|| for_space::pick_rewrite(facts, &*moves, released))
     }
 
-    /// The compaction that brings most hidden garbage of separated values to light for what it writes, if that is more than `worth` times as
-    /// much. `met`: what its tables meet.
+    /// Returns the compaction that exposes the most hidden garbage of separated values for each
+    /// byte written, if that ratio exceeds `worth`. `met` has the overlap statistics.
     fn exposing(&self, facts: &Facts<'_>, met: &Met, worth: f64) -> Option<Compaction> {
         exposing::pick(facts, met, &*self.moves(facts), worth)
     }
 
-    /// The next compaction that pays when nobody writes.
+    /// Returns the next compaction that pays off while the store is idle.
     fn quiet(&self, facts: &Facts<'_>) -> Option<Compaction> {
         quiet::pick(facts, &*self.moves(facts))
     }
 
-    /// The next compaction that frees deleted data, also where it writes more than it frees.
+    /// Returns the next compaction that frees deleted data, even if it writes more than it frees.
     fn rest(&self, facts: &Facts<'_>, request: &RestRequest<'_>) -> Option<Compaction> {
         rest::pick(facts, &*self.moves(facts), request)
     }
 
-    /// The next step of a `compact_range`. `has_released`: true for the number of a table with versions that were kept for snapshots,
-    /// and that no snapshot reads any more.
+    /// Returns the next step of a `compact_range`. `has_released` is true for the number of a table
+    /// with versions that were kept for snapshots and that no snapshot reads any more.
     fn manual(
         &self,
         facts: &Facts<'_>,
@@ -136,7 +144,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
         walk.step(facts, &*self.moves(facts), has_released)
     }
 
-    /// The next step of a walk that puts values back into the order of their keys.
+    /// Returns the next step of a relocation, which restores the key order of values.
     fn relocation(&self, facts: &Facts<'_>, walk: &mut Relocation) -> RelocationStep {
         walk.step(facts, &*self.moves(facts))
     }

@@ -1,48 +1,49 @@
-//! Where the outputs of a compaction end.
+//! Decides where the outputs of a compaction end.
 //!
-//! An output ends when it has reached the target size, or when it meets so much in the level below its own that
-//! compacting it there one day would be a wide job for little data. Both are asked only between user keys.
+//! An output ends when it reaches the target size, or when it overlaps too much of the next level.
+//! In the second case compacting it there would be a wide job for little data. Both are checked
+//! only between user keys.
 
 use super::compaction::{Compaction, PHYSICAL_BYTES_GOOD, Reason};
 use crate::{OutputCutter, OutputSize};
 use version::{Level, Version};
 
-/// Files with separated values are cut by what they stand for, but not below this many physical bytes: a tree of tiny
-/// files costs more in files than it saves in I/O.
+/// Minimum physical size of a file with separated values. Such files are cut by compensated bytes,
+/// but a tree of tiny files costs more in files than it saves in I/O.
 pub(super) const PHYSICAL_BYTES_MIN: u64 = 256 << 10;
-/// How much more.
+/// Factor over the target size at which a file ends although it is physically short.
 const COMPENSATED_FACTOR: u64 = 4;
 
-/// Decides where the outputs of one compaction end. Asked with ascending keys.
+/// Decides where the outputs of one compaction end. Keys must ascend from call to call.
 #[derive(Clone, Debug)]
 pub struct Cutter {
-    /// Compensated bytes of an output.
+    /// Target size of an output, in compensated bytes.
     file_bytes: u64,
-    /// Physical bytes of it that must be there as well.
+    /// Minimum physical size of an output.
     physical_bytes_min: u64,
-    /// As many are welcome.
+    /// Preferred physical size of an output.
     physical_bytes_good: u64,
-    /// The level below the outputs.
+    /// Files of the level below the outputs.
     below: Level,
-    /// The first file of it that does not end before the last key asked.
+    /// Index of the first file of `below` that does not end before the last key asked.
     at: usize,
-    /// Physical bytes of it that the open output has passed or entered.
+    /// Physical bytes of `below` that the open output overlaps.
     overlap: u64,
     overlap_max: u64,
 }
 
 impl Cutter {
-    /// For the outputs of `c`; `version` is the one it was picked from.
+    /// Returns a cutter for the outputs of `c`; `version` is the one from which it was picked.
     pub fn new(c: &Compaction, version: &Version) -> Self {
         let to_level_0 = c.output_level == 0;
         Cutter {
-            // Level 0 is searched file by file: one is better than several.
+            // Reads search level 0 file by file, so one file is better than several.
             file_bytes: match (to_level_0, c.compensated) {
                 (true, _) => u64::MAX,
                 (false, true) => c.file_bytes,
                 (false, false) => 0,
             },
-            // Whoever cuts for want of room wants short tables.
+            // A cut for lack of space needs short tables.
             physical_bytes_min: match c.compensated {
                 true if c.reason == Reason::Cut => 0,
                 true => PHYSICAL_BYTES_MIN.min(c.file_bytes / 4),
@@ -67,7 +68,7 @@ impl Cutter {
 }
 
 impl Cutter {
-    /// True if an output has the size that it is to have.
+    /// Returns true if the output has reached its target size.
     pub(super) fn is_full(&self, open: OutputSize) -> bool {
         open.raw_bytes >= self.file_bytes
             && open.file_bytes >= self.physical_bytes_min
@@ -83,7 +84,7 @@ impl OutputCutter for Cutter {
             self.at += 1;
         }
         if open.is_empty {
-            // What lies before its first key an output does not meet.
+            // An output does not overlap files before its first key.
             self.overlap = 0;
         }
         let cut = !open.is_empty && (self.is_full(open) || self.overlap > self.overlap_max);

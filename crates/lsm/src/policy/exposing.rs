@@ -1,16 +1,22 @@
-//! The compaction that brings most hidden garbage to light for what it writes.
+//! Picks the compaction that exposes the most hidden garbage for each byte written.
 //!
-//! A value that is kept elsewhere and was overwritten is garbage that collection can free once a compaction has dropped the reference to it. As long as levels
-//! are within their targets no policy wants one; but garbage that is hidden keeps as much room as garbage that is exposed, and no collection gets it. So where writers
-//! pay for garbage and most of it is hidden, the engine asks for this (`plan::hidden`).
+//! A separated value that was overwritten is garbage, which collection can free once a compaction
+//! has dropped the reference to it. While the levels are within their targets, no policy picks such
+//! a compaction. But hidden garbage occupies as much space as exposed garbage, and no collection
+//! can free it. So when writers are throttled for garbage and most of it is hidden, the engine
+//! calls this module (`plan::hidden`).
 //!
-//! **What is exposed** is estimated from what the levels hold. An entry hides the next older one of its key. That is in the next level with a chance that is the
-//! part of the keys which are there: nearly all in the last level, a tenth in one above it. So many entries thrown at random at those of the next level hit some
-//! twice, and each hit exposes a value. **What is written** are the tables of both levels. How many times that must be exposed the engine says; where
-//! less is exposed than written there is nothing to be gained, and a compaction that keys in order would only move exposes nothing.
+//! **Exposed bytes** are estimated from the level statistics. An entry hides the next older one of
+//! its key. The next level has that key with a probability equal to its share of the keys: nearly 1
+//! for the last level, a tenth for a level above it. That many entries, thrown at random at those
+//! of the next level, hit some twice, and each hit exposes a value. **Written bytes** are the
+//! tables of both levels. The engine sets the required ratio of the two. Below 1 there is nothing
+//! to gain, and a compaction that would only move keys in order exposes nothing.
 //!
-//! One pass over the tables of the levels between, whose sums versions carry along ([`Met`]), without a look at the tables themselves, and one compaction made of the best of
-//! each level that can be had. All of them bring entries to a deeper level, so there is an end to them.
+//! A pick makes one pass over the tables between level 0 and the last level. Versions carry their
+//! sums ([`Met`]), so the tables themselves are not read. The result is one compaction, made of the
+//! best available candidate of each level. Each such compaction moves entries to a deeper level, so
+//! the process ends.
 
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
@@ -20,12 +26,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use version::Version;
 
-/// What is known of a level as one of those below.
+/// Statistics of a level as a target of compactions.
 #[derive(Clone, Copy, Debug)]
 struct Below {
-    /// Bytes that the value of an entry takes elsewhere, in the mean.
+    /// Mean stored bytes of the separated value of an entry.
     value_bytes: f64,
-    /// The part of the keys that lie under it and above which are in it.
+    /// Share of the keys, of those in this and deeper levels, that this level has.
     part: f64,
 }
 
@@ -39,7 +45,8 @@ impl Below {
         Below { value_bytes: stored_bytes / own_entries.max(1.0), part: own_entries / most }
     }
 
-    /// Bytes of values that are exposed for each byte of tables that is written, if so many entries in so many bytes meet these.
+    /// Returns the value bytes exposed for each table byte written, if the entries of `upper` are
+    /// merged with those of `lower`.
     fn ratio(&self, upper: Weight, lower: Weight) -> f64 {
         let (stones, targets) = (upper.entries as f64 * self.part, lower.entries as f64);
         if targets == 0.0 {
@@ -50,7 +57,8 @@ impl Below {
     }
 }
 
-/// See the module. `None` where none would expose `worth` times what it writes, and more than that.
+/// Returns the best compaction: see the module. Returns `None` if no compaction exposes more than
+/// `worth` times, and more than once, the bytes that it writes.
 pub fn pick(facts: &Facts<'_>, met: &Met, moves: &dyn Moves, worth: f64) -> Option<Compaction> {
     let version = facts.version;
     let last = version.deepest_level().filter(|&last| last > 0)?;
@@ -64,7 +72,7 @@ pub fn pick(facts: &Facts<'_>, met: &Met, moves: &dyn Moves, worth: f64) -> Opti
         .map(|(_, c)| c)
 }
 
-/// Level 0 with what it meets.
+/// Returns level 0 merged with its overlap.
 fn level_0(facts: &Facts<'_>, moves: &dyn Moves) -> Option<(f64, Compaction)> {
     let oldest = facts.version.files(0).iter().rev().find(|f| facts.is_free(f) && !moves.stays(f))?;
     let compaction = moves.level_0(oldest, Reason::Exposes, u64::MAX)?;
@@ -76,7 +84,7 @@ fn level_0(facts: &Facts<'_>, moves: &dyn Moves) -> Option<(f64, Compaction)> {
     Some((ratio, compaction))
 }
 
-/// Of a level above the last one the best table that pays and can go down.
+/// Returns the best table of a level above the last one that pays off and can be compacted down.
 fn best_of(
     facts: &Facts<'_>,
     met: &Met,
@@ -87,10 +95,10 @@ fn best_of(
     let (below, files) = (Below::of(facts.version, level + 1), facts.version.files(level));
     let candidate = |table: &MetTable| {
         let ratio = below.ratio(table.own, table.met);
-        // Numbers that are not negative are in the order of their bits.
+        // The bit patterns of non-negative floats have the order of their values.
         (pays(ratio) && facts.is_free(&table.file)).then(|| (ratio.to_bits(), Reverse(table.file.number)))
     };
-    // Seldom more than the first is asked for, so they are not put in order.
+    // Usually only the first is needed, so the candidates are not sorted.
     let mut candidates: BinaryHeap<_> = met.tables(level).filter_map(candidate).collect();
     while let Some((ratio, Reverse(number))) = candidates.pop() {
         let Some(table) = met.table(level, number) else { continue };

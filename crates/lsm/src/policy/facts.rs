@@ -1,4 +1,4 @@
-//! What a policy decides from, and what the walks that all policies share are made of.
+//! Inputs of a policy, and the building blocks of the picks that all policies share.
 
 use super::compaction::{Compaction, Reason};
 use super::in_progress::InProgress;
@@ -7,24 +7,25 @@ use base::SeqNo;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
-/// Everything a pick depends on besides the policy itself. Nothing of it changes while it is looked at.
+/// All inputs of a pick besides the policy itself. They do not change during a pick.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The tree.
     pub version: &'a Version,
-    /// Its tables that cannot be read.
+    /// Unreadable tables of the tree.
     pub set_aside: &'a SetAside,
-    /// What running jobs hold.
+    /// Files that running jobs hold.
     pub busy: &'a InProgress,
 }
 
 impl Facts<'_> {
-    /// True if a compaction may take this file.
+    /// Returns true if a compaction may take this file.
     pub fn is_free(&self, file: &FileMeta) -> bool {
         !self.busy.has_file(file.number) && !self.set_aside.has(file.number)
     }
 
-    /// True if the file `i` of a level below 0 cannot be read, or if it is to go `down` and meets one there.
+    /// Returns true if file `i` of a level below 0 is unreadable. With `down`, also if it overlaps
+    /// an unreadable file of the next level.
     pub fn is_barred(&self, level: usize, i: usize, down: bool) -> bool {
         let Some(file) = self.version.files(level).get(i).filter(|_| !self.set_aside.is_empty()) else {
             return false;
@@ -36,18 +37,19 @@ impl Facts<'_> {
     }
 }
 
-/// The compactions of single files or neighbours that a policy can make. Which of them to make is another matter: there the
-/// walks of [`super::for_space`], [`super::quiet`], [`super::manual`] and [`super::relocation`] choose, the same for every policy.
-/// Each is `None` where a running job or a table that cannot be read is in the way.
+/// The compactions of single files or neighbors that a policy can make. [`super::for_space`],
+/// [`super::quiet`], [`super::manual`] and [`super::relocation`] choose among them, alike for every
+/// policy. Each method returns `None` if a running job or an unreadable table is in the way.
 pub trait Moves {
-    /// Level 0 goes down: `seed` with every older file that it meets, directly or over others; none with a sequence above
-    /// `seq_max`, unless an older one needs it.
+    /// Compacts level 0 down: `seed` with every older file that it overlaps, directly or through
+    /// others. Leaves out files with a sequence above `seq_max`, unless an older one needs them.
     fn level_0(&self, seed: &Arc<FileMeta>, reason: Reason, seq_max: SeqNo) -> Option<Compaction>;
 
-    /// The file `i` of a level below 0 goes into the next level.
+    /// Compacts file `i` of a level below 0 into the next level.
     fn down(&self, level: usize, i: usize, reason: Reason) -> Option<Compaction>;
 
-    /// Neighbours of a level below 0 are written anew where they are, with what they reference in `relocate_vssts`.
+    /// Rewrites neighbors of a level below 0 in place, together with their values in
+    /// `relocate_vssts`.
     fn in_place(
         &self,
         level: usize,
@@ -56,9 +58,10 @@ pub trait Moves {
         relocate_vssts: Vec<u64>,
     ) -> Option<Compaction>;
 
-    /// True for a file of level 0 that a table that cannot be read keeps there, and for such a table.
+    /// Returns true for an unreadable file of level 0, and for a file that such a table holds in
+    /// level 0.
     fn stays(&self, file: &FileMeta) -> bool;
 
-    /// What walks are not widened beyond, physical bytes of inputs.
+    /// Returns the maximum physical input bytes to which shared picks widen a compaction.
     fn widest_bytes(&self) -> u64;
 }

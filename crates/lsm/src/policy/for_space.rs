@@ -1,21 +1,23 @@
-//! Compactions that make room: what lies above the deepest level goes down, whatever the targets say.
+//! Compactions that free space: files above the deepest level go down, whatever the targets say.
 //!
-//! A level that is not over its target may still hide garbage: every entry above the deepest level may be the newer
-//! version of one below, or its tombstone. Where room is short nobody can wait until the level is full. What brings most
-//! for what it writes goes first. A file of a level that is nearly empty meets so many below it that its compaction would
-//! write many times what it frees: it is left for when nothing else can make room ([`Need::Any`]). Each of these
-//! compactions moves files down, so they end: when all is in the deepest level, none is left.
+//! A level within its target may still hide garbage: every entry above the deepest level may be the
+//! newer version of one below, or its tombstone. When space is short, nothing can wait until the
+//! level is full. The compaction that frees the most for each byte written goes first. A file of a
+//! nearly empty level overlaps so many files below that its compaction would write many times the
+//! bytes that it frees. Such a file is taken only when nothing else can free space ([`Need::Any`]).
+//! Each of these compactions moves files down, so the process ends when all data is in the deepest
+//! level.
 
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
 use super::gain::Gain;
 
-/// What a compaction must bring to be picked.
+/// Required benefit of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It may write up to so many bytes for each that it frees.
+    /// The compaction may write up to this many bytes for each byte that it frees.
     Worth(u32),
-    /// It may free something.
+    /// The compaction may write any number of bytes.
     Any,
 }
 
@@ -28,11 +30,13 @@ impl Need {
     }
 }
 
-/// The compaction that is likely to free most for what it writes, if any may run beside those that do.
+/// Returns the compaction that is likely to free the most for each byte written, of those that may
+/// run beside the running ones.
 pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, need: Need) -> Option<Compaction> {
     let version = facts.version;
     let bottom = version.deepest_level()?;
-    // Level 0 alone hides only what its files hide of each other, or what tombstones are still kept for.
+    // Level 0 alone hides only entries within its own files, or those that its tombstones were kept
+    // for.
     let files = version.files(0);
     let hides = files.len() > 1 || files.iter().any(|f| f.tombstones > 0 || f.range_tombstones > 0);
     let oldest = files.iter().rev().find(|f| facts.is_free(f) && (bottom > 0 || hides));
@@ -48,8 +52,8 @@ pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, need: Need) -> Option<Compacti
     best.map(|(_, compaction)| compaction)
 }
 
-/// A file of the deepest level written anew in place, if `wanted` says that it may hold what nobody reads any more: entries
-/// that were kept for a snapshot.
+/// Returns a rewrite, in place, of a file of the deepest level for which `wanted` is true: it may
+/// hold entries that were kept for a dropped snapshot.
 pub fn pick_rewrite(
     facts: &Facts<'_>,
     moves: &dyn Moves,

@@ -1,14 +1,15 @@
-//! What a compaction is expected to free, and what it writes for that.
+//! Estimates the bytes that a compaction frees, and the bytes that it writes.
 //!
-//! **Freed** is estimated as the ledger estimates hidden garbage: so many entries thrown at random at those below hit
-//! some twice, and each hit frees the mean of what an entry below has on disk; tombstones free at least what they are
-//! known to hide. **Written** are the tables, without what is freed of them.
+//! **Freed bytes** are estimated like the hidden garbage of the ledger. That many entries, thrown
+//! at random at the entries below, hit some twice, and each hit frees the mean stored size of an
+//! entry below. Tombstones free at least the bytes that they are known to hide. **Written bytes**
+//! are the tables, without the freed part of them.
 
 use super::compaction::Compaction;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
-/// Both, in bytes.
+/// Estimated benefit and cost of a compaction, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Gain {
     pub freed: f64,
@@ -16,11 +17,11 @@ pub(super) struct Gain {
 }
 
 impl Gain {
-    /// What is expected of `c`, picked from `version`.
+    /// Estimates the gain of `c`, picked from `version`.
     pub fn of(version: &Version, c: &Compaction) -> Gain {
         let (low, high) = c.key_range();
         let upper = Totals::of(c.input_files().filter(|(level, _)| *level == c.level).map(|(_, f)| f));
-        // What only moves is judged by the first level where it meets something.
+        // A move without overlap is judged by the first deeper level that it overlaps.
         let first = (c.output_level..version.levels.len())
             .map(|level| &version.files(level)[version.overlap_range(level, Some(low), Some(high))])
             .find(|met| !met.is_empty());
@@ -34,13 +35,13 @@ impl Gain {
         Gain { freed, written: upper.table_bytes + lower.table_bytes * (1.0 - freed / below) }
     }
 
-    /// Bytes freed for each one written.
+    /// Returns the bytes freed for each byte written.
     pub fn ratio(&self) -> f64 {
         self.freed / self.written.max(1.0)
     }
 }
 
-/// What tables and the values they reference take on disk.
+/// Bytes on disk of tables and of the values that they reference.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     entries: f64,

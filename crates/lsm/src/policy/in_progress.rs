@@ -1,14 +1,15 @@
-//! What running jobs of a family hold, so that they do not tread on each other.
+//! The in-progress set: files held by running jobs of a family, to keep concurrent jobs apart.
 
 use super::compaction::Compaction;
 use base::HashSet;
 
-/// What running compactions of a family hold.
+/// Files and key ranges held by running compactions of a family.
 ///
-/// A new compaction may start if it shares no input with a running one, if no running one writes to the same level
-/// within its key range, and, when it takes level 0 down, if no other one does so within its key range: two of those could
-/// reach different levels in the wrong order of age. That is enough, because a compaction takes every file of the output
-/// level that lies within its range, and from level 0 everything older that it meets.
+/// A new compaction may start under three conditions. It shares no input with a running one. No
+/// running one writes to the same level within its key range. If it compacts level 0 down, no other
+/// one does so within its key range: two of them could reach different levels in the wrong order of
+/// age. That is enough, because a compaction takes every file of the output level within its range,
+/// and from level 0 every older file that it overlaps.
 #[derive(Clone, Debug, Default)]
 pub struct InProgress {
     files: HashSet<u64>,
@@ -36,7 +37,7 @@ impl Output {
 }
 
 impl InProgress {
-    /// A compaction starts.
+    /// Adds a compaction that starts.
     ///
     /// # Panics
     /// If it is not [allowed](InProgress::allows).
@@ -47,7 +48,7 @@ impl InProgress {
         self.outputs.push(Output::of(compaction));
     }
 
-    /// A compaction has ended, whatever its outcome.
+    /// Removes a compaction that has ended, whatever its outcome.
     pub fn remove(&mut self, compaction: &Compaction) {
         compaction.input_files().for_each(|(_, f)| {
             self.files.remove(&f.number);
@@ -61,7 +62,7 @@ impl InProgress {
         }
     }
 
-    /// True if the compaction may run beside those that do.
+    /// Returns true if the compaction may run beside the running ones.
     pub fn allows(&self, c: &Compaction) -> bool {
         let (low, high) = c.key_range();
         let takes_l0_down = c.level == 0 && c.output_level > 0;
@@ -76,52 +77,54 @@ impl InProgress {
         !meets
     }
 
-    /// True if a running compaction reads this table.
+    /// Returns true if a running compaction reads this table.
     pub fn has_file(&self, number: u64) -> bool {
         self.files.contains(&number)
     }
 
-    /// True if a running job rewrites this vSST. Garbage collection registers its inputs here as well.
+    /// Returns true if a running job rewrites this vSST. Garbage collection registers its inputs
+    /// here as well.
     pub fn has_vsst(&self, number: u64) -> bool {
         self.vssts.contains(&number)
     }
 
-    /// The vSSTs that running jobs rewrite.
+    /// Returns the vSSTs that running jobs rewrite.
     pub fn vssts(&self) -> impl Iterator<Item = u64> + '_ {
         self.vssts.iter().copied()
     }
 
-    /// A table is about to change its disk; false if a running compaction reads it. It must not last: whatever meets the table waits.
+    /// Claims a table for migration to another tier. Returns false if a running compaction reads
+    /// it. The claim must be short: every compaction that overlaps the table waits.
     pub fn claim_table(&mut self, number: u64) -> bool {
         self.files.insert(number)
     }
 
-    /// It has.
+    /// Releases a table after its migration.
     pub fn release_table(&mut self, number: u64) {
         self.files.remove(&number);
     }
 
-    /// Garbage collection begins to rewrite a vSST; false if a running job does already.
+    /// Claims a vSST for garbage collection. Returns false if a running job already rewrites it.
     pub fn claim_vsst(&mut self, number: u64) -> bool {
         self.vssts.insert(number)
     }
 
-    /// Garbage collection has ended.
+    /// Releases a vSST after garbage collection.
     pub fn release_vsst(&mut self, number: u64) {
         self.vssts.remove(&number);
     }
 
-    /// True if nothing runs.
+    /// Returns true if no job is running.
     pub fn is_empty(&self) -> bool {
         !self.has_tables() && self.vssts.is_empty()
     }
 
-    /// True if a job works on tables.
+    /// Returns true if a job reads or writes tables.
     pub fn has_tables(&self) -> bool {
         !self.files.is_empty() || !self.outputs.is_empty()
     }
 
-    /// True if a running compaction takes level 0 down.
+    /// Returns true if a running compaction compacts level 0 down.
     pub fn l0_goes_down(&self) -> bool {
         self.outputs.iter().any(Output::takes_l0_down)
     }

@@ -1,13 +1,14 @@
-//! Leveled compaction, in RocksDB's shape (Dong et al., "Optimizing Space Amplification in RocksDB", CIDR 2017): level 0
-//! collects flushed files, the deepest level holds most of the data, and the targets of the levels between follow from
-//! the size of the deepest one, so that the levels above it hold about a ninth of its bytes whatever the size of the
-//! store. Level 0 is compacted into the *base level*, the first one that has a target.
+//! Leveled compaction, in RocksDB's shape (Dong et al., "Optimizing Space Amplification in
+//! RocksDB", CIDR 2017). Level 0 collects flushed files, and the deepest level holds most of the
+//! data. The targets of the levels between follow from the size of the deepest one, so the levels
+//! above it hold about a ninth of its bytes at any store size. Level 0 is compacted into the *base
+//! level*, the first one that has a target.
 //!
 //! Levels with a score of at least 1 are tried, the highest score first.
 //!
-//! * [`parameters`]: what it can be told.
-//! * [`targets`]: what levels should hold, and how far they are from it.
-//! * `picker`: which files.
+//! * [`parameters`]: the parameters of the policy.
+//! * [`targets`]: level targets, and scores as the distance from them.
+//! * `picker`: chooses the files.
 
 pub mod parameters;
 pub(super) mod picker;
@@ -45,7 +46,8 @@ impl CompactionPolicy for Leveled {
             if score < 1.0 {
                 break;
             }
-            // A level 0 that waits for the base level must not be starved by more work that keeps that level busy.
+            // While level 0 waits for the base level, no other compaction that occupies the base
+            // level may start; otherwise level 0 starves.
             if level == 0 {
                 match picker.level_0() {
                     Some(compaction) => return Some(compaction),

@@ -1,59 +1,63 @@
-//! `compact_range`: everything in a range goes down level by level, from the top.
+//! `compact_range`: compacts all data of a range down level by level, from the top.
 //!
-//! The walk keeps no files between steps, only how far it has come, so automatic compactions may go on beside it. A
-//! file that moves ahead of the walk is compacted again with the level it has reached; data written after the walk
-//! began is not chased. At the bottom only files with tombstones, or with versions that were kept for snapshots, are
-//! rewritten, since nothing else is to be gained.
-//! What a table that cannot be read keeps where it is ([`super::set_aside`]) is passed over.
+//! The walk keeps no files between steps, only its position, so automatic compactions may go on
+//! beside it. A file that moves ahead of the walk is compacted again with the level that it
+//! reached. Data written after the walk began is not chased. At the bottom the walk rewrites only
+//! files with tombstones, or with versions that were kept for snapshots. Files held in place by an
+//! unreadable table ([`super::set_aside`]) are skipped.
 //!
-//! A walk that **rewrites** ([`ManualRange::rewriting`]) goes on at the bottom, where it has every table of the range written anew, one at a
-//! time and in the order of keys, with the values that it references. All that was above lies there by then, so each is written once, under
-//! the options of now. How far that has come is a key ([`ManualRange::rewritten_to`]): another walk may begin there, and a table whose job came to nothing
-//! is taken again. Where the values of a table do not fit into the room, the table is cut first ([`ManualRange::cut`]).
+//! A walk that **rewrites** ([`ManualRange::rewriting`]) continues at the bottom. There it rewrites
+//! every table of the range, one at a time and in key order, with the values that it references.
+//! All data from above is there by then, so each entry is written once under the current options.
+//! The progress is a key ([`ManualRange::rewritten_to`]), from which another walk may continue. A
+//! table whose job failed is taken again. If the values of a table do not fit into the free space,
+//! the table is cut first ([`ManualRange::cut`]).
 
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
 use base::{MAX_SEQ, key};
 use version::{FileMeta, Version};
 
-/// A `compact_range` under way.
+/// A `compact_range` in progress.
 #[derive(Clone, Debug)]
 pub struct ManualRange {
     low: Option<Vec<u8>>,
     high: Option<Vec<u8>>,
-    /// Files of level 0 that are newer are left alone. Set by the first step.
+    /// Sequence above which files of level 0 are skipped. Set by the first step.
     seq_max: Option<u64>,
     level: usize,
-    /// The largest internal key that is done at `level`.
+    /// Largest internal key that is done at `level`.
     done_to: Option<Vec<u8>>,
-    /// What lies at the bottom is written anew.
+    /// Whether to rewrite the tables at the bottom.
     rewrites: bool,
-    /// The table that is being rewritten, and what was done before it.
+    /// The table being rewritten, and the value of `done_to` before it.
     under_way: Option<(u64, Option<Vec<u8>>)>,
-    /// Tables rewritten.
+    /// Number of tables rewritten.
     rewritten: u64,
-    /// Cuts since the last table was rewritten.
+    /// Number of cuts since the last table was rewritten.
     cuts: u32,
 }
 
-/// So often in a row a table may be cut: each time it stands for half as much at most, or cannot be cut.
+/// Maximum number of consecutive cuts of a table. Each cut at least halves its size, or is not
+/// possible.
 const CUTS_MAX: u32 = 16;
-/// A table that stands for less is not cut.
+/// Minimum compensated size of a cut output; smaller tables are not cut.
 const CUT_BYTES_MIN: u64 = 64 << 10;
 
-/// What is next.
+/// Next step of a walk.
 #[derive(Clone, Debug)]
 pub enum ManualStep {
-    /// Start this compaction, and ask again once it has ended. If it is not started the walk goes on without it.
+    /// Start this compaction, and call again once it has ended. If it is not started, the walk
+    /// continues without it.
     Start(Box<Compaction>),
-    /// A running compaction is in the way: ask again when one has ended.
+    /// A running compaction is in the way: call again when one has ended.
     Wait,
-    /// All is done.
+    /// The walk is complete.
     Done,
 }
 
 impl ManualRange {
-    /// The user keys from `start` to `end`, both included; `None`: no border.
+    /// Returns a walk over the user keys from `start` to `end`, both included; `None`: unbounded.
     pub fn new(start: Option<&[u8]>, end: Option<&[u8]>) -> Self {
         let (low, high) = (start.map(<[u8]>::to_vec), end.map(<[u8]>::to_vec));
         ManualRange {
@@ -69,29 +73,30 @@ impl ManualRange {
         }
     }
 
-    /// The same, with all that lies at the bottom written anew.
+    /// Makes the walk rewrite all tables at the bottom.
     pub fn rewriting(self) -> Self {
         ManualRange { rewrites: true, ..self }
     }
 
-    /// True if it rewrites what lies at the bottom.
+    /// Returns true if the walk rewrites the tables at the bottom.
     pub fn rewrites(&self) -> bool {
         self.rewrites
     }
 
-    /// How many tables were rewritten.
+    /// Returns the number of tables rewritten.
     pub fn rewritten(&self) -> u64 {
         self.rewritten
     }
 
-    /// The user key up to which, itself included, all is rewritten.
+    /// Returns the last user key of the rewritten range.
     pub fn rewritten_to(&self) -> Option<&[u8]> {
         let done_to =
             self.under_way.as_ref().map_or(self.done_to.as_deref(), |(_, before)| before.as_deref());
         done_to.filter(|_| self.rewritten > 0).map(key::user_key)
     }
 
-    /// Tables that are still to be rewritten, and the bytes of them and of the values that they reference: as far as it can be told now.
+    /// Returns the number of tables still to be rewritten, and their bytes including referenced
+    /// values, as an estimate.
     pub fn to_rewrite(&self, version: &Version) -> (u64, u64) {
         let Some(bottom) = version.deepest_level().filter(|bottom| *bottom > 0 && self.rewrites) else {
             return (0, 0);
@@ -108,7 +113,7 @@ impl ManualRange {
         self.done_to.as_deref().is_some_and(|done| key::compare(&file.smallest, done).is_le())
     }
 
-    /// The last step is over: the table that it rewrote is gone, or it came to nothing and is taken again.
+    /// Evaluates the last step: its table is gone, or the job failed and the table is taken again.
     fn look_at_last(&mut self, version: &Version) {
         let Some((number, before)) = self.under_way.take() else { return };
         match version.files(self.level).iter().any(|f| f.number == number) {
@@ -117,8 +122,9 @@ impl ManualRange {
         }
     }
 
-    /// Cuts the table that the last step is to rewrite, where there is room for outputs of so many bytes; the walk goes on with its
-    /// first part. `None`: it is short, or cannot be cut, and the walk is as it was.
+    /// Returns a cut of the table that the last step is to rewrite, with outputs that need at most
+    /// `room_bytes`. The walk continues with the first part. Returns `None`, and leaves the walk
+    /// unchanged, if the table is short or cannot be cut.
     pub fn cut(&mut self, compaction: &Compaction, room_bytes: u64) -> Option<Compaction> {
         // The output holds the values and the keys, which may be as long.
         let bytes = (room_bytes / 2).min(compaction.compensated_bytes() / 2);
@@ -131,7 +137,7 @@ impl ManualRange {
         Some(compaction.clone().cut(bytes))
     }
 
-    /// What to do next, given how things are now.
+    /// Returns the next step for the present tree.
     pub fn step(
         &mut self,
         facts: &Facts<'_>,
@@ -181,7 +187,7 @@ impl ManualRange {
         }
     }
 
-    /// The next file of the level to be compacted.
+    /// Returns the next file of the level to compact.
     fn next_file(
         &self,
         version: &Version,

@@ -1,11 +1,14 @@
-//! What the tables between level 0 and the last level meet in the level below them: kept from version to version.
+//! Overlap statistics: the overlap of each table between level 0 and the last level with the level
+//! below it, maintained from version to version.
 //!
-//! A pick that asks it of each table of these levels would go through most of the tree, under the lock of what running jobs hold. What a table
-//! meets changes only if a table comes or goes in the level below that its keys meet; of ten thousand these are a few, and what is different
-//! between two versions is found without a look at the rest ([`version::Level::changes`]). So each version carries it along, worked out of that of
-//! another version before anybody waits. Where the last level is another one than before all is worked out anew.
+//! Computing them in a pick would visit most of the tree under the lock of the in-progress set. The
+//! overlap of a table changes only if an overlapping table of the level below is added or removed.
+//! Of ten thousand tables these are a few, and [`version::Level::changes`] finds the differences
+//! between two versions without visiting the rest. So each version derives the statistics from
+//! those of another version, before any pick waits for them. If the last level changes, all
+//! statistics are computed anew.
 //!
-//! Invariant: [`Met::after`] has the outcome of [`Met::of`], the walk.
+//! Invariant: [`Met::after`] returns the same result as [`Met::of`], the full walk.
 
 use std::sync::Arc;
 use version::{FileMeta, IdMap, Version};
@@ -13,14 +16,14 @@ use version::{FileMeta, IdMap, Version};
 /// Entries and bytes of tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
     /// Physical bytes.
     pub bytes: u64,
 }
 
 impl Weight {
-    /// Of these tables together.
+    /// Returns the sums of these tables.
     pub fn of<'f>(files: impl IntoIterator<Item = &'f Arc<FileMeta>>) -> Weight {
         files.into_iter().fold(Weight::default(), |sum, file| Weight {
             entries: sum.entries.saturating_add(file.entries),
@@ -29,26 +32,26 @@ impl Weight {
     }
 }
 
-/// A table, and what it meets.
+/// A table with its overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetTable {
     /// The table.
     pub file: Arc<FileMeta>,
-    /// What it has itself.
+    /// Weight of the table itself.
     pub own: Weight,
-    /// What it meets in the next level.
+    /// Weight of the tables of the next level that it overlaps.
     pub met: Weight,
 }
 
-/// See the module. A clone costs a few reference counts.
+/// Overlap statistics of a version: see the module. A clone costs a few reference counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Met {
-    /// The tables of each level by number; none for level 0, and for the last level.
+    /// Tables of each level by number; empty for level 0 and the last level.
     levels: Vec<IdMap<u64, MetTable>>,
 }
 
 impl Met {
-    /// Of a version, by a walk.
+    /// Computes the statistics of a version by a walk.
     pub fn of(version: &Version) -> Met {
         let deepest = version.deepest_level().unwrap_or(0);
         let mut met = Met { levels: vec![IdMap::new(); deepest] };
@@ -59,7 +62,7 @@ impl Met {
         met
     }
 
-    /// Of `now`, where this is that of `before`.
+    /// Derives the statistics of `now` from these statistics of `before`.
     #[must_use]
     pub fn after(&self, before: &Version, now: &Version) -> Met {
         let deepest = now.deepest_level().unwrap_or(0);
@@ -89,19 +92,20 @@ impl Met {
         met
     }
 
-    /// A table of a level.
+    /// Returns a table of a level.
     pub fn table(&self, level: usize, number: u64) -> Option<&MetTable> {
         self.levels.get(level)?.get(&number)
     }
 
-    /// The tables of a level.
+    /// Returns the tables of a level.
     pub fn tables(&self, level: usize) -> impl Iterator<Item = &MetTable> + '_ {
         self.levels.get(level).into_iter().flat_map(IdMap::values)
     }
 }
 
-/// The tables of a level whose keys meet those of a table below: at least those that look at it when they ask what they meet, one
-/// whose last key is not in it among them.
+/// Returns the tables of a level whose keys overlap a table below. The result includes at least
+/// every table that counts the table below in its own overlap, even if its largest key is
+/// exclusive.
 pub fn meeting<'l>(files: &'l [Arc<FileMeta>], below: &FileMeta) -> &'l [Arc<FileMeta>] {
     let from = files.partition_point(|file| file.largest_user_key() < below.smallest_user_key());
     let to = files.partition_point(|file| !file.starts_after(below.largest_user_key()));

@@ -1,9 +1,9 @@
-//! Policies by the name under which a family stores the one that it has.
+//! Policies by name; each family stores the name of its policy.
 //!
-//! A family says name, version and parameters of its policy. The version is that of the parameters and of what the policy
-//! expects to find in a tree; a policy that cannot serve a version says so by `Unsupported`, and so does the list for a name
-//! that it does not have. What a tree looks like from outside is the same for all policies, so whoever has no policy for a
-//! family can still read it.
+//! A family stores the name, version and parameters of its policy. The version covers the
+//! parameters and the policy's assumptions about the tree. A policy that does not support a version
+//! returns `Unsupported`, and so does the list for an unknown name. All policies produce the same
+//! tree format, so a reader that lacks the policy of a family can still read it.
 
 use super::contract::CompactionPolicy;
 use super::leveled::parameters::{FileChoice, Leveled};
@@ -11,19 +11,19 @@ use super::vlsm::parameters::{Vlsm, VlsmOptions};
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// The policy of families that do not say another.
+/// Default policy of families.
 const LEVELED: &str = "leveled";
-/// Short chains of compactions.
+/// Policy with short chains of compactions.
 const VLSM: &str = "vlsm";
 
-/// The policy of a family, as it is stored.
+/// Stored policy of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyChoice {
-    /// Its name, at most 255 bytes.
+    /// Name of the policy, at most 255 bytes.
     pub name: String,
-    /// The version of its parameters.
+    /// Version of the parameters.
     pub version: u32,
-    /// Its parameters, as it encodes them; at most 4 KiB.
+    /// Encoded parameters of the policy, at most 4 KiB.
     pub parameters: Vec<u8>,
 }
 
@@ -33,32 +33,32 @@ impl Default for PolicyChoice {
     }
 }
 
-/// What a family says of its tree, whatever the policy.
+/// Tree options of a family, for any policy.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
-    /// Files in level 0 that start a compaction.
+    /// Number of files in level 0 that starts a compaction.
     pub l0_compaction_files: usize,
-    /// Files in level 0 from which writers are slowed down.
+    /// Number of files in level 0 from which writers are throttled.
     pub l0_slowdown_files: usize,
-    /// The target of the first level below level 0, bytes.
+    /// Target of the first level below level 0, in bytes.
     pub level_base_bytes: u64,
-    /// How much larger each level is than the one above.
+    /// Ratio of the sizes of adjacent levels.
     pub level_multiplier: u64,
-    /// Levels in use, level 0 included.
+    /// Number of levels in use, level 0 included.
     pub levels: usize,
-    /// The size of output files, bytes.
+    /// Target size of output files, in bytes.
     pub file_bytes: u64,
-    /// Sizes are compensated bytes.
+    /// Whether sizes are compensated bytes.
     pub compensated: bool,
-    /// Which file of a level goes first.
+    /// Order in which the files of a level are compacted.
     pub choice: FileChoice,
 }
 
-/// Makes a policy of what is stored of it. `Unsupported` if this is no version that it knows, `InvalidArgument` if the
-/// parameters are none of its.
+/// Constructs a policy from its stored form. Returns `Unsupported` for an unknown version, and
+/// `InvalidArgument` for invalid parameters.
 pub type Make = fn(&PolicyChoice, &TreeOptions) -> Result<Arc<dyn CompactionPolicy>>;
 
-/// The policies that can be chosen: those that are built in, which are listed here, and those that were added.
+/// The available policies: built-in ones, which are listed here, and added ones.
 #[derive(Clone, Debug)]
 pub struct Policies(Vec<(&'static str, Make)>);
 
@@ -69,13 +69,13 @@ impl Default for Policies {
 }
 
 impl Policies {
-    /// One more.
+    /// Adds a policy.
     pub fn with(mut self, name: &'static str, make: Make) -> Self {
         self.0.push((name, make));
         self
     }
 
-    /// The policy that was chosen; `Unsupported` if it is not known, or not in this version.
+    /// Constructs the chosen policy; `Unsupported` if its name or version is unknown.
     pub fn make(&self, choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn CompactionPolicy>> {
         match self.0.iter().find(|(name, _)| *name == choice.name) {
             Some((_, make)) => make(choice, tree),
@@ -85,7 +85,7 @@ impl Policies {
 }
 
 impl PolicyChoice {
-    /// A built-in policy with its defaults; `None` if there is none of this name.
+    /// Returns a built-in policy with its defaults; `None` if the name is unknown.
     ///
     /// ```
     /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};
@@ -99,7 +99,8 @@ impl PolicyChoice {
             .find(|p| p.name == name)
     }
 
-    /// vLSM: compactions are narrow and their chains short, so that nobody waits long for one.
+    /// Returns the choice of vLSM, whose compactions are narrow and form short chains, to keep
+    /// waits short.
     ///
     /// ```
     /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};
@@ -110,7 +111,7 @@ impl PolicyChoice {
         PolicyChoice { name: VLSM.into(), version: 1, parameters: options.encode() }
     }
 
-    /// The error of a policy that does not serve this choice.
+    /// Returns the error of a policy that does not support this choice.
     pub fn unsupported(&self) -> Error {
         let text = format!("compaction policy {:?} version {} is not known here", self.name, self.version);
         Error::new(ErrorKind::Unsupported, text)
@@ -145,7 +146,7 @@ fn vlsm(choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn CompactionP
         return Err(choice.unsupported());
     }
     let own = VlsmOptions::decode(&choice.parameters)?;
-    // Nobody is slowed down for what is not to go down yet.
+    // Half of the throttle threshold: a queue within its target must not throttle writers.
     let queue_max = u32::try_from(tree.l0_slowdown_files / 2).unwrap_or(u32::MAX);
     let own = VlsmOptions { queue_tables: own.queue_tables.min(queue_max), ..own };
     Ok(Arc::new(Vlsm::new(own, of_tree(tree))))

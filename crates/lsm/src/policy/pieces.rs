@@ -1,28 +1,30 @@
-//! Where a compaction can be cut into pieces that threads merge side by side.
+//! Splits a compaction into pieces that threads merge in parallel.
 //!
-//! A piece is a stretch of user keys: all versions of a key are in one, and range tombstones are clipped at its ends
-//! ([`MergeOptions::lower`](crate::MergeOptions)). Whatever a merge decides it decides by the key, so the pieces together write what
-//! one merge would, but for tables that end at a cut, and for what is left of a range tombstone with nothing under the piece.
+//! A piece is a range of user keys: it has all versions of a key, and range tombstones are clipped
+//! at its ends ([`MergeOptions::lower`](crate::MergeOptions)). Every decision of a merge depends on
+//! one key, so the pieces together write the same entries as one merge. Exceptions are the tables
+//! that end at a cut, and range tombstones kept where nothing is under the piece.
 //!
-//! Cuts are where tables begin, so that none of what lies below is met twice. Into the first level in use that is the level
-//! under it, whose tables decide where those above end; elsewhere it is the output level, whose tables then are read by one piece
-//! each. Where that level has too few, any table that is read will do.
+//! Cuts are made where tables begin, so that no table below is overlapped by two outputs. If the
+//! output level is the first level in use, the cuts follow the level under it, whose overlap
+//! decides where outputs end. Otherwise they follow the output level, whose tables are then read by
+//! one piece each. If that level has too few tables, the cuts follow all input tables.
 //!
-//! A piece is to stand for two tables or more, and never for less than one: the table that ends at a cut is shorter than it should
-//! be, and that is to stay rare.
-//! How much there is between two cuts is estimated: a table is spread evenly over what lies within its range.
+//! A piece should yield at least two tables, and never less than one: the table that ends at a cut
+//! is shorter than the target, and should stay rare. The bytes between two cuts are estimated by
+//! spreading each table evenly over the cuts within its range.
 
 use super::compaction::{Compaction, PHYSICAL_BYTES_GOOD, Reason};
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
-/// A piece is to stand for so many tables.
+/// Minimum number of output tables of a piece.
 const TABLES_MIN: u64 = 2;
 
-/// What lies before a place, or between two.
+/// Input bytes before a cut, or between two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bytes {
-    /// What decides how long tables are.
+    /// Size that decides where tables end: compensated or physical.
     size: u64,
     physical: u64,
 }
@@ -32,7 +34,7 @@ impl Bytes {
         Bytes { size: if compaction.compensated { file.compensated() } else { file.len }, physical: file.len }
     }
 
-    /// So much is worth a piece.
+    /// Returns the minimum size of a piece.
     fn worth_one(compaction: &Compaction) -> Bytes {
         let table = compaction.file_bytes.max(1);
         let physical = if compaction.compensated { PHYSICAL_BYTES_GOOD.min(table / 4) } else { table };
@@ -61,10 +63,12 @@ impl Bytes {
     }
 }
 
-/// The user keys at which `compaction` is cut, ascending: into at most `pieces_max` pieces, none of which is small. None if it is
-/// not worth it, or not possible. `version` is the one it was picked from.
+/// Returns the user keys at which to cut `compaction`, ascending, into at most `pieces_max` pieces,
+/// none of which is small. Returns none if a cut is not possible or not worthwhile. `version` is
+/// the one from which it was picked.
 pub fn cuts(compaction: &Compaction, version: &Version, pieces_max: usize) -> Vec<Vec<u8>> {
-    // Level 0 is searched file by file: one is better than several. And values are relocated in the order of all keys.
+    // Reads search level 0 file by file, so one file is better than several. Relocation writes
+    // values in the order of all keys.
     let is_whole = compaction.trivial_move
         || compaction.output_level == 0
         || compaction.reason == Reason::Relocation
@@ -84,7 +88,7 @@ pub fn cuts(compaction: &Compaction, version: &Version, pieces_max: usize) -> Ve
     cut_at(compaction, compaction.input_files().map(|(_, f)| f), pieces_max)
 }
 
-/// The same, where these tables begin.
+/// Returns the cuts among the first keys of these tables.
 fn cut_at<'a>(
     compaction: &'a Compaction,
     tables: impl Iterator<Item = &'a Arc<FileMeta>>,
@@ -114,10 +118,10 @@ fn cut_at<'a>(
     cuts
 }
 
-/// About how much the inputs have before each place.
+/// Returns the approximate input bytes before each place.
 fn bytes_before(compaction: &Compaction, places: &[&[u8]]) -> Vec<Bytes> {
     let mut before = vec![Bytes::default(); places.len()];
-    // Where what is spread evenly begins, and where it ends.
+    // Evenly spread bytes that begin, and end, at each place.
     let mut begins = vec![Bytes::default(); places.len() + 2];
     let mut ends = begins.clone();
     for (_, file) in compaction.input_files() {

@@ -1,18 +1,19 @@
-//! What is worth compacting when nobody writes: compactions that free more than they write.
+//! Picks compactions for an idle store: those that free more than they write.
 //!
-//! The levels above the deepest one hold entries that hide older ones below. In a store that is written the shape of the
-//! tree bounds how much; in a quiet store what is hidden stays on disk until somebody writes again. Where values are
-//! separated, merging an upper level moves only references, and the values that it exposes can be collected: there it
-//! nearly always pays, until one level is left. Where values are inline it pays for tombstones, and for little else.
+//! The levels above the deepest one have entries that hide older ones below. In a busy store the
+//! shape of the tree bounds how many; in an idle store hidden data would stay on disk until the
+//! next writes. With separated values, merging an upper level moves only references, and exposes
+//! values for collection. There it nearly always pays off, until one level is left. With inline
+//! values it pays off for tombstones, and for little else.
 //!
-//! How much that is, is estimated in `super::gain`. Every such compaction brings entries to a deeper level, so there is
-//! an end to them: then the store rests.
+//! `super::gain` estimates the benefit. Every such compaction moves entries to a deeper level, so
+//! the process ends, and the store comes to rest.
 
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
 use super::gain::Gain;
 
-/// The next compaction that pays, if there is one: the highest level first.
+/// Returns the next compaction that pays off, the highest level first.
 pub fn pick(facts: &Facts<'_>, moves: &dyn Moves) -> Option<Compaction> {
     let version = facts.version;
     let deepest = version.deepest_level()?;

@@ -1,23 +1,27 @@
-//! Correlated compaction: tables of the deepest level are written anew together with values they reference, so that
-//! values whose keys are neighbours lie side by side again.
+//! Correlated compaction: rewrites tables of the deepest level together with values that they
+//! reference, so that values of neighboring keys lie side by side again.
 //!
 //! After LavaKV ("on-demand correlated compaction and GC"), with two differences:
 //!
-//! * **Scattered** is a table whose values lie in `spread_max` vSSTs more than they would fill. That is what a scan pays
-//!   for: a vSST is in key order, so what it holds of a stretch of keys is read at once, and a scan makes as many
-//!   requests for a stretch as there are vSSTs that have a part of it. (How many tables reference a vSST, which LavaKV
-//!   bounds, follows.) A version has sums only (`version::uses`): which tables a vSST concerns is an estimate
-//!   (`estimate`), and a table too many is rewritten for little.
-//! * **Whole vSSTs are taken.** Under random overwrites every vSST has a few values of every table. Rebuilding all values
-//!   of one table would leave a little garbage in every vSST, too little anywhere to be collected, and so would the next
-//!   table, until all must be collected at once. So a [`Relocation`] is a pass over the whole deepest level for some
-//!   vSSTs, the most scattered ones, of a bounded size: behind the relocation stands one run of vSSTs in key order in their
-//!   place, and nothing references the old ones any more, which are dropped without a collection. Room is needed for one
-//!   such run, whatever the size of the store; and each relocation makes of many vSSTs under a table about one.
+//! * A table is **scattered** if its values lie in at least `spread_max` more vSSTs than they would
+//!   fill. A scan pays for scatter: a vSST is in key order, so its part of a key range is read at
+//!   once. For each key range a scan makes one request per vSST with a part of it. (LavaKV bounds
+//!   how many tables reference a vSST, which follows.) A version has only sums (`version::uses`),
+//!   so the set of tables that reference a vSST is an estimate (`estimate`). A table too many is
+//!   rewritten for little benefit.
+//! * **Whole vSSTs are taken.** Under random overwrites every vSST has a few values of every table.
+//!   Rebuilding all values of one table would leave a little garbage in every vSST, too little
+//!   anywhere to be collected. So would the next table, until all vSSTs must be collected at once.
+//!   So a [`Relocation`] is a pass over the whole deepest level for a bounded size of vSSTs, the
+//!   most scattered ones. Behind the pass, one run of vSSTs in key order has replaced them. No
+//!   table references the old vSSTs any more, and they are dropped without a collection. The pass
+//!   needs space for one such run, whatever the size of the store. Each pass reduces the many vSSTs
+//!   under a table to about one.
 //!
-//! The relocation keeps no tables between steps, only how far it has come (as [`super::manual`]). Upper levels are not visited:
-//! a vSST that they reference stays, with less in it. The vSSTs of a relocation should not be collected while it lasts: their
-//! garbage will be dropped for nothing at its end.
+//! The relocation keeps no tables between steps, only its position (as [`super::manual`]). Upper
+//! levels are not visited: a vSST that they reference stays, with fewer live values. The vSSTs of a
+//! relocation should not be collected while it lasts: the relocation drops their garbage at no cost
+//! at its end.
 
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
@@ -30,52 +34,56 @@ use version::{Dependency, FileMeta, Version, VsstMeta};
 
 mod estimate;
 
-/// What a relocation takes.
+/// Options of a relocation.
 #[derive(Clone, Copy, Debug)]
 pub struct RelocationOptions {
-    /// Tables of the deepest level that reference more vSSTs than this, beyond those that their values would fill, are
-    /// scattered.
+    /// Maximum number of vSSTs that a table of the deepest level references beyond those that its
+    /// values would fill. Tables above it are scattered.
     pub spread_max: u64,
-    /// Referenced bytes of the vSSTs that a relocation takes; the first two are taken whatever they have.
+    /// Maximum referenced bytes of the vSSTs that a relocation takes; the first two are taken
+    /// whatever their size.
     pub bytes_max: u64,
-    /// The size of a vSST. A compaction of the relocation ends with the table by which it has so many bytes of records to
-    /// rewrite.
+    /// Target size of a vSST. A compaction of the relocation ends with the table at which it
+    /// reaches this many bytes of records to rewrite.
     pub job_bytes: u64,
 }
 
-/// A relocation under way. See the module.
+/// A relocation in progress: see the module.
 #[derive(Clone, Debug)]
 pub struct Relocation {
     vssts: BTreeSet<u64>,
     level: usize,
     job_bytes: u64,
-    /// The largest internal key that is done.
+    /// Largest internal key that is done.
     done_to: Option<Vec<u8>>,
 }
 
-/// What is next.
+/// Next step of a relocation.
 #[derive(Clone, Debug)]
 pub enum RelocationStep {
     /// Start this compaction.
     Start(Box<Compaction>),
     /// A running job is in the way.
     Wait,
-    /// All is done.
+    /// The relocation is complete.
     Done,
 }
 
-/// What the deepest level references in one vSST.
+/// The part of a vSST that the deepest level references.
 struct Piece<'a> {
     vsst: &'a Arc<VsstMeta>,
-    /// About: what all tables reference, shared out among them.
+    /// Estimated stored bytes: the bytes that all tables reference, divided evenly among the
+    /// tables.
     stored_bytes: u64,
-    /// By how many tables, at least. Where several names lead to it: by those that use the most common one.
+    /// Minimum number of referencing tables. If several blob ids lead to the vSST, this counts the
+    /// tables of the most common one.
     tables: u64,
 }
 
 impl<'a> Piece<'a> {
-    /// `upper`: the tables above the deepest level. Each of them that may use a name is taken to do so, so that nothing is taken for the deepest
-    /// level's that it does not reference.
+    /// Computes the piece of `vsst`. `upper` has the tables above the deepest level. Every upper
+    /// table that may use a blob id is assumed to use it, so that references are never wrongly
+    /// attributed to the deepest level.
     fn of(version: &Version, vsst: &'a Arc<VsstMeta>, upper: &Ranges) -> Piece<'a> {
         let (mut all, mut below, mut most) = (0u64, 0u64, 0u64);
         for name in version.names_of(vsst.number) {
@@ -91,9 +99,10 @@ impl<'a> Piece<'a> {
 }
 
 impl Relocation {
-    /// The vSSTs that most need to be relocated, if any table of the deepest level is scattered: those with the least in
-    /// each table that references them. All of one class, so that hot and cold values stay apart. None if that would not
-    /// halve the pairs of a table and a vSST of theirs that it references.
+    /// Returns a relocation of the vSSTs that need it most, if any table of the deepest level is
+    /// scattered: those with the fewest bytes for each referencing table. All are of one class, so
+    /// that hot and cold values stay apart. Returns `None` if it would not halve the number of
+    /// (table, vSST) references.
     pub fn choose(version: &Version, options: &RelocationOptions, busy: &InProgress) -> Option<Relocation> {
         let level = version.deepest_level().filter(|&level| level > 0)?;
         let spread = Spread::of(version);
@@ -112,13 +121,13 @@ impl Relocation {
         let mut order: Vec<Piece<'_>> =
             pieces.map(|vsst| Piece::of(version, vsst, &upper)).filter(|p| p.tables > 0).collect();
         order.sort_by_key(|p| (p.stored_bytes / p.tables.max(1), p.vsst.number));
-        // One alone would only be moved.
+        // A single vSST would only be moved.
         let several = |class| order.iter().filter(|p| p.vsst.class == class).count() > 1;
         let class = order.iter().map(|p| p.vsst.class).find(|&class| several(class))?;
         let (mut vssts, mut bytes, mut links) = (BTreeSet::new(), 0u64, 0u64);
         for piece in order.iter().filter(|p| p.vsst.class == class) {
             let more = bytes.saturating_add(piece.stored_bytes);
-            // Where a table has half a vSST, that is in order.
+            // A vSST with half its size for each table counts as ordered.
             let in_order = piece.stored_bytes / piece.tables.max(1) > options.job_bytes / 2;
             if in_order || more > options.bytes_max && vssts.len() >= 2 {
                 break;
@@ -126,7 +135,8 @@ impl Relocation {
             vssts.insert(piece.vsst.number);
             (bytes, links) = (more, links.saturating_add(piece.tables));
         }
-        // In order, each table would reference one of them, and one more for each border between two.
+        // In key order, each table would reference one of them, and one more at each border between
+        // two.
         let shares = Shares::of(version, &vssts);
         let concerned = |f: &&Arc<FileMeta>| shares.of_table(f) > 0;
         let tables = version.files(level).iter().filter(concerned).count() as u64;
@@ -135,12 +145,12 @@ impl Relocation {
         pays.then_some(Relocation { vssts, level, job_bytes: options.job_bytes, done_to: None })
     }
 
-    /// The vSSTs that it takes.
+    /// Returns the vSSTs to relocate.
     pub fn vssts(&self) -> &BTreeSet<u64> {
         &self.vssts
     }
 
-    /// What to do next, given how things are now.
+    /// Returns the next step for the present tree.
     pub fn step(&mut self, facts: &Facts<'_>, moves: &dyn Moves) -> RelocationStep {
         let version = facts.version;
         self.vssts.retain(|n| version.vssts.contains_key(n));
@@ -149,7 +159,7 @@ impl Relocation {
             .done_to
             .as_deref()
             .map_or(0, |done| files.partition_point(|f| key::compare(&f.smallest, done).is_le()));
-        // A table that cannot be read goes on referring to what it refers to.
+        // An unreadable table keeps its references.
         let readable = |f: &FileMeta| !facts.set_aside.has(f.number);
         let shares = Shares::of(version, &self.vssts);
         let bytes_of = |f: &FileMeta| if readable(f) { shares.of_table(f) } else { 0 };
@@ -177,14 +187,14 @@ impl Relocation {
     }
 }
 
-/// Bytes of records in `vssts` that a table with this list references.
+/// Returns the bytes of records in `vssts` that a table with this dependency list references.
 pub fn relocated_bytes(version: &Version, list: &[Dependency], vssts: &BTreeSet<u64>) -> u64 {
     let taken = |blob_id| version.resolve_all(blob_id).any(|v| vssts.contains(&v.number));
     let theirs = list.iter().filter(|d| taken(d.blob_id));
     theirs.fold(0, |sum: u64, d| sum.saturating_add(d.stored_bytes))
 }
 
-/// Neighbours of the deepest level are rewritten where they are, with what they reference in `vssts`.
+/// Returns a rewrite, in place, of neighbors of the deepest level with their values in `vssts`.
 fn rewritten(
     facts: &Facts<'_>,
     moves: &dyn Moves,

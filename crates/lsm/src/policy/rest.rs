@@ -1,37 +1,39 @@
 //! Compactions that free deleted data: tombstones with the entries below them, and versions kept for dropped snapshots.
 //!
-//! The engine asks for it in a store at rest, and where iterators pass many tombstones. Unlike the compactions of
-//! [`super::quiet`], these may write more than they free. The engine says how many bytes they may rewrite. In this order:
+//! The engine requests them in a store at rest, and when iterators skip many tombstones. Unlike the
+//! compactions of [`super::quiet`], these may write more than they free. The engine sets how many
+//! bytes they may rewrite. In this order:
 //!
 //! 1. Level 0 goes down, if it has tombstones or such versions, or if all tables are there.
 //! 2. Of the tables of the levels between, the one with the highest ratio of freed to written bytes goes down.
-//! 3. Tables of the deepest level with many tombstones or such versions are written anew in place.
+//! 3. Tables of the deepest level with many tombstones or such versions are rewritten in place.
 //!
-//! **End.** A compaction of the first two kinds brings its entries to a deeper level. One of the third leaves no tombstone
-//! and no such version behind, since no snapshot is open.
+//! **End.** A compaction of the first two kinds moves its entries to a deeper level. One of the
+//! third leaves no tombstone and no such version behind, since no snapshot is open.
 
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
 use super::gain::Gain;
 use version::FileMeta;
 
-/// In the deepest level a table is rewritten for its tombstones if one of so many entries is one: nothing is below it that they hide.
+/// Maximum number of entries for each tombstone at which a table of the deepest level is rewritten.
+/// Nothing is below its tombstones.
 const ENTRIES_PER_TOMBSTONE: u64 = 8;
 
-/// In the deepest level so many tables are rewritten together at most.
+/// Maximum number of tables of the deepest level that are rewritten together.
 const NEIGHBORS_MAX: usize = 4;
 
 /// The purpose of a compaction that frees deleted data, and its bound on written bytes.
 pub struct RestRequest<'a> {
     /// [`Reason::Rest`] or [`Reason::Passed`].
     pub reason: Reason,
-    /// Bytes that a compaction may write if it does not free more.
+    /// Maximum bytes that a compaction may write.
     pub rewrite_bytes_max: u64,
     /// True for the number of a table with versions that were kept for snapshots, and that no snapshot reads any more.
     pub has_released: &'a dyn Fn(u64) -> bool,
 }
 
-/// See the module.
+/// Returns the next compaction: see the module.
 pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, request: &RestRequest<'_>) -> Option<Compaction> {
     let bottom = facts.version.deepest_level()?;
     let affordable = |c: &Compaction| written_bytes(facts, c) <= request.rewrite_bytes_max;
@@ -65,7 +67,7 @@ fn level_0(
     moves.level_0(oldest, request.reason, u64::MAX)
 }
 
-/// The best compaction first.
+/// Returns the compaction with the best ratio.
 fn between<'a>(
     facts: &'a Facts<'_>,
     moves: &'a dyn Moves,
@@ -94,7 +96,7 @@ fn in_place<'a>(
             || (request.has_released)(f.number)
     };
     let runs = files.chunk_by(move |a, b| is_wanted(a) && is_wanted(b)).filter(move |run| is_wanted(&run[0]));
-    // Neighbors together: the rest of each may be short.
+    // Neighbors are merged together, because the remainder of each may be short.
     let few =
         runs.flat_map(|run| run.chunks(NEIGHBORS_MAX)).filter(|few| few.iter().all(|f| facts.is_free(f)));
     few.filter_map(move |few| moves.in_place(bottom, few.to_vec(), request.reason, Vec::new()))

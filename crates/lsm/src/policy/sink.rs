@@ -1,17 +1,18 @@
-//! What tables that cannot be read do to make room for what is newer: see [`super::set_aside`].
+//! Moves unreadable tables down, to make space for newer data: see [`super::set_aside`].
 
 use super::compaction::{Compaction, Reason};
 use super::facts::Facts;
 
-/// A table set aside in level 0 or 1 goes as deep as nothing meets its range: it is moved, not read. Not into level 1, from
-/// which nothing would be gained: what is newer has to have room between it and level 0.
+/// Moves a table set aside in level 0 or 1 as deep as nothing overlaps its range; it is not read.
+/// It never moves into level 1, where nothing would be gained: newer data needs a level between the
+/// table and level 0.
 pub fn sink(facts: &Facts<'_>, last_level: usize) -> Option<Compaction> {
     let version = facts.version;
     let level_0 = version.files(0);
     let candidates = facts.set_aside.with_levels(version).filter(|(level, _)| *level <= 1);
     candidates.into_iter().find_map(|(level, table)| {
         let at = level_0.iter().position(|f| f.number == table.number);
-        // In the order of level 0 what is older comes later, and goes down first.
+        // Older files come later in the order of level 0, and go down first.
         if at.is_some_and(|at| level_0[at + 1..].iter().any(|older| older.overlaps(table))) {
             return None;
         }

@@ -18,7 +18,7 @@ mod simulation;
 pub(super) mod tables;
 mod vlsm;
 
-/// Bytes of an entry with a value, and of a tombstone.
+/// Length of an entry with a value, and of a tombstone.
 const ENTRY: u64 = 100;
 const TOMBSTONE: u64 = 20;
 
@@ -44,7 +44,7 @@ fn options(choice: FileChoice) -> Leveled {
     }
 }
 
-/// The same sizes for `vlsm`.
+/// Returns a `vlsm` policy with the same sizes.
 fn short_chains() -> Vlsm {
     let own =
         VlsmOptions { table_bytes: 8 << 10, level_1_tables: 4, growth_max: 8, ..VlsmOptions::default() };
@@ -52,7 +52,7 @@ fn short_chains() -> Vlsm {
     Vlsm { options: own, tree }
 }
 
-/// What tests ask of a policy besides.
+/// Further methods of a policy for tests.
 trait Shape: CompactionPolicy {
     fn targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets;
     fn highest_score(&self, facts: &Facts<'_>) -> f64;
@@ -85,8 +85,8 @@ impl Shape for Vlsm {
     }
 }
 
-/// A store whose tables are lists of entries in memory; everything else is real: the picker, the cutter, and the
-/// state with its checks of every edit.
+/// A store whose tables are lists of entries in memory. Everything else is real: the picker, the
+/// cutter, and the state with its checks of every edit.
 struct Store<P> {
     rng: Rng,
     policy: P,
@@ -95,14 +95,14 @@ struct Store<P> {
     files: BTreeMap<u64, Vec<Entry>>,
     busy: InProgress,
     running: Vec<(Compaction, Arc<Version>)>,
-    /// The sequence of each living key.
+    /// Sequence of each live key.
     model: BTreeMap<u32, SeqNo>,
     seq: SeqNo,
     flushed_bytes: u64,
     written_bytes: u64,
     moves: u64,
     intra: u64,
-    /// Bytes of an entry in its table, and of its value elsewhere.
+    /// Bytes of an entry in its table, and of its separated value.
     entry: (u64, u64),
 }
 
@@ -164,7 +164,7 @@ impl<P: Shape> Store<P> {
         meta
     }
 
-    /// Flushes `n` writes to keys that `next_key` draws; one in `delete_every` is a delete (0: none).
+    /// Flushes `n` writes to keys drawn by `next_key`; one in `delete_every` is a delete (0: none).
     fn flush(&mut self, n: usize, delete_every: u64, mut next_key: impl FnMut(&mut Rng) -> u32) {
         let mut memtable = BTreeMap::new();
         for _ in 0..n {
@@ -189,7 +189,7 @@ impl<P: Shape> Store<P> {
         self.apply(records);
     }
 
-    /// The tables that a cutter makes of entries.
+    /// Cuts entries into tables with a cutter.
     fn cut(&self, entries: impl Iterator<Item = Entry>, cutter: &mut dyn OutputCutter) -> Vec<Vec<Entry>> {
         let (mut outputs, mut open, mut raw_bytes, mut file_bytes) = (Vec::new(), Vec::new(), 0, 0);
         for e in entries {
@@ -211,7 +211,8 @@ impl<P: Shape> Store<P> {
         self.state = self.state.apply(Edit(records)).unwrap();
     }
 
-    /// Starts compactions until `slots` run or none is wanted; ends random ones until at most `leave` run.
+    /// Starts compactions until `slots` run or none is due, then ends random ones until at most
+    /// `leave` run.
     fn work(&mut self, slots: usize, leave: usize) -> bool {
         let mut worked = false;
         while self.running.len() < slots {
@@ -271,7 +272,7 @@ impl<P: Shape> Store<P> {
         }
         let mut cutter = self.policy.cutter(c, version);
         let mut below = DeeperLevels::new(version, c.output_level);
-        // To level 0 only the newest run is merged: everything is underneath.
+        // Compactions into level 0 merge only the newest files, so older entries exist underneath.
         let mut goes = |e: &Entry| e.tombstone && c.output_level > 0 && !below.may_hold_key(&user_key(e.key));
         self.cut(newest.into_values().filter(|e| !goes(e)), &mut *cutter)
     }
@@ -293,7 +294,7 @@ impl<P: Shape> Store<P> {
         }
     }
 
-    /// Works until nothing is wanted; fails if that takes for ever.
+    /// Works until no compaction is due; fails if that takes too long.
     fn settle(&mut self) {
         let mut steps = 0;
         while self.work(2, 0) {
@@ -318,8 +319,8 @@ impl<P: Shape> Store<P> {
     }
 }
 
-/// Random writes with some compactions always running: reads stay right, all scores fall below 1, and the tree takes
-/// about a ninth more than its data.
+/// Random writes with some compactions always running: reads stay right, all scores fall below 1,
+/// and the tree takes about a ninth more than its data.
 #[test]
 fn random_flushes_converge() {
     for (seed, choice, slots) in [
@@ -360,7 +361,7 @@ fn random_flushes_converge_with(name: &str, seed: u64, policy: impl Shape, slots
     assert!((0..targets.base_level).skip(1).all(|l| store.version().files(l).is_empty()));
 }
 
-/// Deletes free their space, and what is left of an emptied store is small.
+/// Deletes free their space, and the remains of an emptied store are small.
 #[test]
 fn deletes_sink_to_the_bottom() {
     deletes_sink_with(options(FileChoice::default()));
@@ -430,7 +431,7 @@ fn compact_range_with(seed: u64, policy: impl Shape) {
     store.check(KEYS);
 }
 
-/// Sequential writes cost no rewriting at all.
+/// Sequential writes cause no rewriting.
 #[test]
 fn sequential_writes_only_move() {
     sequential_writes_with(options(FileChoice::default()));
@@ -497,7 +498,7 @@ fn file(number: u64, low: u32, high: u32, seq: SeqNo, raw_bytes: u64) -> Arc<Fil
     })
 }
 
-/// What is picked of a version where nothing runs and nothing is damaged.
+/// Runs a pick on a version without running jobs or damaged tables.
 fn free<T>(version: &Version, pick: impl FnOnce(&Facts<'_>) -> T) -> T {
     pick(&Facts { version, set_aside: &SetAside::default(), busy: &InProgress::default() })
 }
@@ -523,7 +524,7 @@ fn targets_follow_the_deepest_level() {
     assert_eq!(with(&[(3, 1), (6, 60)]).base_level, 3);
 }
 
-/// An old file of level 0 never stays behind a newer one that it meets.
+/// An old file of level 0 never stays behind a newer one that it overlaps.
 #[test]
 fn level_0_goes_down_with_everything_older_that_it_meets() {
     let mut rng = Rng::new(19);
@@ -618,7 +619,7 @@ fn a_table_of_references_may_stand_for_more_until_it_is_worth_a_file() {
     assert_eq!((with(file(10 * mib, 10_000 * mib)), with(file(mib / 2, 10 * mib))), (mib, mib / 2));
 }
 
-/// What may not run side by side even though no file is shared.
+/// Some compactions may not run in parallel although they share no file.
 #[test]
 fn outputs_of_running_compactions_are_reserved() {
     let version = Version::with_files(
@@ -664,7 +665,7 @@ fn outputs_of_running_compactions_are_reserved() {
     assert!(busy.is_empty() && busy.allows(&compaction(1, 2, below)));
 }
 
-/// Tombstones that a snapshot holds back are rewritten once, not for ever.
+/// Tombstones that a snapshot holds back are rewritten once, not endlessly.
 #[test]
 fn compact_range_ends_where_tombstones_stay() {
     let stubborn = |n: u64| {
@@ -684,7 +685,7 @@ fn compact_range_ends_where_tombstones_stay() {
     assert!(matches!(step(), ManualStep::Done));
 }
 
-/// Where room is short, everything goes to the deepest level, and then it is done.
+/// When space is short, everything goes to the deepest level, and then nothing is left to do.
 #[test]
 fn for_space_everything_goes_down() {
     for seed in 0..8 {
@@ -715,7 +716,8 @@ fn for_space_with(seed: u64, policy: impl Shape) {
     assert!(steps > 0 && entries == store.model.len() as u64, "seed {seed}: {entries}");
 }
 
-/// A file of a level that is nearly empty meets a great part of the level below: only if there is no other way.
+/// A file of a nearly empty level overlaps a large part of the level below: it is compacted only if
+/// there is no other way.
 #[test]
 fn for_space_nothing_is_written_many_times_over() {
     let below = (0..40).map(|i| file(10 + i, i as u32 * 10, i as u32 * 10 + 9, 1, 1000));
@@ -729,14 +731,14 @@ fn for_space_nothing_is_written_many_times_over() {
         picked.map(|c| c.input_files().map(|(_, f)| f.number).min().unwrap_or_default())
     };
     assert_eq!((pick(&tree, Need::Worth(3)), pick(&tree, Need::Any)), (None, Some(1)));
-    // As many entries within a few files bring what they cost, and go first.
+    // The same number of entries in fewer files is worth its cost, and goes first.
     let dense = FileMeta { entries: 300, ..(*file(2, 401, 420, 9, 1000)).clone() };
     tree[5].push(Arc::new(dense));
     tree[6].push(Arc::new(FileMeta { entries: 100, ..(*file(90, 402, 419, 1, 1000)).clone() }));
     assert_eq!((pick(&tree, Need::Worth(3)), pick(&tree, Need::Any)), (Some(2), Some(2)));
 }
 
-/// Overlap is physical: tables of references stand for much, but are short.
+/// Overlap is physical: tables of references have many compensated bytes, but are short.
 #[test]
 fn short_tables_bound_the_width_of_a_compaction() {
     let mib = 1 << 20;

@@ -1,26 +1,29 @@
-//! vLSM: short chains of compactions (Xanthakis et al., "vLSM: Low tail latency and I/O amplification in LSM-based KV
-//! stores"). What must be compacted before the next memtable finds room is a chain of jobs: level 0 into level 1, level 1
-//! into level 2, and so on. Leveled compaction makes the first of them wide, because it gathers level 0 into one merge. Here
+//! vLSM: short compaction chains (Xanthakis et al., "vLSM: Low tail latency and I/O amplification
+//! in LSM-based KV stores"). Before the next memtable finds space, a chain of jobs must run: level
+//! 0 into level 1, level 1 into level 2, and so on. Leveled compaction makes the first job wide,
+//! because it merges all of level 0 at once. vLSM differs in these points:
 //!
-//! * **level 0 is a queue in columns** (`queue`, [`columns`]): flushes are cut at keys, and what lies between two of them goes down by
-//!   itself, with the part of level 1 that it meets;
-//! * **level 1 is small** and of small tables, and level 2 may be `growth_max` times as large, so that the tree needs no more
-//!   levels than one that gathers ([`targets`]);
-//! * **tables of level 1 end where their overlap says** ([`cutter`]): so that some of them are cheap to merge, although the
-//!   next level is so much larger;
-//! * **what goes on from level 1** is what frees most for what it meets (`spill`).
+//! * **Level 0 is a queue in columns** (`queue`, [`columns`]). Flushes are cut at keys, and the
+//!   tables between two cuts go down by themselves, with the part of level 1 that they overlap.
+//! * **Level 1 is small**, with small tables. Level 2 may be `growth_max` times as large, so that
+//!   the tree needs no more levels than a leveled one ([`targets`]).
+//! * **Overlap decides where tables of level 1 end** ([`cutter`]), so that some of them are cheap
+//!   to merge although the next level is so much larger.
+//! * **Spills from level 1** take the tables that free the most for their overlap (`spill`).
 //!
-//! "Level 1" and "level 2" are the first two levels in use below level 0, wherever they lie: as in `leveled` the deepest one
-//! is always the last, and a level is added above. Below level 2 both policies are one, and all that makes single files go
-//! down or be written anew is the same: what is picked is made by the picker of `leveled`, with other targets.
+//! "Level 1" and "level 2" are the first two levels in use below level 0, wherever they lie. As in
+//! `leveled`, the deepest level is always the last, and a level is added above. Below level 2 both
+//! policies are the same, and they share the compactions that only move or rewrite single files.
+//! The picker of `leveled` builds all of them, with other targets.
 //!
-//! **Turns** (`chain`). Level 0 into level 1 takes nearly all tables of level 1, and level 1 into level 2 takes some of them: each
-//! claims what the other needs, and whichever were always tried first would starve the other. So a level that is over
-//! its bound has its turn before those above it, and then each of them adds no more than one run. While it is the turn of
-//! one, nothing above it begins, and what runs ends.
+//! **Turns** (`chain`). Level 0 into level 1 takes nearly all tables of level 1, and level 1 into
+//! level 2 takes some of them. Each claims tables that the other needs, so the one that is always
+//! tried first would starve the other. Therefore a level over its bound has its turn before the
+//! levels above it, and then each of those adds at most one run. During the turn of a level no
+//! compaction above it begins, and running ones end.
 //!
-//! **Bounds**, shown by `simulation`: level 1 holds its target and q tables of each thread more; a job between level 1 and level 2
-//! reads one run and what a table may meet ([`cutter`]).
+//! **Bounds**, shown by `simulation`: level 1 holds its target plus q tables for each thread. A job
+//! between level 1 and level 2 reads one run and the maximum overlap of a table ([`cutter`]).
 
 mod chain;
 pub mod columns;
@@ -52,14 +55,14 @@ impl Vlsm {
         Picker::with_targets(&self.tree, *facts, targets)
     }
 
-    /// True if the outputs are of level 1, and there is a level 2.
+    /// Returns true if the outputs go to level 1, and a level 2 exists.
     fn ends_by_overlap(compaction: &Compaction, version: &Version) -> bool {
         let output = compaction.output_level;
         let is_first = output > 0 && (1..output).all(|level| version.files(level).is_empty());
         is_first && !version.files(output + 1).is_empty()
     }
 
-    /// What has to stay in level 0.
+    /// Returns the files that must stay in level 0.
     fn held(&self, version: &Version, set_aside: &SetAside) -> HashSet<u64> {
         match set_aside.is_empty() {
             true => HashSet::default(),
@@ -67,7 +70,7 @@ impl Vlsm {
         }
     }
 
-    /// The bytes of each column that is to go down, as they lie in tables.
+    /// Returns the physical bytes of each column that is due.
     fn due(&self, version: &Version, set_aside: &SetAside) -> impl Iterator<Item = u64> {
         let targets = self.level_targets(version, set_aside);
         let held = set_aside.held(version, targets.base_level);
@@ -77,7 +80,7 @@ impl Vlsm {
 }
 
 impl CompactionPolicy for Vlsm {
-    /// Of deeper levels, too: those that level 0 waits for.
+    /// Includes the compactions of deeper levels for which level 0 waits.
     fn l0(&self, facts: &Facts<'_>) -> Option<Compaction> {
         if let Some(compaction) = sink::sink(facts, self.tree.last_level()) {
             return Some(compaction);
@@ -112,7 +115,8 @@ impl CompactionPolicy for Vlsm {
         }
     }
 
-    /// Where tables cannot be read, what they keep in level 0 is merged there: that is cheaper for whole flushes.
+    /// If there are unreadable tables, level 0 merges the files that they hold there: whole flushes
+    /// are cheaper to merge.
     fn flush_cutter(&self, version: &Version, set_aside: &SetAside) -> Option<Box<dyn OutputCutter + Send>> {
         let cutter = ColumnCutter::new(self, version).filter(|_| set_aside.is_empty());
         cutter.map(|cutter| Box::new(cutter) as _)
@@ -121,7 +125,7 @@ impl CompactionPolicy for Vlsm {
     fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         let targets = self.level_targets(version, set_aside);
         let base = targets.base_level;
-        // A run is enough to go on; walks and those who look for room take all of level 0.
+        // One run is enough to proceed, but shared picks and picks for space take all of level 0.
         let level_0 = version.level_bytes(0).saturating_add(version.level_bytes(base));
         let level_1 = self.spill_width(version, &targets);
         let deeper = (base + 2..=self.tree.last_level()).filter(|&level| !version.files(level).is_empty());
@@ -140,7 +144,7 @@ impl CompactionPolicy for Vlsm {
         self.due(version, set_aside).next().is_some()
     }
 
-    /// Of level 0 the columns that are to go down.
+    /// Of level 0, counts the columns that are due.
     fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         let below = self.excess_below_l0_bytes(version, set_aside);
         self.due(version, set_aside).fold(below, |sum, bytes| sum.saturating_add(bytes))

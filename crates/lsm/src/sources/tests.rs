@@ -5,7 +5,7 @@ use base::{Error, ErrorKind, InternalIterator, MAX_SEQ, ValueKind};
 use io::Rng;
 use table::Ksst;
 
-/// There are no tables: only ranges and sequences matter here.
+/// A source without tables: only ranges and sequences matter here.
 struct NoTables;
 
 impl TableSource for NoTables {
@@ -21,7 +21,8 @@ fn file(number: u64, low: u8, high: u8, exclusive: bool, seqs: (SeqNo, SeqNo)) -
     FileMeta { number, smallest, largest, min_seq: seqs.0, max_seq: seqs.1, ..FileMeta::default() }
 }
 
-/// A hidden file shows no entry to any reader, whatever its keys and sequences are, and hiding does happen.
+/// A hidden file shows no entry to any reader, for any keys and sequences, and some files are
+/// hidden.
 #[test]
 fn hidden_files_have_nothing_to_show() {
     let mut hidden = 0;
@@ -50,7 +51,8 @@ fn hidden_files_have_nothing_to_show() {
             continue;
         }
         hidden += 1;
-        // Keys of one byte stand for the ranges between them; the readers of a job are also all later ones.
+        // Keys of one byte stand for the ranges between them; the readers of a job include all
+        // later ones.
         let readers: Vec<SeqNo> = if scan {
             vec![snapshots[0]]
         } else {
@@ -83,14 +85,14 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
     let mut sources = Sources { cursors: Vec::new(), hidden_tables: 0, ..sources };
     sources.add([(1, &level)].into_iter(), bounds).unwrap();
     assert_eq!((sources.cursors.len(), sources.hidden_tables), (0, 2));
-    // The files of level 0 are opened at once: for a job that is an error, a scan fails where it comes to them.
+    // The files of level 0 are opened at once. A job fails there; a scan fails on reaching them.
     let mut scan = Sources { cursors: Vec::new(), tombstones: Vec::new(), ..sources };
     scan.add([(0, &level)].into_iter(), Bounds::default()).unwrap();
     let mut merged = crate::MergingIterator::over(std::mem::take(&mut scan.cursors));
     assert_eq!(merged.seek_to_first().unwrap_err().kind(), ErrorKind::NotFound);
     let gap = merged.gap().unwrap();
     assert_eq!((&gap.first, &gap.last), (&level[0].smallest, &level[0].largest));
-    // Behind all of them nothing is missing.
+    // A seek behind all of them succeeds.
     merged.seek(&base::key::encode(&[99], 9, base::ValueKind::Seek)).unwrap();
     assert!(!merged.valid());
     let mut job = Sources { readers: Visibility::Snapshots(vec![9]), ..scan };
@@ -98,8 +100,8 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
     assert_eq!(added.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// Tables of level 0 share cursors: each is in one run, runs ascend without overlap, and there are no more of them than tables that
-/// have one key.
+/// Tables of level 0 share cursors. Each is in one run, and runs ascend without overlap. There are
+/// at most as many runs as tables that contain one key.
 #[test]
 fn tables_that_do_not_meet_share_a_cursor() {
     for case in 0..2_000 {

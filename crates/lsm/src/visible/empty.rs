@@ -7,13 +7,14 @@
 use base::SeqNo;
 use std::sync::Arc;
 
-/// After so many hidden keys in a row a move asks for a known range, and again after each [`ASK_EVERY`].
+/// Number of consecutive hidden keys after which a move asks for a known range. It asks again after
+/// each [`ASK_EVERY`] keys.
 const ASK_AFTER: u64 = 8;
 const ASK_EVERY: u64 = 64;
-/// Walks over fewer hidden keys are not reported.
+/// Minimum number of hidden keys in a walk that is reported.
 const TELL_AFTER: u64 = 16;
 
-/// User keys from `low` on, up to but without `high`; no `high`: all from `low` on.
+/// User keys from `low` to before `high`, or all from `low` on without `high`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// The first key.
@@ -29,12 +30,14 @@ impl KeyRange {
     }
 }
 
-/// The ranges without a visible key that are known of a family.
+/// Known ranges of a family without a visible key.
 pub trait EmptyRanges: Send + Sync {
-    /// A range around `user_key` in which `snapshot` sees no key. `None`: none is known.
+    /// Returns a range around `user_key` in which `snapshot` sees no key, or `None` if none is
+    /// known.
     fn around(&self, user_key: &[u8], snapshot: SeqNo) -> Option<KeyRange>;
 
-    /// `snapshot` sees no key in `range`: a move has passed `keys` hidden ones there, beside those of ranges that were known.
+    /// Reports a range in which `snapshot` sees no key. A move has passed `keys` hidden keys there,
+    /// not counting those of known ranges.
     fn found(&self, range: KeyRange, snapshot: SeqNo, keys: u64);
 }
 
@@ -42,9 +45,9 @@ pub trait EmptyRanges: Send + Sync {
 #[derive(Default)]
 pub(super) struct Walk {
     known: Option<Arc<dyn EmptyRanges>>,
-    /// Since the move began, or since it left a known range.
+    /// Number of hidden keys since the move began, or since it left a known range.
     keys: u64,
-    /// The first key from which on all are counted; none before [`ASK_AFTER`] keys.
+    /// First key of the counted range; `None` before [`ASK_AFTER`] keys.
     from: Option<Vec<u8>>,
 }
 
@@ -53,14 +56,15 @@ impl Walk {
         Walk { known, keys: 0, from: None }
     }
 
-    /// A move begins, or goes on behind an entry that is shown.
+    /// Starts a move, or continues behind an entry that was shown.
     #[inline]
     pub fn begin(&mut self) {
         self.keys = 0;
         self.from = None;
     }
 
-    /// A hidden key was passed. Returns a known range around it, at whose border the move goes on.
+    /// Counts a hidden key that was passed. Returns a known range around it, at whose bound the
+    /// move continues.
     #[inline]
     pub fn pass(&mut self, user_key: &[u8], snapshot: SeqNo) -> Option<KeyRange> {
         self.keys += 1;
@@ -76,7 +80,8 @@ impl Walk {
         Some(range)
     }
 
-    /// A move forward ends at `border`, the first key that it did not pass; `None`: it passed all keys.
+    /// Ends a forward move at `border`, the first key that it did not pass; `None`: it passed all
+    /// keys.
     #[inline]
     pub fn end_forward(&mut self, border: Option<&[u8]>, snapshot: SeqNo) {
         if self.keys >= TELL_AFTER {
@@ -84,7 +89,7 @@ impl Walk {
         }
     }
 
-    /// A move backward ends at `low`, the first key that it passed or could have passed.
+    /// Ends a backward move at `low`, the first key that it passed or could have passed.
     #[inline]
     pub fn end_backward(&mut self, low: impl FnOnce() -> Vec<u8>, snapshot: SeqNo) {
         if self.keys >= TELL_AFTER {
@@ -100,7 +105,7 @@ impl Walk {
     }
 }
 
-/// The first key behind a key.
+/// Returns the smallest key after a key.
 pub fn successor(mut user_key: Vec<u8>) -> Vec<u8> {
     user_key.push(0);
     user_key

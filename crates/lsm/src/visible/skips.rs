@@ -1,4 +1,4 @@
-//! Where a view goes on behind what it could not read.
+//! Computes where a view continues behind an unreadable part.
 
 use super::VisibleOptions;
 use super::versions::fill;
@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 /// A gap that was passed.
 struct Skip {
     is_forward: bool,
-    /// Where the cursor went on.
+    /// Key at which the cursor continued.
     border: Vec<u8>,
 }
 
@@ -20,13 +20,13 @@ pub(super) struct Skips {
 }
 
 impl Skips {
-    /// A seek begins anew: nothing was passed.
+    /// Resets the state for a new seek.
     pub fn restart(&mut self) {
         self.last = None;
     }
 
-    /// Returns where to seek for what is behind the gap, within the borders and beyond the user key that was passed last.
-    /// `None` where that is no further than the last time in this direction.
+    /// Returns the seek target behind the gap, within the bounds and beyond the user key passed
+    /// last. Returns `None` if that is no further than the last target in this direction.
     pub fn border(
         &mut self,
         gap: &Gap,
@@ -49,7 +49,7 @@ impl Skips {
 
 fn border_behind(gap: &Gap, passed: Option<&[u8]>, options: &VisibleOptions) -> Vec<u8> {
     let (user_key, trailer) = key::split(&gap.last);
-    // A table that ends with a range tombstone does not have the key where that ends.
+    // A table that ends with a range tombstone excludes the key at which it ends.
     let behind = if trailer == u64::MAX { user_key.to_vec() } else { [user_key, &[0]].concat() };
     let passed = passed.map(|key| [key, &[0]].concat());
     let behind = Some(behind).max(passed).max(options.lower.clone()).unwrap_or_default();

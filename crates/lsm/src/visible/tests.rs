@@ -240,10 +240,11 @@ fn prefix_ends() {
     assert_eq!(prefix_end(b""), None);
 }
 
-/// A source whose index lies: what it cannot read, it says, ends at the first key, or begins at the last.
+/// A source with a lying index: it reports that its unreadable part ends at the first key, or
+/// begins at the last.
 struct Liar {
     inner: VecIter,
-    /// It cannot read this user key.
+    /// The unreadable user key.
     bad: Vec<u8>,
     lies: Gap,
 }
@@ -290,7 +291,7 @@ impl InternalIterator for Liar {
     }
 }
 
-/// A scan that goes on behind damage never goes back, nor on for ever, whatever it is told of where the damage ends.
+/// A scan that continues behind damage never moves back, and ends, whatever gap the index reports.
 #[test]
 fn what_a_lying_index_says_does_not_lead_back() {
     for lie in 0..10u8 {
@@ -326,7 +327,8 @@ fn what_a_lying_index_says_does_not_lead_back() {
                 }
                 assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}: it goes back");
                 assert!(!seen.contains(&bad), "{seen:?}");
-                // Backward the key beside it is told by what lies behind it.
+                // Going backward, the entry before a key decides the key, so the neighbor of the bad
+                // key may be missing.
                 let passed = |key: &u8| *key != lie && if forward { *key < bad } else { *key > bad + 1 };
                 assert!((0..10).filter(passed).all(|key| seen.contains(&key)), "{seen:?}");
                 if lie == bad {

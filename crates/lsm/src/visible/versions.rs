@@ -1,4 +1,4 @@
-//! The inner cursor of a view, and how it passes versions of keys.
+//! The inner cursor of a view, with moves over the versions of a key.
 
 use super::RESEEK_AFTER;
 use crate::gap;
@@ -8,10 +8,10 @@ use base::{Error, InternalIterator, MAX_SEQ, Result, SeqNo, ValueKind};
 /// A cursor over internal keys that counts the entries it passes.
 pub(super) struct Versions<I> {
     inner: I,
-    /// Buffer of the keys to seek.
+    /// Buffer for seek targets.
     target: Vec<u8>,
     hidden: u64,
-    /// The failure of a move that met a gap beyond the key that is shown.
+    /// Error of a move that met a gap beyond the key shown.
     deferred: Option<Error>,
 }
 
@@ -20,24 +20,24 @@ impl<I: InternalIterator> Versions<I> {
         Versions { inner, target: Vec::new(), hidden: 0, deferred: None }
     }
 
-    /// The cursor itself.
+    /// Returns the cursor itself.
     #[inline]
     pub fn inner(&self) -> &I {
         &self.inner
     }
 
-    /// The cursor itself. Its moves count nothing.
+    /// Returns the cursor itself. Its moves are not counted.
     #[inline]
     pub fn inner_mut(&mut self) -> &mut I {
         &mut self.inner
     }
 
-    /// Entries that were passed and not shown.
+    /// Returns the number of entries passed and not shown.
     pub fn hidden(&self) -> u64 {
         self.hidden
     }
 
-    /// An entry that was passed is shown nevertheless.
+    /// Uncounts a passed entry that is shown nevertheless.
     pub fn show(&mut self) {
         self.hidden -= 1;
     }
@@ -54,27 +54,27 @@ impl<I: InternalIterator> Versions<I> {
         self.inner.seek_for_prev(&self.target)
     }
 
-    /// True while it stands on a version of `user_key`.
+    /// Returns true while the cursor is on a version of `user_key`.
     #[inline]
     pub fn is_on(&self, user_key: &[u8]) -> bool {
         self.inner.valid() && key::user_key(self.inner.key()) == user_key
     }
 
-    /// Passes the entry that it stands on.
+    /// Passes the current entry.
     #[inline]
     pub fn pass(&mut self) -> Result<()> {
         self.hidden += 1;
         self.inner.next()
     }
 
-    /// Passes the versions above `snapshot` of the key that it stands on.
+    /// Passes the versions above `snapshot` of the current key.
     pub fn pass_newer(&mut self, snapshot: SeqNo) -> Result<()> {
         self.hidden += 1;
         fill(&mut self.target, key::user_key(self.inner.key()), snapshot, ValueKind::Seek);
         self.inner.seek(&self.target)
     }
 
-    /// Passes, forward, the versions of `user_key` that it stands on.
+    /// Passes the remaining versions of `user_key` forward.
     #[inline]
     pub fn pass_older(&mut self, user_key: &[u8]) -> Result<()> {
         let mut steps = 0;
@@ -101,15 +101,16 @@ impl<I: InternalIterator> Versions<I> {
         }
     }
 
-    /// Passes, backward, the version of `user_key` that it stands on. A gap that ends before them stops the next move, not
-    /// this one.
+    /// Passes the current version of `user_key` backward. A gap that ends before the key stops the
+    /// next move, not this one.
     pub fn pass_back(&mut self, user_key: &[u8]) -> Result<()> {
         self.hidden += 1;
         let moved = self.inner.prev();
         self.before(user_key, moved)
     }
 
-    /// Passes the versions of `user_key` that are newer than the one that it stands on, to the newest up to `snapshot`.
+    /// Passes versions of `user_key` that are newer than the current one, to the newest up to
+    /// `snapshot`.
     pub fn pass_to_newest(&mut self, user_key: &[u8], snapshot: SeqNo) -> Result<()> {
         self.hidden += 1;
         self.seek(user_key, snapshot, ValueKind::Seek)
@@ -120,7 +121,8 @@ impl<I: InternalIterator> Versions<I> {
         self.seek_for_prev(user_key, MAX_SEQ, ValueKind::Seek)
     }
 
-    /// The same. A gap that ends before the key stops the next move, not this one.
+    /// As [`Versions::leave_backward`], but a gap that ends before the key stops the next move, not
+    /// this one.
     pub fn leave_shown(&mut self, user_key: &[u8]) -> Result<()> {
         let moved = self.leave_backward(user_key);
         self.before(user_key, moved)
@@ -136,18 +138,19 @@ impl<I: InternalIterator> Versions<I> {
         }
     }
 
-    /// The failure that an earlier move left for this one.
+    /// Returns the error that an earlier move deferred to this one.
     pub fn take_deferred(&mut self) -> Result<()> {
         self.deferred.take().map_or(Ok(()), Err)
     }
 
-    /// The cursor goes elsewhere: a gap beyond the key that was shown does not matter.
+    /// Drops the deferred error: the cursor goes elsewhere, so a gap beyond the key shown does not
+    /// matter.
     pub fn forget_deferred(&mut self) {
         self.deferred = None;
     }
 }
 
-/// Makes `target` an internal key.
+/// Sets `target` to an internal key.
 pub(super) fn fill(target: &mut Vec<u8>, user_key: &[u8], seq: SeqNo, kind: ValueKind) {
     target.clear();
     encode_into(target, user_key, seq, kind);

@@ -13,7 +13,7 @@ fn range(start: &str, end: &str, seq: SeqNo) -> RangeTombstone {
     RangeTombstone { start: start.into(), end: end.into(), seq }
 }
 
-/// Nothing is underneath, but for the keys listed.
+/// Only the listed keys may exist underneath.
 struct Under(&'static [&'static str]);
 
 impl Below for Under {
@@ -91,7 +91,7 @@ fn tombstones_stay_while_something_may_be_underneath() {
     assert_eq!(merge(&versions, &[], &[20], &[]), ["b@0Value=4"]);
     assert_eq!(merge(&versions, &[], &[20], &["a"]), ["a@9Deletion=", "b@0Value=4"]);
     assert_eq!(merge(&versions, &[], &[6, 20], &[]), ["a@9Deletion=", "a@0Value=5", "b@0Value=4"]);
-    // The tombstone is above a snapshot, but hides nothing that is left.
+    // The tombstone is above a snapshot, but hides no remaining entry.
     assert_eq!(merge(&[("a", 9, D, ""), ("a", 8, V, "8")], &[], &[6, 20], &[]), [""; 0]);
 }
 
@@ -105,12 +105,12 @@ fn single_deletes_vanish_with_their_value() {
     );
     assert_eq!(merge(&[("a", 9, S, "")], &[], &[20], &["a"]), ["a@9SingleDeletion="]);
     assert_eq!(merge(&[("a", 9, S, "")], &[], &[20], &[]), [""; 0]);
-    // The older value is underneath: a newer value must not take its single delete away.
+    // The older value is underneath: a newer value must not cancel its single delete.
     assert_eq!(
         merge(&[("a", 12, V, "12"), ("a", 9, S, "")], &[], &[20], &["a"]),
         ["a@12Value=12", "a@9SingleDeletion="]
     );
-    // Against the contract: what is hidden stays hidden.
+    // Against the contract: hidden entries stay hidden.
     assert_eq!(merge(&[("a", 9, S, ""), ("a", 5, M, "5")], &[], &[20], &["a"]), ["a@9Deletion="]);
     assert_eq!(merge(&[("a", 9, S, ""), ("a", 5, D, "")], &[], &[20], &["a"]), ["a@9Deletion="]);
 }
@@ -180,7 +180,7 @@ impl MergeOperator for Panics {
     }
 }
 
-/// Separates values of three bytes and more, as a flush does, and brings references back in.
+/// Separates values of three bytes and more, as a flush does, and inlines references.
 struct Separate;
 impl ValueHook for Separate {
     fn rewrite(
@@ -303,7 +303,8 @@ fn disorder_and_unknown_kinds_are_corruption() {
     }
 }
 
-/// A flush has a hook that puts such a value where tables can refer to it; no table holds what only the log can resolve.
+/// The hook of a flush moves such a value to a place to which tables can refer. No table holds a
+/// reference that only the log can resolve.
 #[test]
 fn a_value_that_only_the_log_refers_to_comes_to_no_table() {
     let list = points(&[("a", 3, ValueKind::PlacedReference, "where")]);

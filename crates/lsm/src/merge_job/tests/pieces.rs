@@ -1,4 +1,4 @@
-//! A merge in pieces writes what one merge writes.
+//! A merge in pieces writes the same as one merge.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn file(points: Vec<Entry>, ranges: &[RangeTombstone]) -> MemFile {
     MemFile { meta: Arc::default(), points: Arc::new(points), tombstones }
 }
 
-/// Some of the keys and tombstones are underneath.
+/// Some of the keys and tombstones may exist underneath.
 #[derive(Clone)]
 struct Under(BTreeSet<Vec<u8>>);
 
@@ -24,7 +24,7 @@ fn points(files: &[MemFile]) -> Vec<Entry> {
     files.iter().flat_map(|f| f.points.iter().cloned()).collect()
 }
 
-/// The sequences of the range tombstones over a key.
+/// Returns the sequences of the range tombstones over a key.
 fn over(files: &[MemFile], user_key: &[u8]) -> Vec<SeqNo> {
     let all = files.iter().flat_map(|f| f.tombstones.tombstones());
     let mut seqs: Vec<SeqNo> = all
@@ -35,9 +35,9 @@ fn over(files: &[MemFile], user_key: &[u8]) -> Vec<SeqNo> {
     seqs
 }
 
-/// Where nothing is known to lie below (`Anything` may), pieces write entry for entry what one merge does, and their tombstones
-/// cover the same. Where something is known, a piece with nothing below drops what is left there of a tombstone, and zeroes
-/// what that covered: readers see the same.
+/// With `Anything` below, pieces write the same entries as one merge, and their tombstones cover
+/// the same keys. With a known set below, a piece with nothing below drops the rest of a tombstone
+/// there, and zeroes the sequences that it covered; readers see the same.
 #[test]
 fn pieces_write_what_one_merge_writes() {
     let mut dropped_more = 0;

@@ -1,5 +1,6 @@
-//! The heart of the crate's tests: random histories in a small tree in memory, random flushes and compactions between
-//! its levels, and after each of them the view of every snapshot against the model.
+//! The central test of the crate: random histories in a small tree in memory, with random flushes
+//! and compactions between its levels. After each of them the view of every snapshot is compared
+//! with the model.
 
 use super::*;
 
@@ -8,12 +9,12 @@ const LEVELS: usize = 4;
 struct Tree {
     history: History,
     mix: Mix,
-    /// Everything up to here is in files.
+    /// Highest sequence in files.
     flushed: SeqNo,
     /// Level 0 newest first, the others in key order.
     levels: Vec<Vec<Arc<MemFile>>>,
     snapshots: BTreeSet<SeqNo>,
-    /// Readers may come to stand anywhere from here on.
+    /// Lowest sequence at which a new reader may stand.
     frontier: SeqNo,
     operator: bool,
     next_number: u64,
@@ -40,8 +41,9 @@ impl Tree {
         Version::with_files(0, self.levels.iter().map(metas).collect())
     }
 
-    /// Options of a job that starts now, and with them the frontier: mostly the last sequence, sometimes an older one
-    /// (as if writes had gone on), so that inputs reach above it.
+    /// Returns the options of a job that starts now, and advances the frontier: mostly to the last
+    /// sequence, sometimes to an older one (as if writes had continued), so that inputs reach above
+    /// it.
     fn options(&mut self, rng: &mut Rng, output_level: usize) -> MergeOptions {
         let last = self.history.last_seq();
         self.frontier = if rng.one_in(4) { rng.range(self.frontier, last + 1) } else { last };
@@ -74,7 +76,7 @@ impl Tree {
         self.levels[0].splice(0..0, outputs.into_iter().map(Arc::new));
     }
 
-    /// Moves a stretch of level `level` down, with all that overlaps it on the way to `output`.
+    /// Compacts a part of level `level` down, with every overlapping file on the way to `output`.
     fn compact(&mut self, rng: &mut Rng, level: usize, output: usize, from: usize, to: usize) {
         let version = self.version();
         let mut inputs: Vec<(usize, Arc<MemFile>)> =
@@ -108,7 +110,7 @@ impl Tree {
         }
     }
 
-    /// The job itself, at times in pieces, each of which begins when the one before has ended: meanwhile snapshots are let go of,
+    /// Runs the job, sometimes in pieces, one after another. Between pieces snapshots are released,
     /// and the frontier rises.
     fn run(
         &mut self,
@@ -147,7 +149,7 @@ impl Tree {
         outputs
     }
 
-    /// One random change of the tree's shape.
+    /// Makes one random change to the shape of the tree.
     fn reshape(&mut self, rng: &mut Rng) {
         let levels: Vec<usize> = (0..LEVELS).filter(|&l| !self.levels[l].is_empty()).collect();
         if levels.is_empty() || rng.one_in(3) {
@@ -157,7 +159,8 @@ impl Tree {
         let len = self.levels[level].len() as u64;
         let mut from = rng.below(len);
         let mut to = rng.range(from + 1, len + 1);
-        // Level 0 goes down oldest first; compactions inside level 0 and rewrites of one file of the last level too.
+        // Level 0 goes down oldest first. Some compactions stay within level 0, and some rewrite
+        // one file of the last level.
         let output = match level {
             0 if rng.one_in(4) => 0,
             l if l + 1 == LEVELS => l,
@@ -201,7 +204,7 @@ impl Tree {
             let expected = self.history.view(snapshot);
             assert_eq!(seen, expected, "case {case} snapshot {snapshot}: {:#?}", self.log);
         }
-        // References keep their sequences, and only plain values lose theirs.
+        // References keep their sequences; only inline values are zeroed.
         for (k, v) in files.iter().flat_map(|f| f.points.iter()) {
             let (seq, kind) = (key::seq(k), key::kind(k).expect("a known kind"));
             assert!(seq > 0 || kind == ValueKind::Value, "case {case}: {kind:?} lost its sequence");
@@ -249,7 +252,7 @@ fn run_case(case: u64) {
                 tree.snapshots.insert(tree.history.last_seq());
             }
         }
-        // A snapshot may be given up at any time; a new one sees at least the frontier.
+        // A snapshot may be released at any time; a new one sees at least the frontier.
         if rng.one_in(3) {
             let gone = tree.snapshots.iter().nth(rng.below(4) as usize).copied();
             gone.map(|s| tree.snapshots.remove(&s));

@@ -4,7 +4,7 @@ use crate::policy::{CompactionPolicy, InProgress, Leveled, SetAside, Vlsm, VlsmO
 use std::sync::Arc;
 use version::FileMeta;
 
-/// A table of references of 32 bytes to values of so many.
+/// Returns a table of references of 32 bytes to values of `value_bytes`.
 fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, value_bytes: u64) -> FileMeta {
     of_values(number, keys, entries, entries * 32, entries * value_bytes)
 }
@@ -16,7 +16,7 @@ fn version(tables: &[(usize, FileMeta)]) -> Version {
     Version::with_files(0, levels)
 }
 
-/// The level and the first table that are picked, by both policies alike.
+/// Returns the level and the first table of the pick, which must be the same for both policies.
 fn picked_beside(tables: &[(usize, FileMeta)], busy: &InProgress) -> Option<(usize, u64)> {
     let (version, set_aside) = (version(tables), SetAside::default());
     let (facts, met) = (Facts { version: &version, set_aside: &set_aside, busy }, Met::of(&version));
@@ -45,17 +45,18 @@ fn level_0_goes_down_where_nothing_is_between_it_and_the_last() {
     assert_eq!(picked(&[(0, table(2, 0..1000, 100, 1000))]), None, "nothing is below it");
 }
 
-/// Of the keys that come down a tenth is in the level between, and all are in the last: there the garbage is.
+/// The level between has a tenth of the keys that come down, and the last level has all: the
+/// garbage is there.
 #[test]
 fn what_is_between_goes_first_where_it_hides_more() {
     let last = (0..10).map(|n| (6, table(10 + n, n as u32 * 100..n as u32 * 100 + 100, 1000, 1000)));
     let mut tables: Vec<_> = last.collect();
     tables.push((5, table(3, 0..500, 500, 1000)));
-    // As many entries in fewer keys: they meet less.
+    // The same number of entries in fewer keys overlaps less.
     tables.push((5, table(4, 500..700, 500, 1000)));
     tables.push((0, table(5, 0..1000, 1000, 1000)));
     assert_eq!(picked(&tables), Some((5, 4)));
-    // What runs is left alone, and what it meets.
+    // Running compactions and their overlap are left out.
     let version = version(&tables);
     let set_aside = SetAside::default();
     let mut busy = InProgress::default();
@@ -67,12 +68,12 @@ fn what_is_between_goes_first_where_it_hides_more() {
 
 #[test]
 fn what_writes_more_than_it_exposes_stays() {
-    // The same with short values, and with none.
+    // The same with short values, and with empty ones.
     for (value_bytes, goes) in [(1000, true), (300, false), (0, false)] {
         let tables = [(6, table(1, 0..1000, 1000, value_bytes)), (0, table(2, 0..1000, 100, value_bytes))];
         assert_eq!(picked(&tables).is_some(), goes, "{value_bytes}");
     }
-    // 95 entries meet one below: 95 kB for 35.
+    // 95 entries meet one below: 95 kB exposed for 35 kB written.
     let version = version(&[(6, table(1, 0..1000, 1000, 1000)), (0, table(2, 0..1000, 100, 1000))]);
     let facts = Facts { version: &version, set_aside: &SetAside::default(), busy: &InProgress::default() };
     let met = Met::of(&version);
@@ -80,7 +81,7 @@ fn what_writes_more_than_it_exposes_stays() {
     assert_eq!((goes(0.0), goes(2.6), goes(2.8)), (true, true, false));
 }
 
-/// Each brings entries down: there is an end to them.
+/// Each pick moves entries down, so the process ends.
 #[test]
 fn there_is_an_end_to_them() {
     let mut tables = vec![(6, table(1, 0..1000, 1000, 4000)), (5, table(2, 0..1000, 100, 4000))];

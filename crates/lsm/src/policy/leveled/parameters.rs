@@ -1,17 +1,17 @@
-//! What leveled compaction can be told, and the sizes that follow from it.
+//! Parameters of leveled compaction, and the sizes derived from them.
 
 use crate::policy::compaction::PHYSICAL_BYTES_GOOD;
 use base::limits::LEVELS_MAX;
 use version::{FileMeta, Version};
 
-/// Which file of a level goes first.
+/// Order in which the files of a level are compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileChoice {
-    /// The one with the largest compensated size: it brings the level nearer to its target, and carries the most
-    /// garbage where tombstones and separated values are.
+    /// The file with the largest compensated size first: it brings the level nearer to its target,
+    /// and has the most garbage if it has tombstones or separated values.
     LargestCompensated,
-    /// The one whose merge writes least for what it moves: physical bytes of it and of what it meets below, over its
-    /// compensated bytes.
+    /// The file whose merge writes least for the data that it moves first: physical bytes of the
+    /// file and its overlap below, divided by its compensated bytes.
     #[default]
     MinOverlap,
 }
@@ -19,28 +19,31 @@ pub enum FileChoice {
 /// Leveled compaction with its parameters.
 #[derive(Clone, Debug)]
 pub struct Leveled {
-    /// Files in level 0 that start a compaction.
+    /// Number of files in level 0 that starts a compaction.
     pub l0_compaction_files: usize,
-    /// Compensated bytes in level 0 that start one however few the files are.
+    /// Compensated bytes in level 0 that start a compaction, however few the files are.
     pub l0_compaction_bytes: u64,
-    /// The largest target of the base level, compensated bytes.
+    /// Maximum target of the base level, in compensated bytes.
     pub level_base_bytes: u64,
-    /// How much larger each level is than the one above.
+    /// Ratio of the sizes of adjacent levels.
     pub level_multiplier: u64,
-    /// Levels in use, level 0 included.
+    /// Number of levels in use, level 0 included.
     pub levels: usize,
-    /// The size of output files, compensated bytes.
+    /// Target size of output files, in compensated bytes.
     pub file_bytes: u64,
-    /// An output ends when it meets as much as this many full tables in the level below its own, physical bytes.
+    /// Number of full tables of the next level; an output that overlaps that many physical bytes
+    /// ends.
     pub overlap_ratio_max: u64,
-    /// Level 0, merges within it and walks are not widened beyond this many physical input bytes. 0: 25 times `file_bytes`.
-    /// A file of a deeper level takes neighbours along up to `overlap_ratio_max` and two full tables, if that is less.
+    /// Maximum physical input bytes to which compactions of level 0, merges within it and shared
+    /// picks are widened. 0: 25 times `file_bytes`. A file of a deeper level takes neighbors along
+    /// up to `overlap_ratio_max` and two full tables, if that is less.
     pub compaction_bytes_max: u64,
-    /// Which file of a level goes first.
+    /// Order in which the files of a level are compacted.
     pub choice: FileChoice,
-    /// Sizes that decide the shape are compensated bytes. False: physical bytes everywhere, for measuring.
+    /// Whether sizes that decide the shape are compensated bytes. False: physical bytes everywhere,
+    /// for measuring.
     pub compensated: bool,
-    /// The location of new files, by level.
+    /// Location of new files, by level.
     pub volume: [u8; LEVELS_MAX],
 }
 
@@ -63,17 +66,17 @@ impl Default for Leveled {
 }
 
 impl Leveled {
-    /// The deepest level.
+    /// Returns the deepest level.
     pub(crate) fn last_level(&self) -> usize {
         self.levels.clamp(2, LEVELS_MAX) - 1
     }
 
-    /// What a table counts for the shape of the tree.
+    /// Returns the size of a table for the shape of the tree.
     pub(crate) fn size_of(&self, file: &FileMeta) -> u64 {
         if self.compensated { file.compensated() } else { file.len }
     }
 
-    /// What a level counts for the shape of the tree.
+    /// Returns the size of a level for the shape of the tree.
     pub(crate) fn level_size(&self, version: &Version, level: usize) -> u64 {
         if self.compensated { version.level_compensated_bytes(level) } else { version.level_bytes(level) }
     }
@@ -85,8 +88,8 @@ impl Leveled {
         }
     }
 
-    /// About how long a table of a level is that has its size, physical bytes. Where values are separated it is a small
-    /// part of `file_bytes`.
+    /// Returns the approximate physical length of a full table of a level. With separated values it
+    /// is a small part of `file_bytes`.
     pub(crate) fn table_bytes(&self, version: &Version, level: usize) -> u64 {
         let (files, tables) = (version.files(level), version.level_bytes(level));
         if !self.compensated || files.is_empty() {
@@ -98,7 +101,7 @@ impl Leveled {
         u64::try_from(part).unwrap_or(u64::MAX).clamp(least, self.file_bytes)
     }
 
-    /// As much as a table of a level should meet in the next level, physical bytes.
+    /// Returns the maximum overlap of a table of `level` with the next level, in physical bytes.
     pub(crate) fn overlap_max(&self, version: &Version, level: usize) -> u64 {
         self.table_bytes(version, level + 1).saturating_mul(self.overlap_ratio_max)
     }

@@ -1,11 +1,12 @@
-//! Which files of which level: the compactions that leveled compaction makes.
+//! Chooses the files of leveled compactions.
 //!
-//! **Level 0** goes down oldest first: a set of its files may leave only together with every older one that it meets.
-//! While another compaction of level 0 runs, or the base level is busy where it would have to go, its newest files are
-//! merged into one instead, so that reads and the write stall see fewer of them.
+//! **Level 0** goes down oldest first: a set of its files may leave only together with every older
+//! file that it overlaps. While another compaction of level 0 runs, or the base level is busy in
+//! its key range, the newest files of level 0 are merged into one instead. Then reads and the write
+//! stall see fewer files.
 //!
-//! Inputs need no widening to whole user keys: below level 0 a user key never spans two files. But they are widened by
-//! neighbours that add nothing to what is taken from the level below (free riders).
+//! Inputs need no widening to whole user keys: below level 0 a user key never spans two files. But
+//! they are widened by neighbors that add no files of the next level (free riders).
 
 use super::parameters::{FileChoice, Leveled};
 use super::targets::LevelTargets;
@@ -17,21 +18,21 @@ use std::ops::Range;
 use std::sync::Arc;
 use version::FileMeta;
 
-/// Fewer files of level 0 than this are not worth merging with each other.
+/// Minimum number of files for a merge within level 0.
 const INTRA_FILES_MIN: usize = 4;
 
-/// The files of one level, and the files of the output level within their range.
+/// Files of one level, and the files of the output level within their range.
 struct Inputs {
     upper: Vec<Arc<FileMeta>>,
     lower: Range<usize>,
 }
 
-/// The compactions of one tree. Also what `vlsm` makes its own of.
+/// Picks the compactions of one tree. The policy `vlsm` uses it too.
 pub(in crate::policy) struct Picker<'a> {
     policy: &'a Leveled,
     pub facts: Facts<'a>,
     pub targets: LevelTargets,
-    /// Files of level 0 that have to stay there.
+    /// Files that must stay in level 0.
     pub held: HashSet<u64>,
 }
 
@@ -40,13 +41,13 @@ impl<'a> Picker<'a> {
         Self::with_targets(policy, facts, policy.level_targets(facts.version, facts.set_aside))
     }
 
-    /// Where the levels are to hold something else.
+    /// Returns a picker with other level targets.
     pub fn with_targets(policy: &'a Leveled, facts: Facts<'a>, targets: LevelTargets) -> Self {
         let held = facts.set_aside.held(facts.version, targets.base_level);
         Picker { policy, facts, targets, held }
     }
 
-    /// What a table that cannot be read keeps in level 0 is merged there.
+    /// Merges the files that an unreadable table holds in level 0.
     pub fn held_within_l0(&self) -> Option<Compaction> {
         if self.held.is_empty() { None } else { self.intra() }
     }
@@ -62,8 +63,9 @@ impl<'a> Picker<'a> {
         down.or_else(|| self.intra())
     }
 
-    /// Level 0 into the base level: `seed` with every file that it meets, directly or over others, as far as the width
-    /// allows; none with a sequence above `seq_max`, unless an older one needs it.
+    /// Compacts level 0 into the base level: `seed` with every file that it overlaps, directly or
+    /// through others, up to the maximum width. Leaves out files with a sequence above `seq_max`,
+    /// unless an older one needs them.
     fn l0_to_base(&self, seed: &Arc<FileMeta>, reason: Reason, seq_max: u64) -> Option<Compaction> {
         if self.held.contains(&seed.number) {
             return None;
@@ -71,7 +73,7 @@ impl<'a> Picker<'a> {
         let met = self.closure(seed);
         let mut taken = Vec::new();
         let mut bytes = 0u64;
-        // A prefix in age of a set closed under overlap is a set that leaves nothing older behind.
+        // A set closed under overlap leaves nothing older behind if it is cut by age.
         for file in self.facts.version.files(0).iter().rev().filter(|f| met.contains(&f.number)) {
             let wide = bytes >= self.policy.widest_bytes() && taken.len() >= self.policy.l0_compaction_files;
             if !self.facts.is_free(file) || wide || file.seq_range().1 > seq_max && !taken.is_empty() {
@@ -84,7 +86,7 @@ impl<'a> Picker<'a> {
         self.merge_into((0, taken), self.targets.base_level, reason)
     }
 
-    /// The numbers of the files of level 0 that `seed` meets, directly or over others.
+    /// Returns the numbers of the level 0 files that `seed` overlaps, directly or through others.
     fn closure(&self, seed: &FileMeta) -> HashSet<u64> {
         let files = self.facts.version.files(0);
         let (mut low, mut high) = (seed.smallest_user_key(), seed.largest_user_key());
@@ -93,7 +95,7 @@ impl<'a> Picker<'a> {
         loop {
             let before = met.len();
             let meets = |f: &&Arc<FileMeta>| !f.ends_before(low) && !f.starts_after(high);
-            // What has to stay is newer than whatever it meets here.
+            // Held files are newer than every file that they overlap here.
             for f in files.iter().filter(|f| !self.held.contains(&f.number)).filter(meets) {
                 if met.insert(f.number) {
                     (low, high) = (low.min(f.smallest_user_key()), high.max(f.largest_user_key()));
@@ -105,14 +107,15 @@ impl<'a> Picker<'a> {
         }
     }
 
-    /// The newest files of level 0 that nobody works on, merged into one. Neighbours in age, so that the sequences of
-    /// the result do not enclose those of a file left out; and only as many as lower the cost of each file removed, so
-    /// that a large old result is not rewritten for every few small files.
+    /// Merges the newest idle files of level 0 into one. They must be neighbors in age, so that the
+    /// sequences of the result do not enclose those of another file. Only as many are taken as
+    /// lower the cost of each removed file, so that a large old result is not rewritten for every
+    /// few small files.
     fn intra(&self) -> Option<Compaction> {
         let files = self.facts.version.files(0);
         let start = files.iter().position(|f| self.facts.is_free(f))?;
         let run = files[start..].iter().take_while(|f| self.facts.is_free(f)).count();
-        // The base level will be free again: short queues wait for it.
+        // A short queue waits for the base level instead.
         if run < self.policy.l0_compaction_files + 2 {
             return None;
         }
@@ -135,7 +138,8 @@ impl<'a> Picker<'a> {
         self.build(0, 0, inputs, Reason::L0Intra)
     }
 
-    /// True if these files of level 0 as one would meet another one in keys and in sequences: where a flush made several.
+    /// Returns true if the merge of these level 0 files would overlap another file in keys and in
+    /// sequences. This happens if one flush wrote several files.
     fn encloses_others(&self, taken: Range<usize>) -> bool {
         let files = self.facts.version.files(0);
         let run = &files[taken.clone()];
@@ -152,7 +156,7 @@ impl<'a> Picker<'a> {
         files.iter().enumerate().any(|(i, f)| !taken.contains(&i) && is_within(f))
     }
 
-    /// One file of a level below 0, and what may ride along.
+    /// Compacts one file of a level below 0, with its free riders.
     pub fn level(&self, level: usize) -> Option<Compaction> {
         let files = self.facts.version.files(level);
         let mut order: Vec<usize> = (0..files.len()).filter(|&i| self.facts.is_free(&files[i])).collect();
@@ -166,7 +170,8 @@ impl<'a> Picker<'a> {
         order.into_iter().find_map(|i| self.down_from(level, i, Reason::LevelBytes))
     }
 
-    /// For each file of a level: physical bytes that its merge would write for each compensated byte that it moves.
+    /// Returns, for each file of a level, the physical bytes that its merge would write for each
+    /// compensated byte moved.
     fn overlap_costs(&self, level: usize) -> Vec<f64> {
         let below = self.facts.version.files(level + 1);
         let mut from = 0;
@@ -181,7 +186,7 @@ impl<'a> Picker<'a> {
         self.facts.version.files(level).iter().map(cost).collect()
     }
 
-    /// The file `i` of a level below 0 into the next level.
+    /// Compacts file `i` of a level below 0 into the next level.
     fn down_from(&self, level: usize, i: usize, reason: Reason) -> Option<Compaction> {
         let upper = vec![self.facts.version.files(level).get(i)?.clone()];
         let inputs = Inputs { lower: self.lower_of(level + 1, &upper), upper };
@@ -192,7 +197,7 @@ impl<'a> Picker<'a> {
         self.build(level, level + 1, wider.unwrap_or(inputs), reason)
     }
 
-    /// Neighbours of the file that add nothing from the level below.
+    /// Adds the neighbors of the file that need no more files of the next level.
     fn with_free_riders(&self, level: usize, i: usize, inputs: &Inputs) -> Option<Inputs> {
         if inputs.lower.is_empty() {
             return None;
@@ -215,7 +220,7 @@ impl<'a> Picker<'a> {
         (wider.lower == inputs.lower && self.allows(level + 1, &wider)).then_some(wider)
     }
 
-    /// The files of `output` within the range of `upper`.
+    /// Returns the files of `output` within the range of `upper`.
     fn lower_of(&self, output: usize, upper: &[Arc<FileMeta>]) -> Range<usize> {
         let low = upper.iter().map(|f| f.smallest_user_key()).min();
         let high = upper.iter().map(|f| f.largest_user_key()).max();
@@ -226,7 +231,8 @@ impl<'a> Picker<'a> {
         self.facts.version.files(output)[inputs.lower.clone()].iter().all(|f| self.facts.is_free(f))
     }
 
-    /// These neighbours (of level 0: these, with all that is older or held) and what they meet in `output`.
+    /// Merges neighbors of a level with their overlap in `output`. For level 0, `upper` must
+    /// include every older overlapping file that is not held.
     pub fn merge_into(
         &self,
         (level, upper): (usize, Vec<Arc<FileMeta>>),
@@ -261,7 +267,8 @@ impl<'a> Picker<'a> {
         (readable && self.facts.busy.allows(&compaction)).then_some(compaction)
     }
 
-    /// True if the files may change to `output`, where nothing meets them, as they are.
+    /// Returns true if the files may move to `output` unchanged. The caller has checked that
+    /// `output` has no overlap.
     fn can_move(&self, output: usize, files: &[Arc<FileMeta>]) -> bool {
         let volume = self.policy.volume.get(output).copied().unwrap_or(0);
         let (from, to) = match files {
@@ -272,7 +279,8 @@ impl<'a> Picker<'a> {
         let overlap = self.facts.version.files(output + 1)[below]
             .iter()
             .fold(0, |sum: u64, f| sum.saturating_add(f.len));
-        // At the bottom tombstones have done their work: a file full of them is better rewritten than moved.
+        // At the bottom tombstones have no further use: a file full of them is better rewritten
+        // than moved.
         let bottom =
             (output + 1..self.facts.version.levels.len()).all(|l| self.facts.version.files(l).is_empty());
         files.iter().all(|f| f.volume.0 == volume && !(bottom && has_many_tombstones(f)))
@@ -280,7 +288,8 @@ impl<'a> Picker<'a> {
     }
 }
 
-/// True if a good part of the file is tombstones.
+/// Returns true if at least an eighth of the entries are tombstones, or if the file has range
+/// tombstones.
 fn has_many_tombstones(f: &FileMeta) -> bool {
     f.range_tombstones > 0 || f.tombstones.saturating_mul(8) >= f.entries.max(1)
 }

@@ -1,18 +1,20 @@
-//! What the levels should hold, and how far they are from it.
+//! Level targets, and scores as the distance from them.
 //!
-//! **Targets** (dynamic level sizes). The deepest level has none. Going up from its size, each level's target is a
-//! `level_multiplier`th of the one below, until it is at most `level_base_bytes`: that level is the base. Levels above
-//! the base stay empty. No target is below `level_base_bytes`, so that the tree does not become an hourglass under a
-//! burst.
+//! **Targets** (dynamic level sizes). The deepest level has none. Going up from its size, each
+//! level's target is the one below divided by `level_multiplier`, until it is at most
+//! `level_base_bytes`: that level is the base. Levels above the base stay empty. No target is below
+//! `level_base_bytes`, so that the tree does not become an hourglass under a burst.
 //!
-//! Where nearly all bytes of a level are values in vSSTs, merging it moves little, and what lies above it is garbage not
-//! yet exposed. There the base level may be `SEPARATED_BASE_FACTOR` times as large: most trees then have level 0 and
-//! one level more. There, too, level 0 goes down as soon as it stands for a fifth of the deepest level and two files more,
-//! however few its files are: where memtables are long beside the store, writers are slowed down for what level 0 hides (from 22 % on)
-//! before its files are many, and nothing else exposes it.
+//! If nearly all bytes of a level are values in vSSTs, merging it moves little, and the data above
+//! it hides garbage. Then the base level may be `SEPARATED_BASE_FACTOR` times as large: most trees
+//! then have level 0 and one more level. Also, level 0 then goes down once its compensated size
+//! reaches a fifth of the deepest level plus two files, however few its files are. With memtables
+//! that are large compared to the store, writers are throttled for the garbage hidden by level 0
+//! (from 22 % on) before its files are many. No other compaction exposes that garbage.
 //!
-//! **Scores** are bytes over target, without the files that are on their way down already; for level 0 the larger of
-//! files over `l0_compaction_files` and bytes over the byte limit.
+//! **Scores** are bytes divided by the target, without the files that are already on their way
+//! down. For level 0 the score is the larger of files divided by `l0_compaction_files` and bytes
+//! divided by the byte limit.
 
 use super::parameters::Leveled;
 use crate::policy::facts::Facts;
@@ -20,37 +22,40 @@ use crate::policy::set_aside::SetAside;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
-/// How much larger the base level may be where values are separated. A merge of level 0 into it reads about so many
-/// references for each new one: a few microseconds of work for a value of several kilobytes, against a tenth of the
-/// store as hidden garbage.
+/// Factor by which the base level may be larger if values are separated. A merge of level 0 into it
+/// reads about that many references for each new one. That is a few microseconds of work for a
+/// value of several kilobytes, against a tenth of the store as hidden garbage.
 pub(in crate::policy) const SEPARATED_BASE_FACTOR: u64 = 48;
 
-/// Values count as separated where the tables of a level are at most this part of what the level stands for.
+/// Values count as separated if the tables of a level have at most one part in `SEPARATED_PART` of
+/// its compensated bytes.
 const SEPARATED_PART: u64 = 16;
 
-/// Where values are separated level 0 stands for at most this part of the deepest level before it goes down.
+/// With separated values, level 0 goes down at one part in `SEPARATED_L0_PART` of the deepest
+/// level.
 pub(in crate::policy) const SEPARATED_L0_PART: u64 = 5;
 
-/// What the levels should hold.
+/// Targets of the levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelTargets {
-    /// The level that level 0 is compacted into.
+    /// The level into which level 0 is compacted.
     pub base_level: usize,
-    /// Compensated bytes by level. 0 for level 0 and for the levels above the base; `u64::MAX` for the deepest.
+    /// Target of each level, in compensated bytes. 0 for level 0 and for the levels above the base;
+    /// `u64::MAX` for the deepest.
     pub bytes: Vec<u64>,
 }
 
-/// What level 0 has to send down.
+/// Load of level 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct Load {
     pub files: usize,
     pub bytes: u64,
-    /// What they count for the shape of the tree.
+    /// Size for the shape of the tree.
     pub size: u64,
 }
 
 impl Leveled {
-    /// The targets of the levels of `version`.
+    /// Returns the targets of the levels of `version`.
     pub fn level_targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets {
         let last = self.last_level();
         let multiplier = self.level_multiplier.max(2);
@@ -59,7 +64,7 @@ impl Leveled {
         let (largest, separated) = self.deepest(version);
         let base_max = level_base_bytes.saturating_mul(if separated { SEPARATED_BASE_FACTOR } else { 1 });
 
-        // What the highest level in use would hold if the deepest one held the most.
+        // Target of the highest level in use if the deepest one held the largest size.
         let mut base_level = first_used;
         let mut base_bytes = (first_used..last).fold(largest, |bytes, _| bytes / multiplier);
         while base_level > 1 && base_bytes > base_max {
@@ -81,7 +86,8 @@ impl Leveled {
         LevelTargets { base_level, bytes }
     }
 
-    /// What the largest level below level 0 stands for, and whether nearly all of that is in vSSTs.
+    /// Returns the size of the largest level below level 0, and whether nearly all of it is in
+    /// vSSTs.
     pub(in crate::policy) fn deepest(&self, version: &Version) -> (u64, bool) {
         let below = 1..=self.last_level();
         let largest = below.clone().map(|level| self.level_size(version, level)).max().unwrap_or(0);
@@ -89,7 +95,8 @@ impl Leveled {
         (largest, largest > 0 && tables <= largest / SEPARATED_PART)
     }
 
-    /// The scores of the levels that can be compacted, highest first: at 1 and above a level wants to be.
+    /// Returns the scores of the levels that can be compacted, highest first. A level with a score
+    /// of at least 1 is due.
     pub fn scores(&self, facts: &Facts<'_>) -> Vec<(usize, f64)> {
         self.scores_for(facts, &self.level_targets(facts.version, facts.set_aside))
     }
@@ -106,7 +113,8 @@ impl Leveled {
         for level in targets.base_level..self.last_level() {
             scores.push((level, bytes(level) as f64 / targets.bytes[level] as f64));
         }
-        // Stable: of two equal ones the upper level goes first, because it holds up the flushes.
+        // The sort is stable: of two equal scores the upper level goes first, because it holds up
+        // the flushes.
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
         scores
     }
@@ -116,8 +124,8 @@ impl Leveled {
         load.files >= self.l0_compaction_files.max(1) || load.size >= self.l0_bytes_max(version, targets)
     }
 
-    /// Files and physical bytes that level 0 has to send down: all of it, but for what a table that cannot be read keeps
-    /// there.
+    /// Returns the files and physical bytes of level 0, without those that an unreadable table
+    /// holds there.
     pub(super) fn l0_load_of(&self, version: &Version, set_aside: &SetAside) -> (usize, u64) {
         let load = if set_aside.is_empty() {
             self.all_of_l0(version)
@@ -150,8 +158,9 @@ impl Leveled {
         })
     }
 
-    /// The byte limit of level 0 grows with the base level, or a burst would send every single file down against a base
-    /// level many times as large. See the module for separated values.
+    /// Returns the byte limit of level 0. It grows with the base level; otherwise a burst would
+    /// merge every single file into a base level many times as large. See the module for separated
+    /// values.
     fn l0_bytes_max(&self, version: &Version, targets: &LevelTargets) -> u64 {
         let multiplier = self.level_multiplier.max(2);
         let base = targets.bytes.get(targets.base_level).copied().filter(|bytes| *bytes != u64::MAX);
@@ -162,18 +171,18 @@ impl Leveled {
         few.max(base.unwrap_or(0) / multiplier).max(1)
     }
 
-    /// What level 0 may hide, compensated bytes, where values are separated.
+    /// Returns the maximum size of level 0 if values are separated, in compensated bytes.
     pub(in crate::policy) fn hidden_max(&self, version: &Version) -> u64 {
         (self.deepest(version).0 / SEPARATED_L0_PART).saturating_add(2 * self.file_bytes).max(1)
     }
 
-    /// How many compensated bytes compactions will have to rewrite until every level is within its target, if nothing
-    /// else is written.
+    /// Returns the compensated bytes that compactions must rewrite until every level is within its
+    /// target, if nothing else is written.
     pub fn debt_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         let targets = self.level_targets(version, set_aside);
         let size = |level: usize| self.level_size(version, level) as f64;
         let mut debt = 0.0;
-        // What arrives at the level from above.
+        // Bytes that the level receives from above.
         let mut arriving = 0.0;
         if self.l0_wants(version, set_aside, &targets) {
             arriving = size(0);
@@ -189,7 +198,7 @@ impl Leveled {
         debt as u64
     }
 
-    /// How many compactions are due one after the other, from one of `level` on.
+    /// Returns the number of compactions due in a row, starting with one of `level`.
     pub(in crate::policy) fn due_in_a_row(
         &self,
         targets: &LevelTargets,
@@ -201,19 +210,20 @@ impl Leveled {
         1 + (below..self.last_level()).take_while(is_due).count()
     }
 
-    /// Physical bytes of tables below level 0 that lie above the targets of their levels.
+    /// Returns the physical bytes over target of the tables below level 0.
     pub(in crate::policy) fn excess_over(&self, version: &Version, targets: &LevelTargets) -> u64 {
         (targets.base_level..self.last_level()).fold(0, |sum: u64, level| {
             let (size, bytes) = (self.level_size(version, level), version.level_bytes(level));
             let over = size.saturating_sub(targets.bytes[level]);
-            // Targets are compensated bytes: of the tables the same part is over.
+            // Targets are compensated bytes; the same share of the physical bytes is over target.
             let part = u128::from(bytes) * u128::from(over) / u128::from(size.max(1));
             sum.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
         })
     }
 
-    /// What a compaction of one file into `level` reads at most, physical bytes, as long as files are as long as they
-    /// should be: what tables are cut by, and two more for the file itself and for what only begins within its range.
+    /// Returns the maximum physical bytes that a compaction of one file into `level` reads, if
+    /// files have their target length: the overlap at which tables are cut, and two more tables for
+    /// the file itself and for partial overlaps at its ends.
     pub(in crate::policy) fn width_of(&self, version: &Version, level: usize) -> u64 {
         let tables = self.overlap_ratio_max.saturating_add(2);
         self.table_bytes(version, level).saturating_mul(tables)

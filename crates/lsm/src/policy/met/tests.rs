@@ -7,7 +7,8 @@ fn version(levels: &[Vec<Arc<FileMeta>>]) -> Version {
     Version::with_files(0, levels.to_vec())
 }
 
-/// Random trees, in which tables come and go: what is carried along is what a walk finds, also over several versions at once.
+/// In random trees with changing tables, the derived statistics are equal to those of a walk, also
+/// across several versions at once.
 #[test]
 fn what_is_carried_along_is_what_a_walk_finds() {
     for seed in 0..40 {
@@ -25,7 +26,7 @@ fn what_is_carried_along_is_what_a_walk_finds() {
                 let (from, len) = (rng.below(200) as u32 * 10, rng.range(1, 20) as u32 * 10 + 1);
                 let mut table = of_values(number, from..from + len, rng.range(1, 50), rng.range(1, 900), 0);
                 if len > 1 && rng.one_in(3) {
-                    // It ends with a range tombstone: its last key is not in it.
+                    // The table ends with a range tombstone: its last key is exclusive.
                     let last = key::user_key(&table.largest).to_vec();
                     table.largest = [&last[..], &u64::MAX.to_be_bytes()].concat();
                 }

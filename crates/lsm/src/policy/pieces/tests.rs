@@ -1,7 +1,7 @@
 use super::*;
 use base::{MAX_SEQ, ValueKind, key};
 
-/// A table of the keys `low` to `high`, of so many KiB.
+/// Returns a table of the keys `low` to `high`, with sizes in KiB.
 fn table(number: u64, low: u32, high: u32, len: u64, raw_bytes: u64) -> Arc<FileMeta> {
     let end = |user_key: u32| key::encode(&user_key.to_be_bytes(), 1, ValueKind::Value);
     let (smallest, largest) = (end(low), end(high));
@@ -9,7 +9,7 @@ fn table(number: u64, low: u32, high: u32, len: u64, raw_bytes: u64) -> Arc<File
     Arc::new(FileMeta { number, len, smallest, largest, raw_bytes, ..FileMeta::default() })
 }
 
-/// Of level 0 and whatever level 1 has into level 1, with tables of 10 KiB.
+/// Returns a compaction of level 0 and all of level 1 into level 1, with tables of 10 KiB.
 fn from_level_0(version: &Version) -> Compaction {
     let inputs = (0..2).map(|level| (level, version.files(level).to_vec()));
     Compaction {
@@ -31,7 +31,7 @@ fn told(cuts: Vec<Vec<u8>>) -> Vec<u32> {
     cuts.iter().map(|cut| u32::from_be_bytes(cut[..].try_into().expect("a key of four bytes"))).collect()
 }
 
-/// Level 2 of tables of 10 keys from 0 on.
+/// Returns a level 2 of tables of 10 keys from 0 on.
 fn tens(tables: u32) -> Vec<Arc<FileMeta>> {
     (0..tables).map(|n| table(100 + u64::from(n), 10 * n + 3, 10 * n + 9, 10, 10)).collect()
 }
@@ -44,10 +44,10 @@ fn into_the_first_level_cuts_are_where_tables_of_the_next_begin() {
     assert_eq!(told(cuts(&compaction, &version, 2)), [53], "as near to the middle as there is one");
     assert_eq!(told(cuts(&compaction, &version, 4)), [23, 53, 73]);
     assert!(cuts(&compaction, &version, 1).is_empty());
-    // Without a level below, tables that are read.
+    // Without a level below, cuts follow the input tables.
     let alone = Version::with_files(0, vec![vec![table(1, 0, 99, 80, 80)], level_1.clone()]);
     assert_eq!(told(cuts(&compaction, &alone, 4)), [45]);
-    // Into a deeper level: where the tables of that begin.
+    // Into a deeper level, cuts follow the tables of that level.
     let deeper = Compaction {
         level: 1,
         output_level: 2,
@@ -57,7 +57,7 @@ fn into_the_first_level_cuts_are_where_tables_of_the_next_begin() {
     let below = (0..20).map(|n| table(200 + u64::from(n), 5 * n, 5 * n + 4, 10, 10)).collect();
     let version = Version::with_files(0, vec![vec![], version.files(1).to_vec(), tens(10), below]);
     assert_eq!(told(cuts(&deeper, &version, 2)), [53]);
-    // Only what cannot be cut is left whole.
+    // Only compactions that cannot be cut stay whole.
     let intra = Compaction { output_level: 0, ..compaction.clone() };
     let moved = Compaction { trivial_move: true, ..compaction.clone() };
     let relocating = Compaction { relocate_vssts: vec![7], ..compaction.clone() };
@@ -75,13 +75,14 @@ fn no_piece_is_small() {
         assert_eq!(cuts.len() + 1, pieces, "{bytes}");
         assert!(cuts.is_sorted_by(|a, b| a < b));
     }
-    // What is referenced counts for the size of tables, but files are files.
+    // Referenced values count toward the size of tables, but a piece must also be worth physical
+    // files.
     for (len, pieces) in [(1, 1), (10, 2), (100, 4)] {
         let version = Version::with_files(0, vec![vec![table(1, 0, 999, len, 80)], vec![], tens(100)]);
         let compaction = Compaction { compensated: true, ..from_level_0(&version) };
         assert_eq!(cuts(&compaction, &version, 8).len() + 1, pieces, "{len}");
     }
-    // All lies on one side of the only place.
+    // All data lies on one side of the only possible cut.
     let version = Version::with_files(
         0,
         vec![vec![table(1, 0, 4, 99, 99), table(2, 6, 90, 9, 9)], vec![], vec![table(3, 5, 90, 1, 1)]],
@@ -89,7 +90,7 @@ fn no_piece_is_small() {
     assert!(cuts(&from_level_0(&version), &version, 8).is_empty());
 }
 
-/// A table that ends with a range tombstone does not reach into what begins there.
+/// A table that ends with a range tombstone does not overlap a table that begins at that end.
 #[test]
 fn an_exclusive_end_has_nothing_behind_it() {
     let end = key::encode(&50u32.to_be_bytes(), MAX_SEQ, ValueKind::Seek);

@@ -22,7 +22,8 @@ fn picked(levels: Vec<(usize, FileMeta)>) -> Option<(usize, usize)> {
 #[test]
 fn references_are_merged_and_inline_values_are_not() {
     let bottom = |values: u64| table(1, 0..1000, 1000, 30_000 + values, 0);
-    // A tenth of the keys overwritten: 3 kB of references expose 1.6 MB of values; inline it would be 1.6 MB for 17 MB.
+    // A tenth of the keys is overwritten: 3 kB of references expose 1.6 MB of values; inline it
+    // would be 1.6 MB for 17 MB.
     let separated = table(1, 0..1000, 1000, 30_000, 16_000_000);
     assert_eq!(
         picked(vec![(0, table(9, 0..1000, 100, 3_000, 1_600_000)), (6, separated.clone())]),
@@ -33,7 +34,7 @@ fn references_are_merged_and_inline_values_are_not() {
         Some((5, 6))
     );
     assert_eq!(picked(vec![(0, table(9, 0..1000, 100, 1_603_000, 0)), (6, bottom(16_000_000))]), None);
-    // New keys behind all others free nothing, and one level is at rest.
+    // New keys behind all others free nothing, and one level alone is at rest.
     assert_eq!(picked(vec![(0, table(9, 1000..1100, 100, 3_000, 1_600_000)), (6, separated.clone())]), None);
     assert_eq!(picked(vec![(6, separated)]), None);
     assert_eq!(picked(vec![(0, table(9, 0..1000, 100, 3_000, 1_600_000))]), None);
@@ -47,13 +48,14 @@ fn what_tombstones_are_known_to_hide_counts() {
         |n, hidden_bytes| FileMeta { tombstones: n, hidden_bytes, ..table(9, 0..1000, n, 30 * n, 0) };
     assert_eq!(picked(vec![(5, tombstones(900, 14_400_000)), (6, bottom.clone())]), Some((5, 6)));
     assert_eq!(picked(vec![(5, tombstones(100, 1_600_000)), (6, bottom.clone())]), None);
-    // One range tombstone over nearly everything; files move through an empty level on their way to what they hide.
+    // One range tombstone covers nearly everything; files move through an empty level on their way
+    // to the entries that they hide.
     let range = FileMeta { range_tombstones: 1, ..tombstones(1, 15_000_000) };
     assert_eq!(picked(vec![(5, range.clone()), (6, bottom.clone())]), Some((5, 6)));
     assert_eq!(picked(vec![(3, range), (6, bottom)]), Some((3, 4)));
 }
 
-/// Every pick brings something down: they come to an end.
+/// Every pick moves entries down, so the process ends.
 #[test]
 fn a_running_compaction_is_not_met() {
     let separated = Arc::new(table(1, 0..1000, 1000, 30_000, 16_000_000));

@@ -1,12 +1,13 @@
-//! Which tables a vSST concerns, as far as a version knows.
+//! Estimates which tables reference a vSST, from the statistics of a version.
 //!
-//! It knows of each table how many names it uses and between which they lie, and under each name how many tables use it, and how much of it. Which
-//! ones these are stands in the tables alone, and nobody reads them to find out what to do.
+//! For each table, a version knows the number of blob ids that it uses, and the first and last of
+//! them. For each blob id it knows the number of tables that use it, and the bytes used. Only the
+//! tables themselves have the exact lists, and a pick does not read them.
 
 use std::collections::BTreeSet;
 use version::{BlobId, FileMeta, Version};
 
-/// Between which names those of some tables lie.
+/// First and last blob ids of some tables.
 #[derive(Default)]
 pub(super) struct Ranges {
     first: Vec<BlobId>,
@@ -25,17 +26,18 @@ impl Ranges {
         ranges
     }
 
-    /// How many of the tables may use a name.
+    /// Returns the number of tables that may use a blob id.
     pub(super) fn around(&self, name: BlobId) -> u64 {
         let begun = self.first.partition_point(|&first| first <= name);
         begun.saturating_sub(self.last.partition_point(|&last| last < name)) as u64
     }
 }
 
-/// In how many vSSTs the values of a table lie. Of those names that lie between a table's first and last it is taken to use each as likely as
-/// another: where it uses all of them, as under random overwrites, that is so.
+/// Estimates the number of vSSTs with values of a table. A table is assumed to use each blob id
+/// between its first and last with equal probability. That is exact if it uses all of them, as
+/// under random overwrites.
 pub(super) struct Spread {
-    /// Names with references, ascending; each with how many vSSTs those up to it lead to.
+    /// Referenced blob ids, ascending, each with the cumulative number of vSSTs.
     sums: Vec<(BlobId, f64)>,
 }
 
@@ -67,10 +69,10 @@ impl Spread {
     }
 }
 
-/// What each table references in some vSSTs, about: a table that may use a name is taken to have as much of it as each of those has on the
-/// average.
+/// Estimates the bytes that each table references in some vSSTs. A table that may use a blob id is
+/// assumed to use the average of its tables.
 pub(super) struct Shares {
-    /// Names that lead to the vSSTs, ascending, each with the sum of the shares up to it.
+    /// Blob ids of the vSSTs, ascending, each with the cumulative bytes per table.
     sums: Vec<(BlobId, u64)>,
 }
 
@@ -99,7 +101,7 @@ impl Shares {
     }
 }
 
-/// Where names from the first to the last stand.
+/// Returns the index range of the blob ids from `first` to `last`.
 fn between<T>(sums: &[(BlobId, T)], first: BlobId, last: BlobId) -> (usize, usize) {
     (sums.partition_point(|(name, _)| *name < first), sums.partition_point(|(name, _)| *name <= last))
 }

@@ -25,7 +25,7 @@ fn vsst(number: u64, class: VsstClass) -> Record {
     Record::AddVsst { family: 0, meta }
 }
 
-/// A table of keys `100 n .. 100 n + 99` that references so many bytes of vSSTs.
+/// Returns a table of keys `100 n .. 100 n + 99` that references these bytes of vSSTs.
 fn table(number: u64, n: u64, values: &[(u64, u64)]) -> Record {
     table_at(6, number, n, values)
 }
@@ -53,8 +53,9 @@ fn state(records: Vec<Record>) -> State {
     State::empty(Uid::default(), 1).apply(Edit(records)).unwrap()
 }
 
-/// Tables 1 to 6; vSSTs 50 to 53 have a little of each, 54 has much of each, 55 has only values of the last table. But for
-/// the last, their values would fill two vSSTs and lie in five.
+/// Builds tables 1 to 6. vSSTs 50 to 53 have a little of each, 54 has much of each, 55 has only
+/// values of the last table. Except for the last, the values of a table would fill two vSSTs and
+/// lie in five.
 fn scattered() -> State {
     let values = |n: u64| match n {
         5 => vec![(50, 10), (51, 10), (52, 10), (53, 10), (54, 150), (55, 900)],
@@ -101,8 +102,8 @@ fn classes_are_not_mixed_and_segments_not_taken() {
     assert_eq!(chosen(&state, &options(4, 1 << 40), &busy), [52, 53, 54], "51 alone would only be moved");
 }
 
-/// A relocation takes neighbours until a job has its bytes, passes over tables without such values, waits for running jobs, and
-/// comes to an end.
+/// A relocation takes neighbors until a job has its bytes, skips tables without such values, waits
+/// for running jobs, and ends.
 #[test]
 fn a_walk_over_the_deepest_level() {
     let mut records: Vec<Record> = (50..55).map(|n| vsst(n, VsstClass::Mixed)).collect();
@@ -141,7 +142,8 @@ fn a_walk_over_the_deepest_level() {
     assert_eq!(steps, [vec![1, 2], vec![3], vec![5, 6]]);
 }
 
-/// What only tables above the deepest level reference is not for it to rewrite, however little of it each has.
+/// vSSTs that only tables above the deepest level reference are not chosen, however little of them
+/// each table has.
 #[test]
 fn what_the_deepest_level_does_not_reference_is_not_chosen() {
     let mut records: Vec<Record> = (50..64).map(|n| vsst(n, VsstClass::Mixed)).collect();
@@ -156,7 +158,8 @@ fn what_the_deepest_level_does_not_reference_is_not_chosen() {
     assert_eq!(chosen(&state, &options, &InProgress::default()), [50, 51, 52, 53]);
 }
 
-/// Where collections have put values of many files into one, a table uses the names of all of them, and is in order.
+/// If collections merged values of many files into one, a table uses the names of all of them, and
+/// counts as ordered.
 #[test]
 fn names_that_lead_to_one_file_are_one_place() {
     let scattered = scattered();
@@ -169,7 +172,7 @@ fn names_that_lead_to_one_file_are_one_place() {
     assert_eq!(chosen(&state, &options(2, 240), &InProgress::default()), [0u64; 0]);
 }
 
-/// vSSTs that follow each other are in order already, however many a table references.
+/// vSSTs in key order are left alone, however many of them a table references.
 #[test]
 fn what_is_in_order_is_left_alone() {
     let mut records: Vec<Record> = (50..80).map(|n| vsst(n, VsstClass::Mixed)).collect();

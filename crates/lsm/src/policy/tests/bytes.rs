@@ -1,10 +1,11 @@
-//! What the policies write for each byte that is flushed, in the same simulation: at a rate that all of them sustain, and as fast as
-//! the excess of the tree lets writers; what it takes to settle the tree at the end is counted.
+//! Bytes that the policies write for each flushed byte, in the same simulation: at a rate that all
+//! of them sustain, and as fast as the throttle allows. The bytes written to settle the tree at the
+//! end are included.
 
 use super::simulation::{Keys, Machine};
 use super::*;
 
-/// Entries of a table of M.
+/// Number of entries of a table of size M.
 const M: u64 = 64;
 
 fn leveled() -> Leveled {
@@ -31,13 +32,13 @@ fn vlsm(f: u32, growth_max: u32, q: u32, overlap: OverlapOf) -> Vlsm {
 
 #[derive(Clone, Copy)]
 enum Rate {
-    /// Tables of M of work in the time of one flushed.
+    /// This many tables of size M of work for each flushed one.
     Tables(u64),
-    /// As the excess lets writers.
+    /// As fast as the throttle allows.
     Closed,
 }
 
-/// Of bytes flushed and written by merges, for each flushed.
+/// Returns the bytes flushed and written by merges for each flushed byte.
 fn bytes_for(policy: impl Shape, keys: u32, rate: Rate, key: &Keys) -> (f64, String) {
     let memtable = policy.tree().file_bytes / ENTRY;
     let mut machine = Machine::new(u64::from(keys), 1, policy);
@@ -70,7 +71,8 @@ fn bytes_for(policy: impl Shape, keys: u32, rate: Rate, key: &Keys) -> (f64, Str
     (1.0 + written as f64 / flushed as f64, peak)
 }
 
-/// What a store of 600 MB writes with M of 8 MiB and the defaults, at a rate that both policies sustain.
+/// Write amplification of a store of 600 MB with M of 8 MiB and the defaults, at a rate that both
+/// policies sustain.
 #[test]
 fn short_chains_cost_little_more() {
     let keys = 75 * M as u32;

@@ -1,6 +1,7 @@
 use super::*;
 
-/// A tree in which these levels have so many tables of 40 entries, over keys that only they have.
+/// Builds a tree with this many tables of 40 entries in each level, over keys that no other level
+/// has.
 fn tree(levels: &[(u32, u32)]) -> Store<Leveled> {
     let mut store = Store::new(1, options(FileChoice::MinOverlap));
     for (level, tables) in levels {
@@ -13,10 +14,10 @@ fn tree(levels: &[(u32, u32)]) -> Store<Leveled> {
     store
 }
 
-/// A chain goes on as long as the next level has too much, and no further than that.
+/// A chain continues as long as the next level is over its target, and no further.
 #[test]
 fn a_chain_is_as_long_as_levels_in_a_row_have_too_much() {
-    // Targets from the largest level, the last one, up: 64 kB at least. A table has 4 kB.
+    // Targets follow from the last level, the largest: 64 kB at least. A table has 4 kB.
     let chain = |levels: &[(u32, u32)], from| {
         let store = tree(levels);
         let targets = store.policy.level_targets(store.version(), &store.set_aside);

@@ -1,20 +1,21 @@
-//! Which file of a level goes first: both choices on the same writes, for values in tables and for values apart from them.
+//! Compares both file choices on the same writes, with inline and with separated values.
 //!
-//! The shapes are those of full stores, smaller: tables of some hundred entries, levels ten times as large as those above, of tables of
-//! references as many bytes overlapped as ten of them have. Bytes of the separated values themselves are the same for both choices, and
-//! are not counted; what tables still reference of them is, as hidden garbage.
+//! The trees are scaled-down full stores: tables of some hundred entries, and levels ten times as
+//! large as those above. A table of references overlaps as many bytes as ten of them have. Bytes of
+//! the separated values themselves are the same for both choices, and are not counted. Values that
+//! tables still reference are counted, as hidden garbage.
 
 use super::*;
 
 const KEYS: u64 = 20_000;
-/// Entries of a table, and of a memtable.
+/// Number of entries of a table, and of a memtable.
 const TABLE: u64 = 64;
 const MEMTABLE: u64 = 170;
-/// Bytes of a reference with its key, and of a key with what an entry has besides.
+/// Bytes of a reference with its key, and the inline overhead of an entry.
 const REFERENCE: u64 = 32;
 const INLINE: u64 = 24;
 
-/// How long values are, and what is overwritten.
+/// Length of the values, and their placement.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     value: u64,
@@ -45,13 +46,13 @@ impl Load {
         if !self.zipf {
             return rng.below(KEYS) as u32;
         }
-        // Of Zipf's law with exponent 1, the ranks thrown over the keys.
+        // Draws from Zipf's law with exponent 1, with the ranks scattered over the keys.
         let rank = ((KEYS as f64 + 1.0).ln() * rng.unit()).exp() as u64 - 1;
         (rank.min(KEYS - 1) * 7_919 % KEYS) as u32
     }
 
-    /// What compactions write into tables for each byte that is flushed into them, and the most that tables and what they reference
-    /// take for each byte that lives.
+    /// Returns the bytes that compactions write into tables for each flushed byte, and the maximum
+    /// bytes of tables and referenced values for each live byte.
     fn run(&self, choice: FileChoice) -> (f64, f64) {
         let mut store = Store::new(7, self.policy(choice));
         store.entry = self.entry();
@@ -79,8 +80,8 @@ impl Load {
     }
 }
 
-/// Whatever values are like and wherever they are, least overlap writes a fifth less at least. (The largest first leaves a little less above the last level: it
-/// moves more at once.)
+/// For all values and placements, `MinOverlap` writes at least a fifth less. (`LargestCompensated`
+/// leaves a little less above the last level, since it moves more at once.)
 #[test]
 fn the_default_choice_writes_less() {
     for (value, is_apart) in [(200, false), (1_000, true), (16_000, true)] {

@@ -1,28 +1,32 @@
-//! Trees of references to long values: what a larger base level costs and saves ([`crate::policy::leveled::targets`]).
+//! Trees of references to long values: costs and savings of a larger base level
+//! ([`crate::policy::leveled::targets`]).
 //!
-//! The shapes are those of full stores, a thousandth of them: sixteen entries for the thousand values of 16 KB that a memtable of 16 MiB has.
+//! The trees are scaled down by a thousand from full stores: sixteen entries stand for the thousand
+//! values of 16 KB in a memtable of 16 MiB.
 
 use super::*;
 
 /// Bytes of a reference with its key, and of the value.
 const REFERENCE: u64 = 28;
 const VALUE: u64 = 16_000;
-/// Entries of a memtable.
+/// Number of entries of a memtable.
 const MEMTABLE: u64 = 16;
 
-/// `factor`: how much larger than it is the base level may be.
+/// Returns a policy whose base level may be `factor` times as large.
 fn policy(factor: u64) -> Leveled {
     let memtable = MEMTABLE * (REFERENCE + VALUE);
     Leveled {
         l0_compaction_bytes: 16 * memtable,
         level_base_bytes: factor * 4 * memtable,
-        // A quarter of it is the shortest table, on disk: as many references as nine memtables have, a table of 256 KiB.
+        // A quarter of it is the shortest table, on disk: the references of nine memtables, a table
+        // of 256 KiB.
         file_bytes: memtable / 16,
         ..Leveled::default()
     }
 }
 
-/// Bytes of tables written by merges for each flushed, and what is hidden on average for each byte that lives.
+/// Returns the bytes written by merges into tables for each flushed byte, and the mean hidden bytes
+/// for each live byte.
 fn run(memtables: u64, factor: u64) -> (f64, f64) {
     let keys = memtables * MEMTABLE;
     let mut store = Store::new(7, policy(factor));
@@ -47,14 +51,15 @@ fn run(memtables: u64, factor: u64) -> (f64, f64) {
     (written as f64 / flushed as f64, hidden / (2 * memtables) as f64)
 }
 
-/// A base level three times as large has what was a tenth of the store in a level above it, and is written anew for each level 0.
+/// A base level three times as large absorbs the tenth of the store that was in a level above it,
+/// and is rewritten for each level 0.
 #[test]
 fn a_larger_base_level_hides_less_and_writes_more() {
     let [(few, much), (many, little)] = [1, 3].map(|factor| run(256, factor));
     println!("{few:.2} bytes, {much:.3} hidden; three times as large {many:.2}, {little:.3}");
     assert!(few < 20.0 && many > 3.0 * few, "{few:.2} and {many:.2} bytes of tables");
     assert!(much < 0.12 && little < 0.03, "{much:.3} and {little:.3} hidden");
-    // Where the base level is all there is, it makes no difference.
+    // If the base level is the only one, its size makes no difference.
     assert_eq!(run(64, 1), run(64, 3));
 }
 

@@ -1,8 +1,8 @@
-//! Walks that write the last level anew.
+//! Manual compactions that rewrite the last level.
 
 use super::*;
 
-/// A walk that rewrites takes each table of the last level once, and again if its job came to nothing.
+/// A rewriting walk takes each table of the last level once, and again if its job failed.
 #[test]
 fn compact_range_that_rewrites_takes_each_table_once() {
     let at = |n: u64, from: u32| file(n, from, from + 5, 1, 1000);
@@ -30,7 +30,8 @@ fn compact_range_that_rewrites_takes_each_table_once() {
     assert_eq!((none, rewritten), (Vec::new(), 2), "the third is not in the range");
 }
 
-/// A table that is too long for the room is cut at half of it, and its parts are taken instead; one that is short, or has one key, is not cut.
+/// A table that is too long for the free space is cut in half, and its parts are taken instead. A
+/// short table, or one with one key, is not cut.
 #[test]
 fn a_walk_that_rewrites_cuts_what_is_too_long() {
     let of = |tables: Vec<Arc<FileMeta>>| Version::with_files(0, vec![vec![], vec![], tables]);

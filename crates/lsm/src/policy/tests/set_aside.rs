@@ -1,11 +1,11 @@
-//! A tree with tables that cannot be read.
+//! A tree with unreadable tables.
 
 use super::*;
 
 const KEYS: u32 = 6_000;
 
 impl<P: Shape> Store<P> {
-    /// A key as a reader finds it: an error where a table that cannot be read may have it.
+    /// Looks up a key like a reader: an error if an unreadable table may have it.
     fn read(&self, key: u32) -> Result<Option<SeqNo>, u64> {
         let user_key = user_key(key);
         for (_, f) in self.version().lookup(&user_key) {
@@ -20,7 +20,8 @@ impl<P: Shape> Store<P> {
         Ok(None)
     }
 
-    /// Every key is right, or may be in a table set aside; the number of those.
+    /// Checks that every key is right, or may be in a table set aside; returns the number of the
+    /// latter.
     fn check_readable(&self) -> usize {
         self.state.verify().unwrap();
         let mut lost = 0;
@@ -33,7 +34,7 @@ impl<P: Shape> Store<P> {
         lost
     }
 
-    /// Sets tables aside and spoils them, so that a compaction that reads one fails.
+    /// Sets tables aside and corrupts them, so that a compaction that reads one fails.
     fn set_aside(&mut self, numbers: &[u64]) {
         let mut all: Vec<Arc<FileMeta>> = self.set_aside.tables().to_vec();
         let version = self.version().clone();
@@ -55,14 +56,14 @@ fn uniform(rng: &mut Rng) -> u32 {
     rng.below(u64::from(KEYS)) as u32
 }
 
-/// A store in motion, some of whose tables of any level go bad.
+/// Builds a store with running jobs and damaged tables in any level.
 fn damaged<P: Shape>(seed: u64, options: P, count: u64) -> Store<P> {
     let mut store = Store::new(seed, options);
     for _ in 0..40 {
         store.flush(100, 12, uniform);
         store.work(2, 1);
     }
-    // What runs has read its inputs.
+    // Running jobs have read their inputs.
     store.work(0, 0);
     for _ in 0..count {
         let used: Vec<usize> = (0..7).filter(|&l| !store.version().files(l).is_empty()).collect();
@@ -76,8 +77,8 @@ fn damaged<P: Shape>(seed: u64, options: P, count: u64) -> Store<P> {
     store
 }
 
-/// Whatever is compacted around them, no key is ever answered with an older version, level 0 stays short, and nobody is
-/// told to wait for what cannot go down.
+/// With any compactions around them, no lookup returns an older version, level 0 stays short, and
+/// no writer is told to wait for files that cannot go down.
 #[test]
 fn nothing_passes_a_table_that_cannot_be_read() {
     let small = Leveled { level_multiplier: 2, level_base_bytes: 8 << 10, ..options(FileChoice::default()) };
@@ -85,7 +86,7 @@ fn nothing_passes_a_table_that_cannot_be_read() {
         24,
         |seed| if seed % 3 == 0 { small.clone() } else { options(FileChoice::default()) },
     );
-    // What may go down is in a queue besides.
+    // Files that may go down are also queued in columns.
     nothing_passes_with(24 + 16, |seed| match seed % 3 {
         0 => Vlsm { tree: small.clone(), ..short_chains() },
         _ => short_chains(),
@@ -125,7 +126,7 @@ fn nothing_passes_with<P: Shape>(depth_max: usize, policy: impl Fn(u64) -> P) {
     assert!(lost_last < lost_first / 3, "what is written anew is found above: {lost_last} of {lost_first}");
 }
 
-/// A table of level 0 makes way as deep as it can, and what is newer finds a level between.
+/// A table of level 0 sinks as deep as it can, and leaves a level free for newer data.
 #[test]
 fn a_table_of_level_0_sinks() {
     sinks_with(options(FileChoice::default()));
@@ -157,7 +158,7 @@ fn sinks_with(policy: impl Shape) {
     assert!(store.version().files(0).len() < 8);
 }
 
-/// `compact_range` passes over them and ends.
+/// `compact_range` skips them and ends.
 #[test]
 fn a_walk_passes_over_them() {
     for seed in 0..40 {
@@ -171,8 +172,9 @@ fn walk_passes_over<P: Shape>(mut store: Store<P>) {
     store.check_readable();
 }
 
-/// A compaction takes what begins at the very end of a range tombstone too, so a table there that cannot be read keeps what ends with one in
-/// level 0: nobody may wait for that to go down.
+/// A compaction includes a table that begins at the exclusive end of a range tombstone. So an
+/// unreadable table there holds a file with such an end in level 0, and no writer may wait for that
+/// file to go down.
 #[test]
 fn a_table_at_the_end_of_a_range_tombstone_is_in_the_way() {
     a_table_at_the_end_is_in_the_way(&options(FileChoice::default()));

@@ -1,21 +1,25 @@
-//! Bounds of `vlsm`, by a simulation: flushes come at a rate, jobs take as long as what they read and write is, and threads
-//! ask for them as the engine's do. What must hold:
+//! Bounds of `vlsm`, by a simulation. Flushes come at a rate, jobs take time in proportion to the
+//! bytes that they read and write, and threads ask for jobs like those of the engine. These bounds
+//! must hold:
 //!
-//! * a job reads no more than the policy states before it begins; from level 0 that is q tables and level 1;
-//! * level 1 holds no more than its target and q tables for each thread, the deeper levels no more than an eighth over theirs and
-//!   a few tables;
-//! * no key is in more than one and a half q tables of level 0, and one for each thread, at four fifths of the rate that the tree sustains;
-//! * nothing starves: while flushes come as fast as they may, each level gets its turn, and the time between two jobs of level 0 is
-//!   that of a chain;
-//! * columns go down beside each other where there are threads, and no two jobs have a table in common, or keys of one level.
+//! * a job reads no more than the policy states before it begins; from level 0 that is q tables and
+//!   level 1;
+//! * level 1 holds at most its target and q tables for each thread, and the deeper levels exceed
+//!   their targets by at most an eighth and a few tables;
+//! * no key is in more than one and a half q tables of level 0, plus one for each thread, at four
+//!   fifths of the rate that the tree sustains;
+//! * no level starves: while flushes come as fast as they may, each level gets its turn, and the
+//!   time between two jobs of level 0 is that of a chain;
+//! * with several threads columns go down in parallel, and no two jobs have a table in common, or
+//!   keys of one level.
 //!
-//! The trees are real: entries, tables and versions, checked by reads and by the manifest's own checks.
+//! The trees are real: reads and the manifest's own checks verify entries, tables and versions.
 
 use super::*;
 
-/// Entries of a table of full size. Few, so that a hundred thousand flushes do not take long.
+/// Number of entries of a full table. Small, so that a hundred thousand flushes are fast.
 const TABLE_ENTRIES: u64 = 32;
-/// Where flushes have to wait, if nothing else holds them back.
+/// Depth at which flushes wait, if nothing else holds them back.
 const STOP: usize = 32;
 
 fn policy() -> Vlsm {
@@ -24,24 +28,25 @@ fn policy() -> Vlsm {
     Vlsm { tree, options: VlsmOptions { table_bytes, ..VlsmOptions::default() } }
 }
 
-/// What was seen at worst.
+/// Worst values seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct Worst {
-    /// Tables in level 0 in which one key is, and all of them.
+    /// Number of level 0 tables that contain one key, and the number of all of them.
     depth: usize,
     files: usize,
-    /// Bytes of tables for each that lives.
+    /// Bytes of tables for each live byte.
     space: f64,
-    /// Physical bytes of inputs, in full tables: of jobs from level 0, from level 1, and of deeper ones.
+    /// Physical bytes of inputs, in full tables: of jobs from level 0, from level 1, and of deeper
+    /// ones.
     width: [f64; 3],
-    /// Level 1, and the deeper ones, over what they may hold, in full tables.
+    /// Excess of level 1, and of the deeper levels, over their bounds, in full tables.
     over: [f64; 2],
-    /// Time between two jobs of level 0 while there was something to do for one, in full tables of work.
+    /// Time between two jobs of level 0 while one was due, in full tables of work.
     wait: f64,
     jobs: u64,
     spills: u64,
     poor: u64,
-    /// Jobs that took level 0 down beside each other.
+    /// Number of parallel jobs that compacted level 0 down.
     at_once: usize,
 }
 
@@ -49,7 +54,7 @@ pub(super) struct Machine<P> {
     pub(super) store: Store<P>,
     threads: usize,
     now: u64,
-    /// When each running job ends.
+    /// End time of each running job.
     ends: Vec<u64>,
     last_l0: u64,
     worst: Worst,
@@ -61,7 +66,8 @@ impl<P: Shape> Machine<P> {
         Machine { store, threads, now: 0, ends: Vec::new(), last_l0: 0, worst: Worst::default() }
     }
 
-    /// Threads without work ask for some, as the engine's do: all but one for any level, the last for level 0 alone.
+    /// Idle threads ask for jobs like those of the engine: all but one for any level, the last for
+    /// level 0 alone.
     fn ask(&mut self) {
         while self.ends.len() < self.threads {
             let deeper = self.ends.len() + 1 < self.threads || self.threads == 1;
@@ -69,7 +75,7 @@ impl<P: Shape> Machine<P> {
             let picked = if deeper { self.store.policy.levels(&facts) } else { self.store.policy.l0(&facts) };
             let Some(c) = picked else { break };
             self.judge(&c);
-            // What is merged is read and written; what is moved takes no time to speak of.
+            // A merge reads and writes its inputs; a move takes almost no time.
             let work = if c.trivial_move { 1 } else { 2 * c.input_bytes() };
             self.ends.push(self.now + work);
             self.store.start(c);
@@ -96,7 +102,7 @@ impl<P: Shape> Machine<P> {
         self.worst.at_once = self.worst.at_once.max(columns);
     }
 
-    /// Until `to`, or until a job ends.
+    /// Advances to `to`, or until a job ends.
     fn advance(&mut self, to: u64) {
         self.ask();
         let next = (0..self.ends.len()).min_by_key(|&i| self.ends[i]).filter(|&i| self.ends[i] <= to);
@@ -131,7 +137,7 @@ impl<P: Shape> Machine<P> {
         }
     }
 
-    /// Until there is nothing to do.
+    /// Runs until no job is due.
     pub(super) fn rest(&mut self) {
         self.ask();
         while !self.ends.is_empty() {
@@ -140,7 +146,7 @@ impl<P: Shape> Machine<P> {
         }
     }
 
-    /// Flushes at intervals, or as fast as level 0 lets it. Returns how long that took.
+    /// Flushes at intervals, or as fast as level 0 allows. Returns the elapsed time.
     pub(super) fn write_entries(
         &mut self,
         flushes: usize,
@@ -167,13 +173,14 @@ impl<P: Shape> Machine<P> {
         self.now - start
     }
 
-    /// Of level 0, as writers are slowed down by it: tables that have one key, or flushes that it holds in all.
+    /// Returns the depth of level 0 by which writers are throttled: tables that contain one key, or
+    /// its bytes in full tables.
     fn depth(&self) -> usize {
         let load = self.store.policy.l0_load(self.store.version(), &SetAside::default());
         load.files.max((load.bytes / self.store.policy.tree().file_bytes) as usize)
     }
 
-    /// Until what lies too high is at most so many percent of what lives.
+    /// Runs until the bytes over target are at most this percentage of the live bytes.
     pub(super) fn work_off_excess(&mut self, percent: u64) {
         let live = self.store.model.len() as u64 * ENTRY;
         let free = 8 * self.store.policy.tree().file_bytes;
@@ -185,7 +192,7 @@ impl<P: Shape> Machine<P> {
         }
     }
 
-    /// What was worst is looked for anew.
+    /// Resets the worst values.
     pub(super) fn forget(&mut self) {
         self.worst = Worst::default();
     }
@@ -211,7 +218,7 @@ fn assert_apart(a: &Compaction, b: &Compaction) {
 }
 
 impl Machine<Vlsm> {
-    /// See the module.
+    /// Checks the bounds: see the module.
     fn check(&self, name: &str) {
         let (worst, factor) = (&self.worst, self.store.policy.factor() as f64);
         let at_once = f64::from(self.store.policy.options.queue_tables);
@@ -221,7 +228,8 @@ impl Machine<Vlsm> {
                 && worst.over[1] <= at_once * self.threads as f64,
             "{name}: {worst:?}"
         );
-        // Read and written; the deeper levels may each have to send on as much as came, a table at a time.
+        // Counts bytes read and written. Each deeper level may have to pass on as much as it
+        // received, one table at a time.
         let chain = 2.0 * (worst.width[0] + at_once * (worst.width[1] + 2.0 * worst.width[2]));
         assert!(worst.wait <= chain, "{name}: {chain} are a chain, level 0 waited for {}", worst.wait);
     }
@@ -231,10 +239,10 @@ impl Machine<Vlsm> {
     }
 }
 
-/// What writes do.
+/// Draws the key of a write.
 pub(super) type Keys = dyn Fn(&mut Rng, u64) -> u32;
 
-/// Fills a tree, writes as fast as it may, and then at four fifths of that.
+/// Fills a tree, writes as fast as possible, and then at four fifths of that rate.
 fn simulate(name: &str, flushes: usize, threads: usize, policy: Vlsm, keys: u32, key: &Keys) {
     let mut machine = Machine::new(u64::from(keys) + threads as u64, threads, policy);
     let mut n = 0;
@@ -266,7 +274,8 @@ fn simulate(name: &str, flushes: usize, threads: usize, policy: Vlsm, keys: u32,
         "{name}, {threads} threads, {work:.1} tables of work a flush, {levels:?}\n  {saturated:?}\n  {steady:?}"
     );
     let queue = machine.store.policy.options.queue_tables as usize;
-    // What comes while level 1 sends on what one run brought; and what each thread merges is there until it is done.
+    // Data arrives while level 1 passes on one run, and each thread's inputs stay until its merge
+    // is done.
     let depth_max = queue + queue / 2 + threads;
     assert!(steady.depth <= depth_max, "{name}: level 0 had {} tables", steady.depth);
 }
@@ -279,7 +288,7 @@ fn simulate_all(flushes: usize) {
     };
     let uniform = |rng: &mut Rng, _| rng.below(u64::from(KEYS)) as u32;
     let skewed = |rng: &mut Rng, _| (rng.unit().powi(4) * f64::from(KEYS)) as u32;
-    // A stretch of a hundredth of the keys takes nine writes of ten, and moves.
+    // A range of a hundredth of the keys, which moves, gets nine of ten writes.
     let moving = |rng: &mut Rng, n: u64| match rng.one_in(10) {
         true => rng.below(u64::from(KEYS)) as u32,
         false => ((n / 50 + rng.below(u64::from(KEYS) / 100)) % u64::from(KEYS)) as u32,

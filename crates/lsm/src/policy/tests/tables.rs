@@ -1,10 +1,10 @@
-//! Tables as levels describe them, for tests of what is picked.
+//! Table metadata for tests of picks.
 
 use base::{ValueKind, key};
 use std::ops::Range;
 use version::{Dependency, FileMeta};
 
-/// A table with entries of these keys, so many, in `len` bytes, and with references to values of so many.
+/// Returns a table with `entries` of these keys in `len` bytes, and references to `value_bytes`.
 pub(in crate::policy) fn of_values(
     number: u64,
     keys: Range<u32>,

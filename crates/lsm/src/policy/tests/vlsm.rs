@@ -1,4 +1,4 @@
-//! What only `vlsm` does.
+//! Tests specific to `vlsm`.
 
 use super::*;
 use crate::policy::vlsm::cutter::OverlapCutter;
@@ -18,17 +18,17 @@ fn tree_options(file_bytes: u64) -> TreeOptions {
     }
 }
 
-/// The default, with a wide step from level 1 to level 2.
+/// Returns the default policy, with a wide step from level 1 to level 2.
 fn default_policy() -> Vlsm {
     Vlsm::new(VlsmOptions { growth_max: 32, ..VlsmOptions::default() }, Leveled::default())
 }
 
-/// A table of `len` bytes on disk that stands for `stands_for`.
+/// Returns a table of `len` bytes on disk with `stands_for` compensated bytes.
 fn table(number: u64, (low, high): (u32, u32), len: u64, stands_for: u64) -> Arc<FileMeta> {
     Arc::new(FileMeta { len, raw_bytes: stands_for, ..(*file(number, low, high, number, 0)).clone() })
 }
 
-/// Level `level` of equal tables of `each` bytes, as many as make `bytes`.
+/// Returns a level of equal tables of `each` bytes, with `bytes` in total.
 fn full_level(first: u64, bytes: u64, each: u64) -> Vec<Arc<FileMeta>> {
     let file = |i: u64| table(first + i, (i as u32 * 10, i as u32 * 10 + 9), each, each);
     (0..bytes / each).map(file).collect()
@@ -67,7 +67,7 @@ fn targets_keep_a_ninth_and_level_1_above_the_deepest_level() {
     }
 }
 
-/// A column goes down when it is worth its merge, oldest first, up to q tables of M at once.
+/// A column goes down when it is worth its merge, oldest first, up to q tables of size M at once.
 #[test]
 fn level_0_is_a_queue() {
     let policy = default_policy();
@@ -98,7 +98,7 @@ fn level_0_is_a_queue() {
     assert_eq!(taken(level_0(7, MIB, MIB), inline(40 * MIB)), None, "too little to go down");
     let many = level_0(8, MIB, MIB);
     assert_eq!(taken(many, inline(40 * MIB)), Some((1..9).rev().collect()), "but they are many");
-    // Tables of references: 40 KB each, that stand for 16 MiB.
+    // Tables of references have 40 KB each, and 16 MiB compensated.
     let references = |count| level_0(count, 40 << 10, 16 * MIB);
     let separated = |tables: u64| -> Vec<_> {
         (0..tables).map(|i| table(100 + i, (i as u32 * 10, i as u32 * 10 + 9), 4 << 10, 4 * MIB)).collect()
@@ -109,7 +109,8 @@ fn level_0_is_a_queue() {
     assert_eq!(taken(references(2), separated(10)), Some(vec![1]), "a small store shall not hide so much");
 }
 
-/// Keys in order make columns none of which is worth its merge: together they hide no more than one column would.
+/// Ascending keys form columns none of which is worth its merge: together they hide no more than
+/// one column would.
 #[test]
 fn columns_of_references_hide_no_more_together() {
     let policy = default_policy();
@@ -128,7 +129,7 @@ fn columns_of_references_hide_no_more_together() {
     assert_eq!((excess(30), excess(31)), (0, 40 << 10), "what lies in tables, not what it stands for");
 }
 
-/// The tables that a flush of these keys is cut into, each entry of so many bytes.
+/// Returns the tables into which a flush of these keys is cut, with entries of `bytes`.
 fn flushed(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<Vec<u32>> {
     let Some(mut cutter) = policy.flush_cutter(version, &SetAside::default()) else {
         return vec![keys.to_vec()];
@@ -146,7 +147,8 @@ fn flushed(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<Ve
     tables
 }
 
-/// Flushes are cut where tables of level 1 begin; the columns that are there stay apart, and each goes down by itself.
+/// Flushes are cut where tables of level 1 begin. Existing columns stay apart, and each goes down
+/// by itself.
 #[test]
 fn flushes_fall_into_columns() {
     let policy = default_policy();
@@ -160,7 +162,8 @@ fn flushes_fall_into_columns() {
     let tables = flushed(&policy, &version, &keys, 40 << 10);
     let firsts: Vec<u32> = tables.iter().map(|keys| keys[0]).collect();
     assert_eq!(firsts, vec![3, 103, 203, 303, 403, 503, 603, 703]);
-    // Flushes of other keys: no column bridges another, nor meets the next table, whatever the first keys are.
+    // Flushes of other keys: no column joins another, nor overlaps the next table, whatever the
+    // first keys are.
     let mut number = 100;
     for offset in [3, 1, 0, 2, 3, 1, 2, 0] {
         let version = Version::with_files(0, levels.clone());
@@ -175,12 +178,12 @@ fn flushes_fall_into_columns() {
     assert_eq!((version.files(0).len(), load.files, load.bytes), (64, 8, 64 * MIB));
     let c = free(&version, |facts| policy.l0(facts)).unwrap();
     assert_eq!((c.inputs[0].1.len(), c.inputs[1].1.len(), c.input_bytes()), (8, 1, 16 * MIB), "{c:?}");
-    // What a flush has too little of is no table of its own.
+    // A flush with too little data for a column makes no table for it.
     let few: Vec<u32> = (0..100).chain([250, 350, 450]).chain(700..800).collect();
     let tables = flushed(&policy, &version, &few, 40 << 10);
     let firsts: Vec<u32> = tables.iter().map(|keys| keys[0]).collect();
     assert_eq!(firsts, vec![0, 250, 450], "40 KiB are not enough");
-    // References are short: one table.
+    // References are short: the flush makes one table.
     let mut levels = vec![Vec::new(); 7];
     levels[6] = (0..64).map(|i| table(i + 1, (i as u32 * 10, i as u32 * 10 + 9), MIB, 24 * MIB)).collect();
     assert!(policy.flush_cutter(&Version::with_files(0, levels), &SetAside::default()).is_none());
@@ -211,7 +214,8 @@ fn the_deepest_column_goes_first_where_writers_wait_for_it() {
     assert_eq!(taken(24, 4096, full / 2 * 3 + 1).0, 5, "level 1 is too full");
 }
 
-/// Where values are separated level 1 is all of a small store, and no run rewrites more than f times its own bytes of it.
+/// With separated values level 1 is all of a small store, and no run rewrites more than f times its
+/// own bytes of it.
 #[test]
 fn runs_of_references_are_worth_what_they_rewrite() {
     let policy = default_policy();
@@ -262,7 +266,8 @@ fn from_level_0(policy: &Vlsm, output_level: usize) -> Compaction {
     }
 }
 
-/// The tables that a cutter makes of `keys`, each of so many bytes: entries, what each meets, and its bytes.
+/// Returns the tables that a cutter makes of `keys`, with entries of `bytes`: their entries and
+/// overlaps.
 fn cut(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<(Vec<u32>, u64)> {
     let mut cutter = OverlapCutter::new(policy, &from_level_0(policy, 1), version);
     let (mut outputs, mut open) = (Vec::new(), Vec::new());
@@ -282,7 +287,7 @@ fn cut(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<(Vec<u
     outputs.into_iter().map(with_met).collect()
 }
 
-/// Bytes of level 2 between two keys.
+/// Returns the bytes of level 2 between two keys.
 fn met_in(version: &Version, low: u32, high: u32) -> u64 {
     let met = version.overlapping(2, Some(&user_key(low)), Some(&user_key(high)));
     met.iter().map(|f| f.len).sum()
@@ -299,28 +304,31 @@ fn tables_of_level_1_end_where_their_overlap_says() {
     let lengths = |outputs: &[(Vec<u32>, u64)], bytes: u64| -> Vec<u64> {
         outputs.iter().map(|(keys, _)| keys.len() as u64 * bytes / MIB).collect()
     };
-    // As dense as level 2: each ends at its size, good.
+    // As dense as level 2: each ends at its size, as a good table.
     let keys: Vec<u32> = (0..320).collect();
     let outputs = cut(&policy, &level_2(32), &keys, MIB);
     assert!(lengths(&outputs, MIB).iter().all(|&len| len <= 8), "{outputs:?}");
-    // A tenth as dense: the first 8 tables are more than 8 times what they meet them with, so it is poor, and ends at m.
+    // A tenth as dense: the overlap of the first 8 tables exceeds 8 times their own bytes, so each
+    // is poor, and ends at m.
     let keys: Vec<u32> = (0..320).step_by(10).collect();
     let outputs = cut(&policy, &level_2(32), &keys, MIB / 2);
     assert_eq!(lengths(&outputs, MIB / 2), vec![4, 4, 4, 4], "{outputs:?}");
-    // A quarter as dense: good ones, which end before they would be poor, or at their size.
+    // A quarter as dense: good tables, which end before they would become poor, or at their size.
     let outputs = cut(&policy, &level_2(32), &keys, 2 * MIB);
     assert_eq!(lengths(&outputs, 2 * MIB), vec![8; 8], "{outputs:?}");
     assert!(outputs.iter().all(|(keys, met)| *met <= 8 * keys.len() as u64 * 2 * MIB));
-    // Dense, and then nearly nothing: the dense part ends, good, before it enters more than it is worth.
+    // Dense, and then almost empty: the dense part ends, as a good table, before its overlap
+    // becomes too large.
     let keys: Vec<u32> = (0..10).chain((10..320).step_by(10)).collect();
     let outputs = cut(&policy, &level_2(32), &keys, MIB / 4);
     assert_eq!((outputs[0].0.last(), outputs[0].1), (Some(&10), 16 * MIB), "{outputs:?}");
-    // What is not worth a table goes on, whatever it meets, as far as a job may be wide.
+    // Data that is not worth a table continues, whatever its overlap, up to the maximum width of a
+    // job.
     let keys: Vec<u32> = (0..1000).step_by(10).collect();
     let outputs = cut(&policy, &level_2(100), &keys, 1 << 10);
     let met: Vec<u64> = outputs.iter().map(|(_, met)| met / (8 * MIB)).collect();
     assert_eq!(met, vec![34, 34, 32], "{outputs:?}");
-    // The other measure: as much as f full tables, however short the table.
+    // The other reference size: overlap up to f full tables, however short the table.
     let options = VlsmOptions { overlap: OverlapOf::FullTable, ..VlsmOptions::default() };
     let policy = Vlsm::new(options, Leveled::default());
     let outputs = cut(&policy, &level_2(100), &keys, 64 << 10);
@@ -331,7 +339,7 @@ fn tables_of_level_1_end_where_their_overlap_says() {
 fn tables_of_level_1_are_good_or_poor_by_what_they_meet() {
     let policy = default_policy();
     let version = with_level_2(full_level(1, 32 * 8 * MIB, 8 * MIB));
-    // The first meets as much as it has itself, the second 80 times as much.
+    // The first overlaps as many bytes as it has itself, the second 80 times as many.
     let outputs = [((0, 9), 8 * MIB), ((100, 195), MIB)];
     let outputs = outputs.map(|(keys, len)| (*table(100, keys, len, len)).clone());
     let into = |level: usize, version: &Version| {
@@ -344,8 +352,8 @@ fn tables_of_level_1_are_good_or_poor_by_what_they_meet() {
     assert_eq!(leveled.good_tables(&from_level_0(&policy, 1), &version, &outputs), None);
 }
 
-/// Whatever lies below: no table is shorter than is worth a file but the last, or one that is as wide as may be; none meets more
-/// than that; and none that is good would be so with the next key.
+/// For any level below, only the last table, or one of maximum overlap, is shorter than a table
+/// worth a file. No overlap exceeds the maximum. No good table would stay good with the next key.
 #[test]
 fn whatever_lies_below_tables_are_cut_by_the_rules() {
     let (mut good, mut poor, mut wide) = (0, 0, 0);
@@ -398,7 +406,8 @@ fn whatever_lies_below_tables_are_cut_by_the_rules() {
     assert!(good > 1000 && poor > 50 && wide > 10);
 }
 
-/// What frees most for what it meets goes first; with nothing good, the best of the rest, and it is told.
+/// The table that frees the most for its overlap goes first. If no table is good, the best of the
+/// rest goes, and is reported as poor.
 #[test]
 fn level_1_sends_on_what_frees_most_for_what_it_meets() {
     let policy = default_policy();
@@ -412,19 +421,20 @@ fn level_1_sends_on_what_frees_most_for_what_it_meets() {
         assert!(c.input_bytes() <= policy.width_bytes(&version, &SetAside::default()));
         Some((c.reason, c.inputs[0].1.iter().map(|f| f.number).collect::<Vec<_>>()))
     };
-    // 20 tables of 8 MiB are 160 MiB, the target is 64. Each meets ten, but one that meets three.
+    // 20 tables of 8 MiB are 160 MiB, the target is 64 MiB. Each overlaps ten tables, except one
+    // that overlaps three.
     let mut level_1: Vec<_> =
         (0..20).map(|i| table(i + 1, (i as u32 * 100, i as u32 * 100 + 99), 8 * MIB, 8 * MIB)).collect();
     assert_eq!(pick(level_1.clone()), Some((Reason::PoorSpill, vec![1])));
     level_1[7] = table(8, (705, 725), 8 * MIB, 8 * MIB);
     assert_eq!(pick(level_1.clone()), Some((Reason::Spill, vec![8])));
-    // Two short neighbours in one table below are worth more together.
+    // Two short neighbors within one table below are worth more together.
     level_1[12] = table(13, (1201, 1203), 2 * MIB, 2 * MIB);
     level_1.insert(13, table(21, (1204, 1208), 2 * MIB, 2 * MIB));
     assert_eq!(pick(level_1), Some((Reason::Spill, vec![13, 21])));
 }
 
-/// A tree of either policy goes on under the other one.
+/// A tree of either policy continues under the other one.
 #[test]
 fn a_tree_changes_its_policy_while_it_runs() {
     const KEYS: u32 = 20_000;
@@ -445,7 +455,7 @@ fn a_tree_changes_its_policy_while_it_runs() {
     }
 }
 
-/// One or the other.
+/// Either of the two policies.
 #[derive(Debug)]
 struct EitherPolicy {
     vlsm: Vlsm,
@@ -520,7 +530,7 @@ fn parameters_are_stored_and_checked() {
         };
         let options = VlsmOptions { table_bytes: options.table_bytes.min(4 << 30), ..options };
         assert_eq!(VlsmOptions::decode(&options.encode()).unwrap(), options);
-        // As it was stored before there was the last number.
+        // The encoding from before the last number was added.
         let five = VlsmOptions { queue_tables: 1, ..options }.encode();
         let older = VlsmOptions::decode(&five[..five.len() - 1]).unwrap();
         assert_eq!(older, VlsmOptions { queue_tables: 8, ..options });
@@ -545,7 +555,7 @@ fn parameters_are_stored_and_checked() {
     assert!(make(vec![0xff]).unwrap_err().contains("five or six numbers"));
     let newer = PolicyChoice { version: 2, ..PolicyChoice::vlsm(&VlsmOptions::default()) };
     assert_eq!(policies.make(&newer, &tree_options(MIB)).unwrap_err().kind(), base::ErrorKind::Unsupported);
-    // A table is no longer than the family's.
+    // A table is at most as long as the family allows.
     assert_eq!(
         Vlsm::new(VlsmOptions::default(), Leveled { file_bytes: MIB, ..Leveled::default() }).tree.file_bytes,
         MIB

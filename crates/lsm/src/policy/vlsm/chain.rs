@@ -1,26 +1,31 @@
-//! Whose turn it is: what has to be compacted before level 0 may go down, and then level 0.
+//! The compaction chain: the levels that must be compacted before level 0 may go down, and then
+//! level 0.
 //!
-//! From the bottom up, a level that holds more than its bound has its turn first. The bound of level 1 is its target; the
-//! deeper ones may be an eighth over theirs, so that other threads have time to see to them and level 0 does not wait for all levels
-//! of the tree. As long as every level keeps its bound, a run from level 0 makes each level send on about one run: that is
-//! the chain, and its width and length are bounded.
+//! From the bottom up, the first level over its bound has its turn. The bound of level 1 is its
+//! target. The bound of a deeper level is its target plus an eighth, so that other threads have
+//! time to compact it. Otherwise level 0 would wait for all levels of the tree. While every level
+//! is within its bound, a run from level 0 makes each level send about one run to the next. That is
+//! the chain; its width and length are bounded.
 //!
-//! A column of level 0 that is much too deep and holds a table of bytes at most does not wait for that, until level 1 holds one and a half times its target: writers wait
-//! for how deep it is, and would do so for a merge that takes a moment.
+//! A column of level 0 that is much too deep, and holds at most one table of bytes, does not wait
+//! for its turn. The exception ends when level 1 exceeds one and a half times its target. Writers
+//! wait because of the depth of the column, and otherwise they would wait for a merge that takes a
+//! moment.
 //!
-//! Where a level can send nothing on, because other jobs hold what it meets, the levels above it do not wait until it
-//! holds twice its target. What a table that cannot be read keeps where it is does not count.
+//! A level may be unable to send a run because other jobs hold the tables that it overlaps. Then
+//! the levels above it do not wait, unless it exceeds twice its target. Files held in place by an
+//! unreadable table do not count.
 
 use super::parameters::Vlsm;
 use super::queue::Queue;
 use crate::policy::compaction::{Compaction, Reason};
 use crate::policy::leveled::picker::Picker;
 
-/// A deeper level may be this part of its target over it.
+/// A deeper level may exceed its target by one part in `SLACK_PART`.
 const SLACK_PART: u64 = 8;
 
 impl Vlsm {
-    /// The next compaction of the chain.
+    /// Returns the next compaction of the chain.
     pub(super) fn chain(&self, picker: &Picker<'_>) -> Option<Compaction> {
         let base = picker.targets.base_level;
         let target = picker.targets.bytes[base];
@@ -31,7 +36,7 @@ impl Vlsm {
         for level in (base..self.tree.last_level()).rev() {
             let target = picker.targets.bytes[level];
             let bound = target.saturating_add(if level == base { 0 } else { target / SLACK_PART });
-            // The version knows what is most: few levels have to be looked through.
+            // The version's sum is an upper bound, so few levels need a walk over their files.
             if self.tree.level_size(picker.facts.version, level) <= bound {
                 continue;
             }
@@ -50,7 +55,7 @@ impl Vlsm {
         Queue::of(self, picker).first(picker)
     }
 
-    /// What a level holds, compensated bytes, without what is on its way down and what has to stay.
+    /// Returns the compensated bytes of a level, without files on their way down and held files.
     fn movable_bytes(&self, picker: &Picker<'_>, level: usize) -> u64 {
         let facts = &picker.facts;
         let files = facts.version.files(level).iter().enumerate();

@@ -1,17 +1,22 @@
-//! Level 0 in columns: what goes down together, and where a flush is cut so that it can.
+//! Columns of level 0: sets of tables that go down together, and the cuts of a flush that keep
+//! columns apart.
 //!
-//! A memtable has keys of the whole store. As one table it would have to be merged with all of level 1. So a flush is cut at a few
-//! keys ([`ColumnCutter`]), and level 0 falls apart into *columns*: tables that meet in keys, directly or over others of level 0. What is
-//! in different columns has no key in common, so each goes down by itself, oldest table first.
+//! A memtable has keys of the whole store. As one table it would have to be merged with all of
+//! level 1. So a flush is cut at a few keys ([`ColumnCutter`]), and level 0 splits into *columns*:
+//! tables that overlap, directly or through other tables of level 0. Different columns have no key
+//! in common, so each goes down by itself, oldest table first.
 //!
-//! **Columns hold.** A flush is cut at the first key of each column that level 0 has, so it bridges none. Within a column, and where there is
-//! none, it is cut where tables of level 1 begin, about as far apart as makes a full table of it: so what lies dense becomes narrow columns, and
-//! a wide one falls apart as its oldest tables go down. Nothing of this is stored: all is read off the version.
+//! **Columns persist.** A flush is cut at the first key of each column of level 0, so it joins no
+//! two columns. Within a column, and outside all columns, a flush is cut where tables of level 1
+//! begin, at distances that make up about a full table. So dense key ranges become narrow columns,
+//! and a wide column splits as its oldest tables go down. No column is stored: all are derived from
+//! the version.
 //!
-//! **Few files.** No piece ends below a fourth of what a table of level 1 is at least. Where a flush has next to nothing for a column,
-//! its table bridges that column and the one before, and then they go down together, once.
+//! **Few files.** No piece ends below a quarter of the minimum size of a level 1 table. If a flush
+//! has almost no data for a column, its table joins that column to the one before, and once they go
+//! down together.
 //!
-//! Where values are separated a flush is a short table of references, and stays whole.
+//! With separated values a flush is a short table of references, and is not cut.
 
 use super::parameters::Vlsm;
 use crate::policy::set_aside::SetAside;
@@ -20,15 +25,15 @@ use base::HashSet;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
-/// A piece of a flush is no shorter than this part of `Vlsm::least_bytes`, but for the last.
+/// Minimum length of a piece of a flush, except the last, as a fraction of `Vlsm::least_bytes`.
 const PIECE_PART: u64 = 4;
 
-/// Tables of level 0 that meet, directly or over others.
+/// Tables of level 0 that overlap, directly or through others.
 #[derive(Clone, Debug)]
 pub(super) struct Column<'a> {
-    /// Ascending by first key.
+    /// Tables, ascending by first key.
     by_key: Vec<&'a Arc<FileMeta>>,
-    /// The table that reaches farthest.
+    /// Table with the largest last key.
     last: &'a Arc<FileMeta>,
 }
 
@@ -45,7 +50,7 @@ impl<'a> Column<'a> {
         self.by_key.iter().copied()
     }
 
-    /// The same, the oldest first.
+    /// Returns the tables, the oldest first.
     pub fn oldest_first(&self) -> Vec<&'a Arc<FileMeta>> {
         let mut files = self.by_key.clone();
         files.sort_by_key(|f| (f.seq_range().1, f.number));
@@ -59,7 +64,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// How many of its tables have one key at most.
+    /// Returns the maximum number of tables of the column that contain one key.
     pub fn depth(&self) -> usize {
         let mut open: Vec<&FileMeta> = Vec::new();
         let deepest = self.by_key.iter().map(|file| {
@@ -71,7 +76,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// The columns of level 0, ascending by key, without the tables in `held`.
+/// Returns the columns of level 0, ascending by key, without the tables in `held`.
 pub(super) fn columns<'a>(version: &'a Version, held: &HashSet<u64>) -> Vec<Column<'a>> {
     let mut files: Vec<&Arc<FileMeta>> =
         version.files(0).iter().filter(|f| !held.contains(&f.number)).collect();
@@ -86,13 +91,13 @@ pub(super) fn columns<'a>(version: &'a Version, held: &HashSet<u64>) -> Vec<Colu
     columns
 }
 
-/// How many tables of level 0 a reader of one key may have to look into.
+/// Returns the maximum number of level 0 tables that a read of one key must search.
 pub(super) fn depth(version: &Version, held: &HashSet<u64>) -> usize {
     columns(version, held).iter().map(Column::depth).max().unwrap_or(0)
 }
 
 impl Vlsm {
-    /// Where the tables of a flush begin, ascending.
+    /// Returns the keys at which the tables of a flush begin, ascending.
     fn column_starts(&self, version: &Version) -> Vec<Vec<u8>> {
         if self.tree.deepest(version).1 {
             return Vec::new();
@@ -119,8 +124,9 @@ impl Vlsm {
     }
 }
 
-/// Where these columns begin for the next flush: where the table of level 1 begins that their first key is in, or else at that. Between the
-/// two the next flush may have keys, and in the column before they would meet that table as well.
+/// Returns the keys at which these columns begin for the next flush. That is the first key of the
+/// level 1 table that contains a column's first key, or else the column's first key. The next flush
+/// may have keys between the two; in the previous column they would overlap that table as well.
 fn starts_of<'a>(columns: &[Column<'a>], level_1: &'a [Arc<FileMeta>]) -> Vec<&'a [u8]> {
     let start = |(i, column): (usize, &Column<'a>)| {
         let after = level_1.partition_point(|f| !f.starts_after(column.low()));
@@ -131,17 +137,17 @@ fn starts_of<'a>(columns: &[Column<'a>], level_1: &'a [Arc<FileMeta>]) -> Vec<&'
     columns.iter().enumerate().map(start).collect()
 }
 
-/// Cuts a flush into the columns of level 0. Asked with ascending keys.
+/// Cuts a flush into the columns of level 0. Keys must ascend from call to call.
 #[derive(Clone, Debug)]
 pub struct ColumnCutter {
     starts: Vec<Vec<u8>>,
-    /// The first of them that no key asked has reached.
+    /// Index of the first start beyond the last key asked.
     at: usize,
     piece_bytes: u64,
 }
 
 impl ColumnCutter {
-    /// For a flush into `version`; `None` if there is nowhere to cut.
+    /// Returns a cutter for a flush into `version`; `None` if there are no cuts.
     pub fn new(policy: &Vlsm, version: &Version) -> Option<Self> {
         let (starts, piece_bytes) = (policy.column_starts(version), policy.least_bytes() / PIECE_PART);
         (starts.len() > 1).then_some(ColumnCutter { starts, at: 0, piece_bytes })

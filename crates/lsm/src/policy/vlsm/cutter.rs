@@ -1,15 +1,17 @@
-//! Where tables of level 1 end: their overlap with level 2 decides.
+//! Decides where tables of level 1 end, by their overlap with level 2.
 //!
-//! Level 2 is up to F times as large as level 1, so a table of average density meets F times its own bytes there: too
-//! much. But neither level is even. A table is *good* while what it meets is at most f times its own bytes
-//! ([`OverlapOf`](super::parameters::OverlapOf)); it ends, good,
-//! before the key that would spoil that, or when it has the size of a table. A table that is not good from the start, nor
-//! becomes so by growing, ends as a *poor* one at m, and takes with it the stretch of level 2 that the others then do not meet.
+//! Level 2 is up to F times as large as level 1, so a table of average density overlaps F times its
+//! own bytes there: too much. But neither level is even. A table is *good* while its overlap is at
+//! most f times its own bytes ([`OverlapOf`](super::parameters::OverlapOf)). It ends, as a good
+//! table, before the key that would end that, or at its full size. A table that is not good from
+//! the start, and does not become good by growing, ends as a *poor* one at m. It takes its part of
+//! level 2 away from the overlap of the other tables.
 //!
-//! A table of level 2 counts when it is entered, in each output that has a part of it, and all those that lie between two keys count as
-//! well. All that is physical bytes, and is looked at only where a table of level 2 is entered. No table is cut for its
-//! overlap below `least_bytes`, but where it would meet more than `overlap_cap`: by so much the width of a job is bounded. That
-//! can only be where level 1 is a thousand times thinner than elsewhere.
+//! A table of level 2 counts when an output enters it, in each output that has a part of it; all
+//! tables between two keys count as well. Overlap is in physical bytes, and is checked only on
+//! entering a table of level 2. No table is cut for its overlap below `least_bytes`, unless it
+//! would exceed `overlap_cap`, which bounds the width of a job. That happens only where level 1 is
+//! a thousand times thinner than elsewhere.
 
 use super::parameters::Vlsm;
 use crate::policy::compaction::Compaction;
@@ -18,26 +20,27 @@ use crate::{OutputCutter, OutputSize};
 use std::ops::Range;
 use version::{Level, Version};
 
-/// Decides where the outputs of one compaction into level 1 end. Asked with ascending keys.
+/// Decides where the outputs of one compaction into level 1 end. Keys must ascend from call to
+/// call.
 #[derive(Clone, Debug)]
 pub struct OverlapCutter {
     policy: Vlsm,
     size: Cutter,
-    /// Level 2.
+    /// Tables of level 2.
     below: Level,
-    /// Physical bytes of a full table of it.
+    /// Physical bytes of a full table of level 2.
     full: u64,
     cap: u64,
-    /// The first table of it that does not end before the last key asked.
+    /// Index of the first table of level 2 that does not end before the last key asked.
     at: usize,
-    /// Those before this one have been counted.
+    /// Index of the first table of level 2 that is not counted yet.
     counted: usize,
-    /// Physical bytes of it that the open output meets.
+    /// Physical bytes of level 2 that the open output overlaps.
     overlap: u64,
 }
 
 impl OverlapCutter {
-    /// For the outputs of `c`; `version` is the one it was picked from.
+    /// Returns a cutter for the outputs of `c`; `version` is the one from which it was picked.
     pub fn new(policy: &Vlsm, c: &Compaction, version: &Version) -> Self {
         OverlapCutter {
             size: Cutter::new(c, version),
@@ -51,7 +54,8 @@ impl OverlapCutter {
         }
     }
 
-    /// The tables from the one that has `user_key` in its range, if there is one, to behind it.
+    /// Returns an index range that ends behind the table with `user_key` in its range. The range is
+    /// empty if there is no such table.
     fn find(&mut self, user_key: &[u8]) -> Range<usize> {
         while self.below.get(self.at).is_some_and(|f| f.ends_before(user_key)) {
             self.at += 1;

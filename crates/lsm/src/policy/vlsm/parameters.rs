@@ -1,8 +1,8 @@
-//! What `vlsm` can be told, how that is stored, and the sizes that follow from it.
+//! Parameters of `vlsm`, their encoding, and the sizes derived from them.
 //!
-//! Stored are six numbers, varints in this order: `table_bytes`, `poor_percent`, `level_1_tables`, `growth_max`, what
-//! `overlap` is measured against (0: the table, 1: a full table), and `queue_tables`. Without the last it has its default, and no bytes at
-//! all stand for all defaults.
+//! The encoding has six varints in this order: `table_bytes`, `poor_percent`, `level_1_tables`,
+//! `growth_max`, the reference of `overlap` (0: the table, 1: a full table), and `queue_tables`. If
+//! the last is missing it has its default. An empty encoding stands for all defaults.
 
 use crate::policy::cutter::PHYSICAL_BYTES_MIN;
 use crate::policy::leveled::parameters::Leveled;
@@ -10,14 +10,14 @@ use base::codec::{Reader, put_varint};
 use base::{Error, Result};
 use version::Version;
 
-/// What the overlap of a good table of level 1 is measured against.
+/// Reference size for the overlap of a good table of level 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverlapOf {
-    /// It is at most `level_1_tables` times as long as the table itself: then the table is no dearer to merge than in a tree
-    /// whose levels grow by that factor.
+    /// The overlap is at most `level_1_tables` times the length of the table. Then its merge costs
+    /// no more than in a tree whose levels grow by that factor.
     #[default]
     Table,
-    /// It is at most as long as `level_1_tables` full tables, however short the table.
+    /// The overlap is at most the length of `level_1_tables` full tables, however short the table.
     FullTable,
 }
 
@@ -30,25 +30,26 @@ pub enum OverlapOf {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlsmOptions {
-    /// M: the size of a table, and of what level 0 sends down at once. At most the `file_bytes` of the family. Default: 8 MiB.
+    /// M: target size of a table, and of the data that level 0 sends down at once. At most the
+    /// `file_bytes` of the family. Default: 8 MiB.
     pub table_bytes: u64,
-    /// A table of level 1 that meets too much ends at this part of M, in percent, so that what it meets is paid for at
-    /// least that. Default: 50.
+    /// m: size at which a table of level 1 with too much overlap ends, in percent of M, so that at
+    /// least that much data justifies its merge. Default: 50.
     pub poor_percent: u32,
-    /// f: level 1 is to hold so many tables of M, and a good table of it meets at most as many of its own length in
-    /// level 2. Default: 8.
+    /// f: number of tables of size M in level 1. A good table of level 1 overlaps at most f times
+    /// its own length in level 2. Default: 8.
     pub level_1_tables: u32,
-    /// F: level 2 may be at most so many times as large as level 1; then a level is added. Default: 12.
+    /// F: maximum ratio of level 2 to level 1; beyond that a level is added. Default: 12.
     pub growth_max: u32,
-    /// What the overlap of a good table is measured against. Default: the table.
+    /// Reference size for the overlap of a good table. Default: the table.
     pub overlap: OverlapOf,
-    /// q: in so many tables of level 0 a key may be before they go down. The more, the less often level 1 is rewritten, and the
-    /// more tables a read may have to look into. At least the `l0_compaction_files` of the family, at most half of its
-    /// `l0_slowdown_files`. Default: 8.
+    /// q: number of level 0 tables that may contain a key before they go down. With a larger q,
+    /// level 1 is rewritten less often, and a read may have to search more tables. At least the
+    /// `l0_compaction_files` of the family, at most half of its `l0_slowdown_files`. Default: 8.
     pub queue_tables: u32,
 }
 
-/// Of those who do not say another.
+/// Default of `queue_tables`.
 const QUEUE_TABLES: u32 = 8;
 
 impl Default for VlsmOptions {
@@ -122,53 +123,57 @@ fn within(name: &str, value: u64, low: u64, high: u64) -> Result<u64> {
 /// vLSM with its parameters.
 #[derive(Clone, Debug)]
 pub struct Vlsm {
-    /// What is as in `leveled`: everything below level 2, and the sizes of tables. Its `file_bytes` are M.
+    /// Parameters shared with `leveled`: everything below level 2, and the sizes of tables. Its
+    /// `file_bytes` are M.
     pub tree: Leveled,
-    /// The rest.
+    /// Parameters of vLSM itself.
     pub options: VlsmOptions,
 }
 
 impl Vlsm {
-    /// In a tree that is otherwise as `tree` has it; its tables are no longer than there.
+    /// Returns the policy for a tree with the parameters of `tree`. Its tables are at most as long
+    /// as those of `tree`.
     pub fn new(options: VlsmOptions, tree: Leveled) -> Self {
         let table_bytes = options.table_bytes.min(tree.file_bytes).max(1);
         let tree = Leveled { file_bytes: table_bytes, ..tree };
         Vlsm { tree, options: VlsmOptions { table_bytes, ..options } }
     }
 
-    /// f.
+    /// Returns f.
     pub(in crate::policy) fn factor(&self) -> u64 {
         u64::from(self.options.level_1_tables.max(1))
     }
 
-    /// F.
+    /// Returns F.
     pub(super) fn growth_max(&self) -> u64 {
         u64::from(self.options.growth_max.max(2))
     }
 
-    /// q.
+    /// Returns q.
     pub(super) fn queue_tables(&self) -> u64 {
         u64::from(self.options.queue_tables).max(self.tree.l0_compaction_files as u64)
     }
 
-    /// m, compensated bytes.
+    /// Returns m, in compensated bytes.
     pub(in crate::policy) fn poor_bytes(&self) -> u64 {
         self.tree.file_bytes / 100 * u64::from(self.options.poor_percent.min(100))
     }
 
-    /// No table of level 1 is cut for its overlap below so many physical bytes.
+    /// Returns the minimum physical length at which a table of level 1 is cut for its overlap.
     pub(in crate::policy) fn least_bytes(&self) -> u64 {
         PHYSICAL_BYTES_MIN.min(self.tree.file_bytes / 4)
     }
 
-    /// What a good table of so many bytes may meet at most, if a full one of the next level has `full`. All physical.
+    /// Returns the maximum overlap of a good table with `bytes`, if a full table of the next level
+    /// has `full`. All are physical bytes.
     pub(in crate::policy) fn good_overlap(&self, bytes: u64, full: u64) -> u64 {
         let of = if self.options.overlap == OverlapOf::Table { bytes } else { full };
         of.saturating_mul(self.factor())
     }
 
-    /// What a table of level 1 may meet at most, physical bytes: beyond that it ends, whatever its length. A table of average
-    /// density that is full meets F tables, one more that it enters last, and another that it ends in.
+    /// Returns the maximum overlap of a table of level 1, in physical bytes; beyond that it ends,
+    /// whatever its length. A full table of average density overlaps F tables, and one partly
+    /// covered table at each end.
     pub(in crate::policy) fn overlap_cap(&self, version: &Version, level: usize) -> u64 {
         self.tree.table_bytes(version, level + 1).saturating_mul(self.growth_max() + 2)
     }

@@ -1,16 +1,22 @@
 //! Level 0: a queue in columns ([`super::columns`]).
 //!
-//! What a merge with level 1 costs is what it reads there, for all that comes down with it. So a column waits until it
-//! is worth its merge: until it has q tables' worth for the f tables of level 1 that it would meet, or a key of it is in q tables.
-//! Then all of it goes down at once, up to q tables of M: where columns are narrow that is little, and where the queue is longer than
-//! it should be, level 1 is not read once for each part of it. Its oldest tables go first, at least one, and nothing older stays
-//! behind. The column that is worth most has its turn first; but where keys are in twice q tables or more the deepest one, since writers wait for
-//! that, however little is in it: a column with few keys becomes as deep as the others, is worth nothing by its bytes, and is merged at once.
+//! A merge with level 1 costs the bytes that it reads there, shared by all data that comes down
+//! with it. So a column waits until it is worth its merge: until it has q tables' worth for the f
+//! tables of level 1 that it overlaps, or a key of it is in q tables. Then all of it goes down at
+//! once, up to q tables of size M. Narrow columns send little, and a queue that is too long does
+//! not read level 1 once for each of its parts. The oldest tables of a column go first, at least
+//! one, and nothing older stays behind.
 //!
-//! Where values are separated a flush is not cut, and a run of a column goes down ([`super::targets`]) however long the queue is. Keys that come in order make
-//! columns all the same, none of which may ever be worth its merge. So the one with the highest score goes down as well if all of level 0 stands for a fifth of
-//! the deepest level and two tables more, as in [`leveled`](crate::policy::leveled::targets): else it could hide any garbage, for which writers would
-//! pay while nobody exposes it.
+//! The column that is worth most has its turn first. But if a key is in 2 q tables or more, the
+//! deepest column goes first, since writers wait for depth, however few bytes it has. A column with
+//! few keys becomes as deep as the others, is worth nothing by its bytes, and is merged at once.
+//!
+//! With separated values a flush is not cut, and one run of a column goes down ([`super::targets`])
+//! however long the queue is. Ascending keys still form columns, none of which may ever be worth
+//! its merge. So the column with the highest score also goes down if the size of level 0 reaches a
+//! fifth of the deepest level plus two tables, as in [`leveled`](crate::policy::leveled::targets).
+//! Otherwise level 0 could hide any amount of garbage, for which writers would be throttled, while
+//! no compaction exposes it.
 
 use super::columns::{Column, columns};
 use super::parameters::Vlsm;
@@ -22,42 +28,42 @@ use base::HashSet;
 use std::cmp::Ordering;
 use version::{FileMeta, Version};
 
-/// A column, and whether it is to go down.
+/// A column with its score.
 struct Queued<'a> {
     column: Column<'a>,
     /// Compensated bytes of the tables that are not on their way down.
     bytes: u64,
-    /// The same, as they lie in tables.
+    /// Physical bytes of the same tables.
     table_bytes: u64,
-    /// As much goes down at once.
+    /// Maximum compensated bytes that go down at once.
     at_once: u64,
-    /// From 1 on it is to go down.
+    /// Score of the column; at 1 or more it is due.
     score: f64,
-    /// How deep it is, of what it should be at most.
+    /// Depth divided by the target depth.
     by_depth: f64,
 }
 
-/// From here on columns have their turn by how deep they are.
+/// Relative depth from which columns are ordered by depth.
 const DEEP: f64 = 2.0;
-/// From here on one that is short does not wait for others.
+/// Relative depth from which a short column does not wait for its turn.
 const TOO_DEEP: f64 = 3.0;
 
 impl Queued<'_> {
-    /// The highest has its turn first.
+    /// Sort key; the column with the highest key has its turn first.
     fn order(&self) -> (f64, f64) {
         let is_deep = self.by_depth >= DEEP;
         (if is_deep { self.by_depth } else { 0.0 }, self.score)
     }
 }
 
-/// All columns of level 0.
+/// All columns of level 0, with their scores.
 pub(super) struct Queue<'a> {
     policy: &'a Vlsm,
     columns: Vec<Queued<'a>>,
 }
 
 impl<'a> Queue<'a> {
-    /// The columns as a picker sees them.
+    /// Returns the columns, without the files that the picker holds.
     pub fn of(policy: &'a Vlsm, picker: &'a Picker<'_>) -> Self {
         Queue::new(policy, picker.facts.version, &picker.targets, &picker.held, picker.facts.busy)
     }
@@ -102,7 +108,7 @@ impl<'a> Queue<'a> {
         queue
     }
 
-    /// One of all columns is to go down if together they hide too much.
+    /// Makes one column due if all columns together hide too much garbage.
     fn hides_no_more(&mut self, version: &Version) {
         let bytes = self.columns.iter().fold(0, |sum: u64, of| sum.saturating_add(of.bytes));
         let score = bytes as f64 / self.policy.tree.hidden_max(version) as f64;
@@ -111,24 +117,24 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// How much level 0 wants to go down: from 1 on a column of it does.
+    /// Returns the highest score of a column: level 0 is due at 1 or more.
     pub fn score(&self) -> f64 {
         self.columns.iter().map(|of| of.score).fold(0.0, f64::max)
     }
 
-    /// The bytes of each column that is to go down, as they lie in tables.
+    /// Returns the physical bytes of each column that is due.
     pub fn due_bytes(&self) -> impl Iterator<Item = u64> {
         self.columns.iter().filter(|of| of.score >= 1.0).map(|of| of.table_bytes)
     }
 
-    /// The column of level 0 that is worth most, into level 1.
+    /// Compacts the most valuable column that is due into level 1.
     pub fn first(&self, picker: &Picker<'_>) -> Option<Compaction> {
         let mut due: Vec<_> = self.columns.iter().filter(|of| of.score >= 1.0).collect();
         due.sort_by(|a, b| b.order().partial_cmp(&a.order()).unwrap_or(Ordering::Equal));
         due.into_iter().find_map(|of| self.oldest_of(of, picker))
     }
 
-    /// A column that is much too deep, and short: it adds a table to level 1 at most.
+    /// Compacts a column that is much too deep and short: it adds at most one table to level 1.
     pub fn deep_and_short(&self, picker: &Picker<'_>) -> Option<Compaction> {
         let short_max = self.policy.tree.file_bytes;
         let short = self.columns.iter().filter(|of| of.by_depth >= TOO_DEEP && of.bytes <= short_max);
@@ -165,7 +171,7 @@ impl<'a> Queue<'a> {
 }
 
 impl Vlsm {
-    /// True for a table that may lie in level 1 as it is.
+    /// Returns true if a table may move to level 1 unchanged.
     pub(super) fn is_good(&self, version: &Version, base: usize, file: &FileMeta) -> bool {
         let (low, high) = (file.smallest_user_key(), file.largest_user_key());
         let met = version.overlap_range(base + 1, Some(low), Some(high));

@@ -1,9 +1,10 @@
-//! Level 1 into level 2: what frees most for what it meets.
+//! Spills from level 1 into level 2: picks the tables that free the most for their overlap.
 //!
-//! What the tables meet is looked up anew, since level 2 has moved since they were cut. Neighbours go together, up to one
-//! run, where that is better than one of them alone: they share what they both enter. Good ones go before all others
-//! (`Vlsm::good_overlap`). With level 2 full there may be none, and then the best of the rest goes at once
-//! ([`Reason::PoorSpill`], which is counted): to wait for a better one would be to wait for level 0, which waits for room.
+//! The overlap of the tables is computed anew, since level 2 has changed since they were cut.
+//! Neighbors go together, up to one run, if that is better than one of them alone: they share the
+//! tables that both overlap. Good ones go before all others (`Vlsm::good_overlap`). With level 2
+//! full there may be none, and then the best of the rest goes at once ([`Reason::PoorSpill`], which
+//! is counted). Waiting for a better one would mean waiting for level 0, which waits for space.
 
 use super::parameters::Vlsm;
 use crate::policy::compaction::{Compaction, Reason};
@@ -13,16 +14,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
-/// Neighbours of level 1, and what it is worth to merge them.
+/// Neighbors of level 1, with the value of their merge.
 struct Candidate {
     tables: Range<usize>,
     is_good: bool,
-    /// Compensated bytes that level 1 gets rid of, for each physical byte read.
+    /// Compensated bytes removed from level 1 for each physical byte read.
     ratio: f64,
 }
 
 impl Candidate {
-    /// For each table that nobody works on: it, or it with those that follow, whichever is better.
+    /// Returns for each idle table the better of two candidates: the table alone, or with its
+    /// successors.
     fn all(policy: &Vlsm, picker: &Picker<'_>) -> Vec<Candidate> {
         let (version, base) = (picker.facts.version, picker.targets.base_level);
         let files = version.files(base);
@@ -54,11 +56,11 @@ impl Candidate {
     }
 }
 
-/// What tables of level 1 meet in level 2.
+/// Overlaps of the tables of level 1 with level 2.
 struct Overlaps {
-    /// For each table.
+    /// Overlapped tables of level 2, for each table of level 1.
     met: Vec<Range<usize>>,
-    /// Physical bytes of level 2 before each of its tables, and of all.
+    /// Physical bytes of level 2 before each of its tables, and the total.
     before: Vec<u64>,
 }
 
@@ -74,7 +76,7 @@ impl Overlaps {
         let mut from = 0;
         let met = |f: &Arc<FileMeta>| {
             from += below[from..].iter().take_while(|b| b.ends_before(f.smallest_user_key())).count();
-            // The next table may begin in the one that this one ends in.
+            // The next table may begin in the table in which this one ends.
             from..from + below[from..].iter().take_while(|b| !b.starts_after(f.largest_user_key())).count()
         };
         Overlaps { met: version.files(level).iter().map(met).collect(), before }
@@ -87,16 +89,17 @@ impl Overlaps {
 }
 
 impl Vlsm {
-    /// Physical bytes that a compaction of level 1 reads at most.
+    /// Returns the maximum physical bytes that a compaction of level 1 reads.
     pub(super) fn spill_width(&self, version: &Version, targets: &LevelTargets) -> u64 {
         let base = targets.base_level;
-        // Level 2 moves under what was cut: at either end a table more may reach into the range.
+        // Level 2 changes under tables that were already cut: at either end one more table may
+        // reach into the range.
         let ends = self.tree.table_bytes(version, base + 1).saturating_mul(2);
         let met = self.overlap_cap(version, base).saturating_add(ends).min(version.level_bytes(base + 1));
         met.saturating_add(self.run_bytes(version, targets).min(version.level_bytes(base)))
     }
 
-    /// The best of level 1 that can go into level 2 now.
+    /// Compacts the best candidate of level 1 that can go into level 2 now.
     pub(super) fn spill(&self, picker: &Picker<'_>) -> Option<Compaction> {
         let base = picker.targets.base_level;
         let files = picker.facts.version.files(base);

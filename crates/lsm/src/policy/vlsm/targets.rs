@@ -1,21 +1,27 @@
-//! What the levels should hold, and how far they are from it.
+//! Level targets, and scores as the distance from them.
 //!
-//! **Targets.** The deepest level has none. Those above it are a `level_multiplier`th of the next one each, up to level 2;
-//! level 1 holds f tables of M, and a sixth of the deepest level at most. The larger it is the less level 2 is written for it, and
-//! beside a store of more than 6 f tables it is little: all that lies above the deepest level is about a ninth of it and f tables
-//! (but no level is below M). Where level 2 would be more
-//! than F times what level 1 may hold, a level is added above. A store that is no larger than level 1 may be has one level.
-//! A level in use stays in use: when a store shrinks, or comes from `leveled` with more levels than it would have here.
+//! **Targets.** The deepest level has none. Each level above it, up to level 2, has the target of
+//! the next one divided by `level_multiplier`. Level 1 holds f tables of size M, and at most a
+//! sixth of the deepest level. The larger level 1 is, the less level 2 is written for it. In a
+//! store of more than 6 f tables it is small: all data above the deepest level is about a ninth of
+//! it plus f tables (but no level is below M). If level 2 would exceed F times the maximum of level
+//! 1, a level is added above. A store that fits into level 1 has one level. A level in use stays in
+//! use, when a store shrinks, or comes from `leveled` with more levels than it would have here.
 //!
-//! Where values are separated level 1 may be as large as in [`leveled`](crate::policy::leveled::targets), but its tables, which are
-//! short, come to no more than f times M on disk, and it is a `level_multiplier`th of level 2 at most: it would hide too much.
+//! With separated values level 1 may be as large as in
+//! [`leveled`](crate::policy::leveled::targets). But its tables, which are short, must not exceed f
+//! times M on disk. Also, level 1 must not exceed level 2 divided by `level_multiplier`: otherwise
+//! it would hide too much garbage.
 //!
-//! **A run** is what level 1 sends on at once: M, or an f-th of level 1 where that is larger, so that what is merged
-//! writes no more than f bytes for each of its own. That is so where values are separated; then it is also what makes a table
-//! that is worth a file, but no more than a fifth of the store, for which writers would pay. And then it is what level 0 sends
-//! down at once, as soon as it has half of one (a memtable of M makes a table that is a little shorter), or q tables, as elsewhere.
+//! **A run** is the data that level 1 sends down at once: M, or an f-th of level 1 if that is
+//! larger, so that a merge writes at most f bytes for each of its own. The second case occurs with
+//! separated values. Then a run is also large enough for a table that is worth a file, but at most
+//! a fifth of the store, for which writers would be throttled. In that case level 0 also sends down
+//! one run at once, as soon as it has half of one, or q tables, as elsewhere. (A memtable of M
+//! makes a table that is a little shorter.)
 //!
-//! **Scores** are bytes over target, as in `leveled`; that of level 0 is in `queue`.
+//! **Scores** are bytes divided by the target, as in `leveled`; `queue` computes the score of level
+//! 0.
 
 use super::parameters::Vlsm;
 use super::queue::Queue;
@@ -26,11 +32,11 @@ use crate::policy::set_aside::SetAside;
 use std::ops::RangeInclusive;
 use version::Version;
 
-/// Level 1 is at most this part of the deepest level.
+/// Level 1 is at most one part in `LEVEL_1_PART` of the deepest level.
 const LEVEL_1_PART: u64 = 6;
 
 impl Vlsm {
-    /// The targets of the levels of `version`.
+    /// Returns the targets of the levels of `version`.
     pub fn level_targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets {
         let last = self.tree.last_level();
         let multiplier = self.tree.level_multiplier.max(2);
@@ -58,7 +64,7 @@ impl Vlsm {
         LevelTargets { base_level: base, bytes: (0..=last).map(target).collect() }
     }
 
-    /// What level 1 holds at most.
+    /// Returns the maximum size of level 1.
     fn level_1_max(&self, version: &Version, separated: bool) -> u64 {
         let tables = self.tree.file_bytes.saturating_mul(self.factor());
         if !separated {
@@ -68,7 +74,7 @@ impl Vlsm {
         self.stands_for(version, 1..=self.tree.last_level(), tables).min(most).max(tables)
     }
 
-    /// What so many bytes of tables stand for in these levels.
+    /// Converts physical bytes of tables to compensated bytes, by the ratio of these levels.
     fn stands_for(&self, version: &Version, levels: RangeInclusive<usize>, bytes: u64) -> u64 {
         let sum = |of: &dyn Fn(usize) -> u64| levels.clone().map(|level| u128::from(of(level))).sum::<u128>();
         let tables = sum(&|level| version.level_bytes(level)).max(1);
@@ -76,7 +82,7 @@ impl Vlsm {
         u64::try_from(u128::from(bytes) * all / tables).unwrap_or(u64::MAX)
     }
 
-    /// A run, compensated bytes.
+    /// Returns the size of a run, in compensated bytes.
     pub(super) fn run_bytes(&self, version: &Version, targets: &LevelTargets) -> u64 {
         let base = targets.base_level;
         let level_1 = self.tree.level_size(version, base).min(targets.bytes[base]);
@@ -85,7 +91,8 @@ impl Vlsm {
         self.tree.file_bytes.max(level_1 / self.factor()).max(worth_a_file.min(fifth))
     }
 
-    /// The scores of the levels that can be compacted, highest first: at 1 and above a level wants to be.
+    /// Returns the scores of the levels that can be compacted, highest first. A level with a score
+    /// of at least 1 is due.
     pub fn scores(&self, facts: &Facts<'_>) -> Vec<(usize, f64)> {
         self.scores_for(&self.picker(facts))
     }
@@ -100,7 +107,7 @@ impl Vlsm {
         scores
     }
 
-    /// What the tables that are not on their way down stand for.
+    /// Returns the size of the tables that are not on their way down.
     fn free_bytes(&self, picker: &Picker<'_>, level: usize) -> u64 {
         let files = picker.facts.version.files(level).iter();
         let free = files.filter(|f| !picker.facts.busy.has_file(f.number));
