@@ -1,13 +1,15 @@
-//! What the facade costs: the same puts and gets through `lavakv::Db` and through `lavastore::Db`, in rounds that alternate.
+//! Cost of the facade: the same puts and gets through `lavakv::Db` and through `lavastore::Db`, in
+//! alternating rounds.
 //!
 //! ```text
 //! cargo run --release -p lavastore --example facade_cost -- [OPERATIONS] [PAIRS]
 //! ```
 //!
-//! Each round makes `OPERATIONS` (200000) puts of 100 B and as many gets of what was put, in a store of its own. Most of it is
-//! in memory, where a call costs least and what is added to it shows most. Printed is the time of the facade over that of the
-//! engine: least, median and most of `PAIRS` (9) pairs, of which every other begins with the facade. Which of the two runs
-//! first matters as much as what is measured, so a pair whose rounds are both the engine's stands beside it: that is noise.
+//! Each round makes `OPERATIONS` (200000) puts of 100 B and as many gets of the same keys, in its
+//! own store. Most data is in memory, where calls are cheapest and their overhead is most visible.
+//! The output is the time of the facade divided by that of the engine: minimum, median and maximum
+//! of `PAIRS` (9) pairs. The facade runs first in every other pair, because the order matters as
+//! much as the measured overhead. A control pair runs the engine twice: its ratio is the noise.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -21,10 +23,11 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Nanoseconds for each put, and for each get.
+/// Nanoseconds per put and per get.
 type Times = [f64; 2];
 
-/// A round through one of the two. They have the same names, and no trait in common: one would be a cost of its own.
+/// Defines a round for one of the two types. They share method names but no trait: a trait would
+/// add cost.
 macro_rules! round {
     ($name:ident, $db:ty) => {
         fn $name(dir: &Path, operations: u64) -> Result<Times, Box<dyn Error>> {
@@ -55,13 +58,13 @@ round!(through_the_facade, Facade);
 
 type Round = fn(&Path, u64) -> Result<Times, Box<dyn Error>>;
 
-/// Least, median and most.
+/// Formats minimum, median and maximum.
 fn spread(mut of: Vec<f64>) -> String {
     of.sort_by(f64::total_cmp);
     format!("{:.3} / {:.3} / {:.3}", of[0], of[of.len() / 2], of[of.len() - 1])
 }
 
-/// Runs both `pairs` times, and prints the times of `second` over those of `first`.
+/// Runs both rounds `pairs` times and prints the time of `second` divided by that of `first`.
 fn compare(
     name: &str,
     (first, second): (Round, Round),

@@ -1,12 +1,15 @@
-//! What column families cost: memory, time to create and to open, log that idle ones pin, and what writers of one wait for.
+//! Cost of column families: memory, time to create and open, log space that idle families pin, and
+//! the waits of writers.
 //!
 //! ```text
 //! cargo run --release -p lavastore --example families -- [FAMILIES [MEGABYTES [DIRECTORY]]]
 //! ```
 //!
-//! Makes a store with so many families (64), writes one record to each, and then so many megabytes (256) of 200 B values to one of
-//! them alone while the others are idle; then as many records to all of them in turn. A process of its own opens it then, with all of
-//! that in its log. Memory is told against that of the program before it: run it once for each number of families.
+//! Creates a store with the given number of families (64) and writes one record to each. Then
+//! writes the given number of megabytes (256) of 200 B values to one family while the others are
+//! idle, and as many records to all families in turn. A separate process opens the store with its
+//! log. Memory is reported relative to the start of the process: run the program once for each
+//! number of families.
 #![allow(
     clippy::disallowed_methods,
     reason = "a program beside the engine: it reads the clock and /proc itself"
@@ -19,9 +22,9 @@ use std::process::Command;
 use std::time::Instant;
 
 const VALUE_LEN: usize = 200;
-/// The first argument of the process that opens the store.
+/// First argument of the process that opens the store.
 const OPEN: &str = "open";
-/// Writes between two looks at the log.
+/// Number of writes between two samples of the log size.
 const LOOK_EVERY: u64 = 10_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,12 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     done
 }
 
-/// Resident memory of the process, kilobytes; 0 where nobody tells.
+/// Resident memory of the process in kilobytes; 0 if unknown.
 fn resident_kb() -> u64 {
     status_kb("VmRSS:")
 }
 
-/// What the system says of the memory of the process under this name, kilobytes.
+/// Returns a field of `/proc/self/status` in kilobytes.
 fn status_kb(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
@@ -80,12 +83,12 @@ fn run(dir: &Path, count: usize, writes: u64) -> Result<(), Box<dyn Error>> {
     memory("all of them busy");
     drop(families);
     db.close()?;
-    // A process that has no memory yet of which it could give some back.
+    // A new process has no allocator memory to reuse.
     let opened = Command::new(std::env::current_exe()?).arg(OPEN).arg(dir).status()?;
     if opened.success() { Ok(()) } else { Err("it could not be opened again".into()) }
 }
 
-/// The part of the process that opens the store again.
+/// Entry point of the process that opens the store again.
 fn open_again(dir: &Path) -> Result<(), Box<dyn Error>> {
     let start_kb = resident_kb();
     let begun = Instant::now();
@@ -98,7 +101,7 @@ fn open_again(dir: &Path) -> Result<(), Box<dyn Error>> {
     Ok(db.close()?)
 }
 
-/// Writes to one family, while all others are idle.
+/// Writes to one family while all others are idle.
 fn one_busy(db: &Db, family: &Family, writes: u64) -> Result<(), Box<dyn Error>> {
     let (value, before) = (vec![7; VALUE_LEN], db.stats());
     let (mut pinned_max, mut log_max) = (0, 0);
@@ -122,7 +125,7 @@ fn one_busy(db: &Db, family: &Family, writes: u64) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// Writes to all of them in turn.
+/// Writes to all families in turn.
 fn all_busy(db: &Db, families: &[Family], writes: u64) -> Result<(), Box<dyn Error>> {
     let (value, before) = (vec![7; VALUE_LEN], db.stats());
     let begun = Instant::now();
@@ -136,7 +139,7 @@ fn all_busy(db: &Db, families: &[Family], writes: u64) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// What writers waited for in between.
+/// Prints the waits of writers between two statistics.
 fn waits(before: &Statistics, after: &Statistics) {
     println!("  flushes                 {:8}", after.flushes - before.flushes);
     let both = before.histograms.waits.iter().zip(&after.histograms.waits);

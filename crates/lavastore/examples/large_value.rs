@@ -1,10 +1,10 @@
-//! Writes one large value and reads it back, in constant memory; prints what it took.
+//! Writes one large value and reads it back in constant memory; prints times and memory.
 //!
 //! ```text
 //! cargo run --release --example large_value [MEGABYTES [DIRECTORY]]
 //! ```
 //!
-//! Fails if the value comes back changed, or if the process ever needed 64 MB of memory.
+//! Fails if the value changed, or if the process used 64 MB of memory at any time.
 #![allow(
     clippy::disallowed_methods,
     reason = "a program beside the engine: it reads the clock and /proc itself"
@@ -15,12 +15,13 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Bytes handed over at a time.
+/// Bytes per append.
 const PIECE: usize = 1 << 20;
-/// What the process may need.
+/// Memory limit of the process.
 const MEMORY_MAX_KB: u64 = 64 << 10;
 
-/// Fills a piece with bytes that no compression and no mix-up of pieces would survive.
+/// Fills a piece with incompressible bytes that depend on its position, so that mixed-up pieces
+/// show.
 fn fill(piece: &mut [u8], nth: u64) {
     let mut state = nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for word in piece.chunks_mut(8) {
@@ -31,7 +32,7 @@ fn fill(piece: &mut [u8], nth: u64) {
     }
 }
 
-/// The most memory the process ever held, in KB, where the system tells.
+/// Returns the peak resident memory of the process in KB, if known.
 fn peak_memory_kb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -1,25 +1,25 @@
-//! What the shortest operations take, in nanoseconds each: for measuring what is added to every one of them.
+//! Time of the shortest operations in nanoseconds, to measure added overhead.
 //!
 //! ```text
 //! cargo run --release -p lavastore --example operation_cost
 //! ```
 //!
-//! Operations come in runs of a thousand, each run again and again; told is the mean over runs of the least that each took, which a
-//! machine that is busy otherwise disturbs little.
+//! Operations run in groups of a thousand, and each group is repeated. The result is the mean over
+//! groups of their minimum time, which is robust against other load on the machine.
 
 use lavastore::{Db, Durability, Env, Options, Result, WriteOptions};
 
-/// Keys, all of which fit in a memtable.
+/// Number of keys; all fit in a memtable.
 const KEYS: u32 = 64_000;
 const RUN: u32 = 1000;
 const ROUNDS: usize = 30;
 
 fn key(i: u32) -> [u8; 8] {
-    // In no order.
+    // Scatters the keys.
     u64::from(i.wrapping_mul(2_654_435_761)).to_be_bytes()
 }
 
-/// `one` does the operation with a key.
+/// Prints the mean of the minimum times; `one` performs the operation on a key.
 fn least(env: &Env, name: &str, mut one: impl FnMut(u32) -> Result<()>) -> Result<()> {
     let mut least_ns = vec![u64::MAX; (KEYS / RUN) as usize];
     for _ in 0..ROUNDS {
@@ -36,7 +36,7 @@ fn least(env: &Env, name: &str, mut one: impl FnMut(u32) -> Result<()>) -> Resul
 fn main() -> Result<()> {
     let env = Env::kernel();
     let dir = std::env::temp_dir().join(format!("lavastore-operation-cost-{}", std::process::id()));
-    // Nothing is flushed meanwhile.
+    // Prevents flushes.
     let options = Options { memory_bytes: 1 << 30, memtable_bytes: 512 << 20, ..Options::default() };
     let db = Db::open_with(&dir, &options)?;
     let family = db.default_family().clone();

@@ -1,12 +1,13 @@
-//! Puts of random keys into one memtable, for a count of their instructions:
+//! Puts random keys into one memtable, to count instructions:
 //!
 //! ```text
 //! CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release -p lavastore --example put_instructions
 //! valgrind --tool=callgrind --toggle-collect='put_instructions::puts' target/release/examples/put_instructions 100000
 //! ```
 //!
-//! Callgrind prints the instructions of the calling thread inside of `puts`, without those of the kernel. Divide them by the
-//! number of puts. Half of the keys are in the memtable before the count begins, so that searches have their usual length.
+//! Callgrind prints the instructions of the calling thread inside `puts`, without the kernel.
+//! Divide them by the number of puts. Half of the keys are in the memtable before the count starts,
+//! so that searches have a typical length.
 
 use lavastore::{Db, Options, Result};
 use std::hint::black_box;
@@ -28,7 +29,7 @@ fn puts(db: &Db, count: u64) -> Result<()> {
 fn main() -> Result<()> {
     let count: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(100_000);
     let dir = std::env::temp_dir().join(format!("lavastore-put-instructions-{}", std::process::id()));
-    // Nothing is flushed meanwhile.
+    // Prevents flushes.
     let options = Options { memory_bytes: 1 << 30, memtable_bytes: 512 << 20, ..Options::default() };
     let db = Db::open_with(&dir, &options)?;
     (0..count).try_for_each(|i| db.put(key(2 * i), VALUE))?;

@@ -1,72 +1,74 @@
-//! A job queue of real size on the public API: priorities, leases, retries with delays, dead letters.
+//! A complete job queue on the public API: priorities, leases, delayed retries, dead letters.
 //!
 //! ```text
 //! cargo run --example queue [JOBS]
 //! ```
 //!
-//! # How it is stored
+//! # Data layout
 //!
 //! | family | key | value |
 //! |---|---|---|
 //! | `jobs` | id | attempts, priority, payload |
 //! | `ready` | 255 - priority, id | |
-//! | `later` | when, id | |
-//! | `leased` | until when, id | who has it |
-//! | `dead` | id | why it was given up |
+//! | `later` | due time, id | |
+//! | `leased` | lease end, id | worker |
+//! | `dead` | id | last error |
 //!
-//! A job is in `jobs` until it is done, and in exactly one of the others. Every step moves it by one batch, so a crash
-//! finds it before the step or after it. Numbers in keys are big-endian: the first key of `ready` is the oldest job of the
-//! highest priority, and the first of `leased` the lease that ends first.
+//! A job is in `jobs` until it is done, and in exactly one other family. Every step moves it by one
+//! batch, so a crash leaves the state before or after the step. Numbers in keys are big-endian: the
+//! first key of `ready` is the oldest job of the highest priority, and the first of `leased` is the
+//! lease that ends first.
 //!
-//! # What a crash may do
+//! # Crash consistency
 //!
-//! What [`Queue::enqueue`], [`Queue::done`] and [`Queue::failed`] have returned survives a loss of power. A claim is buffered, which
-//! is faster: lost, it means that another worker gets the job, as at the end of a lease. So a job is run at least once, and
-//! never again after `done` has returned.
+//! The effects of [`Queue::enqueue`], [`Queue::done`] and [`Queue::failed`] survive a loss of power
+//! once the call has returned. A claim is buffered, which is faster: if it is lost, another worker
+//! gets the job, as at the end of a lease. So a job runs at least once, and never again after
+//! `done` has returned.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program on the machine")]
 
 use lavastore::{Db, Family, Result, WriteBatch, WriteOptions};
 use std::sync::{Mutex, PoisonError};
 
-/// What a queue does with jobs that fail.
+/// Retry policy for failed jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// How long a worker has for a job, milliseconds.
+    /// Duration of a lease in milliseconds.
     pub lease_ms: u64,
-    /// How often a job is tried.
+    /// Maximum number of attempts.
     pub attempts_max: u32,
-    /// The wait before the second try, milliseconds; it doubles with every further one.
+    /// Delay before the second attempt in milliseconds; it doubles with each further attempt.
     pub retry_ms: u64,
 }
 
-/// A job that a worker has.
+/// A job leased to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Its number, in the order of arrival.
+    /// Number of the job, in order of arrival.
     pub id: u64,
-    /// Which try this is, from 1.
+    /// Number of this attempt, from 1.
     pub attempt: u32,
-    /// What is to be done.
+    /// Work description.
     pub payload: Vec<u8>,
     priority: u8,
     until_ms: u64,
 }
 
-/// How many jobs are where.
+/// Number of jobs in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// They may be claimed.
+    /// Jobs that can be claimed.
     pub ready: usize,
-    /// They wait for their next try.
+    /// Jobs that wait for their next attempt.
     pub later: usize,
-    /// Somebody has them.
+    /// Jobs leased to a worker.
     pub leased: usize,
-    /// They failed too often.
+    /// Jobs that failed too often.
     pub dead: usize,
 }
 
-/// The queue. One process has it open; its threads share it.
+/// The queue. One process opens it; its threads share it.
 pub struct Queue {
     db: Db,
     jobs: Family,
@@ -75,16 +77,16 @@ pub struct Queue {
     leased: Family,
     dead: Family,
     policy: Policy,
-    /// The next id. Held while a job changes hands, so that nobody else takes it.
+    /// The next id. Locked during every state change, so that no other thread claims the job.
     next_id: Mutex<u64>,
 }
 
 impl Queue {
-    /// The queue in a store, which may have other families of other uses.
+    /// Opens the queue in a store, which may have other families.
     pub fn open(db: Db, policy: Policy) -> Result<Queue> {
         let jobs = db.family("jobs")?;
         let dead = db.family("dead")?;
-        // Ids ascend for ever: those of jobs that are done are not given out again while a later one is known.
+        // Ids always ascend: the id of a finished job is not reused while a later id is known.
         let last = jobs.iter().keys().next_back().transpose()?.map_or(0, |key| number(&key));
         let last_dead = dead.iter().keys().next_back().transpose()?.map_or(0, |key| number(&key));
         let last_given = db.get("last id")?.map_or(0, |value| number(&value));
@@ -100,7 +102,7 @@ impl Queue {
         })
     }
 
-    /// Adds a job; 255 is the highest priority. It is there, whatever happens, once this has returned.
+    /// Adds a job; 255 is the highest priority. The job is durable on return.
     pub fn enqueue(&self, priority: u8, payload: impl AsRef<[u8]>) -> Result<u64> {
         let id = {
             let mut next_id = self.lock();
@@ -115,7 +117,7 @@ impl Queue {
         Ok(id)
     }
 
-    /// Gives a worker the oldest job of the highest priority, until its lease ends.
+    /// Leases the oldest job of the highest priority to a worker.
     pub fn claim(&self, worker: &str, now_ms: u64) -> Result<Option<Claim>> {
         let _alone = self.lock();
         self.wake(now_ms)?;
@@ -133,7 +135,7 @@ impl Queue {
         Ok(Some(claim))
     }
 
-    /// The job is done. False if its lease had ended: then somebody else may have it.
+    /// Marks a job as done. Returns false if its lease has ended: another worker may have it.
     pub fn done(&self, claim: &Claim) -> Result<bool> {
         let _alone = self.lock();
         if !self.holds(claim)? {
@@ -146,7 +148,8 @@ impl Queue {
         Ok(true)
     }
 
-    /// The job failed: it is tried again later, or never. False if its lease had ended.
+    /// Marks an attempt as failed: the job is retried later or becomes dead. Returns false if its
+    /// lease has ended.
     pub fn failed(&self, claim: &Claim, why: &str, now_ms: u64) -> Result<bool> {
         let _alone = self.lock();
         if !self.holds(claim)? {
@@ -158,7 +161,7 @@ impl Queue {
         Ok(true)
     }
 
-    /// Puts a dead job back, as a new one.
+    /// Revives a dead job with a new attempt count.
     pub fn revive(&self, id: u64) -> Result<bool> {
         let _alone = self.lock();
         let (Some(_), Some(claim)) = (self.dead.get(id.to_be_bytes())?, self.job(id, 0)?) else {
@@ -172,13 +175,13 @@ impl Queue {
         Ok(true)
     }
 
-    /// The dead jobs and why they were given up.
+    /// Returns the dead jobs with their last errors.
     pub fn dead_letters(&self) -> impl Iterator<Item = Result<(u64, String)>> {
         let text = |why: Vec<u8>| String::from_utf8_lossy(&why).into_owned();
         self.dead.iter().map(move |entry| entry.map(|(key, why)| (number(&key), text(why))))
     }
 
-    /// How many jobs are where, at one moment.
+    /// Counts the jobs in each state as of one moment.
     pub fn counts(&self) -> Result<Counts> {
         let now = self.db.snapshot();
         let count = |family| now.family(family).iter().keys().try_fold(0, |n, key| key.map(|_| n + 1));
@@ -205,14 +208,14 @@ impl Queue {
         Ok(self.leased.get(timed_key(claim.until_ms, claim.id))?.is_some())
     }
 
-    /// The job as its next worker gets it.
+    /// Returns the claim that the next worker gets.
     fn job(&self, id: u64, until_ms: u64) -> Result<Option<Claim>> {
         let Some(stored) = self.jobs.get(id.to_be_bytes())? else { return Ok(None) };
         let (attempts, priority, payload) = parse(&stored);
         Ok(Some(Claim { id, attempt: attempts + 1, payload: payload.to_vec(), priority, until_ms }))
     }
 
-    /// Jobs whose time has come are ready; those whose lease has ended failed.
+    /// Moves due jobs to `ready`, and fails jobs whose lease has ended.
     fn wake(&self, now_ms: u64) -> Result<()> {
         let mut batch = WriteBatch::new();
         let due = now_ms.saturating_add(1).to_be_bytes();
@@ -260,7 +263,7 @@ fn record(attempts: u32, priority: u8, payload: &[u8]) -> Vec<u8> {
     [&attempts.to_be_bytes()[..], &[priority], payload].concat()
 }
 
-/// Attempts, priority and payload of a job.
+/// Splits a stored job into attempts, priority and payload.
 fn parse(record: &[u8]) -> (u32, u8, &[u8]) {
     match record {
         [a, b, c, d, priority, payload @ ..] => (u32::from_be_bytes([*a, *b, *c, *d]), *priority, payload),
@@ -268,7 +271,7 @@ fn parse(record: &[u8]) -> (u32, u8, &[u8]) {
     }
 }
 
-/// The number that bytes begin with.
+/// Decodes the leading number of a key.
 fn number(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |n| u64::from_be_bytes(*n))
 }
@@ -296,7 +299,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         for worker in 0..workers {
             let (queue, done) = (&queue, &done);
             threads.push(scope.spawn(move || {
-                // Each 50th job fails at its first try, each 500th always.
+                // Each 50th job fails at its first attempt, each 500th always.
                 loop {
                     let Some(claim) = queue.claim(&format!("worker {worker}"), now_ms())? else {
                         let counts = queue.counts()?;

@@ -1,4 +1,5 @@
-//! Short calls: point reads beside scans of ten entries, the open of a killed store, and bursts of batches.
+//! Short calls: point reads, scans of ten entries, the open of a killed store, and bursts of
+//! batches.
 //!
 //! ```text
 //! short_calls fill DIR VALUE_BYTES      makes a store with several levels
@@ -9,7 +10,8 @@
 //! short_calls bursts DIR SECONDS        writes four batches of 32,768 rows a second
 //! ```
 //!
-//! Times of a busy machine say little: count the instructions of two numbers of calls with `perf stat -e instructions:u`.
+//! Times of a busy machine are unreliable: count the instructions of two numbers of calls with
+//! `perf stat -e instructions:u`.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -24,13 +26,13 @@ use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Keys of a filled store.
+/// Number of keys in a filled store.
 const KEYS: u64 = 200_000;
-/// Entries of a scan.
+/// Entries per scan.
 const ENTRIES: usize = 10;
-/// Bytes of keys and values that a killed store has in its log.
+/// Bytes of keys and values in the log of a killed store.
 const LOG_BYTES: usize = 50 << 20;
-/// Rows of a batch, and batches a second.
+/// Rows per batch, and batches per second.
 const ROWS: u64 = 32_768;
 const BATCHES_PER_S: u64 = 4;
 
@@ -44,7 +46,7 @@ fn value(n: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (n.wrapping_add(i / 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// Small files, so that there are several levels, and a cache that holds all of it.
+/// Small files, so that there are several levels, and a cache that holds all data.
 fn options() -> Options {
     let mut options = Options { cache_bytes: 1 << 30, memory_bytes: 16 << 20, ..Options::default() };
     options.memtable_bytes = 2 << 20;
@@ -72,7 +74,8 @@ fn fill(dir: &Path, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// A call that is counted: its value, or its entries; `callgrind --toggle-collect` knows it by its name.
+/// The measured call; returns the bytes of its value or its number of entries. `callgrind
+/// --toggle-collect` finds it by its name.
 #[inline(never)]
 fn measured_call(db: &Db, cursor: &mut Cursor, operation: &str, key: [u8; 16]) -> Result<usize> {
     match operation {
@@ -91,7 +94,7 @@ fn measured_call(db: &Db, cursor: &mut Cursor, operation: &str, key: [u8; 16]) -
     }
 }
 
-/// One operation, again and again.
+/// Repeats one operation.
 fn read(dir: &Path, operation: &str, calls: u64) -> Result<()> {
     let db = Db::open_with(dir, &options())?;
     let mut bytes = 0;
@@ -125,7 +128,7 @@ fn open(dir: &Path) -> Result<()> {
         let file = file?;
         let to = copy.join(file.file_name());
         std::fs::copy(file.path(), &to)?;
-        // Reads past the page cache would otherwise write dirty pages first.
+        // Reads that bypass the page cache would otherwise write dirty pages first.
         std::fs::File::open(to)?.sync_all()?;
     }
     let begun = Instant::now();

@@ -1,30 +1,35 @@
-//! A state that is made by applying the records of a log: it needs no log of its own.
+//! Applies the records of a log to a state that needs no log of its own.
 //!
-//! Each change is a volatile write, which is in no log, and one batch with the position of its record: a key in a family of its own,
-//! [`FAMILY`]. So a batch has to do with two families at least, and what a volatile batch over several families asks of a flush is what
-//! is needed here: all families are frozen at one moment and their tables come in one edit. After a crash the tables of all families
-//! are as one record left them, and the position says which; nothing is applied twice and nothing left out.
+//! The changes of a record and its LSN form one volatile batch, which is in no log. The LSN is a
+//! key of a separate family, [`FAMILY`], so every batch spans at least two families. A flush of a
+//! volatile batch over several families is atomic: all families rotate their memtables at one
+//! moment, and one manifest edit adds their tables. After a crash the tables of all families
+//! therefore hold the state after the same record, and the position names it. No record is applied
+//! twice or skipped.
 //!
-//! A flush makes the lane of records durable before its edit, so a state is never further than its log.
+//! A flush makes the log durable before its manifest edit, so the state is never ahead of its log.
 //!
-//! The position is not the minimum over families: one that is ahead of it would have records applied to it twice. Groups of Raft, of
-//! which each has its own family, keep their positions in these, so that one can be flushed without the others
-//! (`crates/openraft-lavalog`).
+//! The position is not the minimum over families: records would be applied twice to a family that
+//! is ahead of it. Raft groups with a family each keep their positions in their own families, so
+//! that each one can be flushed without the others (`crates/openraft-lavalog`).
 
 use crate::{Error, Family, Log, Lsn, Result, WriteBatch, WriteOptions};
 use lavakv::process::Owned;
 
-/// The family with the positions: the number of a log, big-endian, leads to the LSN that was applied last, little-endian. A log has
-/// its number for good, so one that is created again under the name of another has no position.
+/// The family of positions: the log number (big-endian) maps to the LSN applied last
+/// (little-endian). Log numbers are never reused, so a log that is created again under the same
+/// name has no position.
 pub(crate) const FAMILY: &str = "lavastore.applied";
 
-/// Applies the records of a log to the keys of its store; made by [`Db::applier`](crate::Db::applier).
+/// Applies the records of a log to the keys of its store; made by
+/// [`Db::applier`](crate::Db::applier).
 ///
-/// After a crash, and after a close, the state is as some record left it: [`Applier::next_lsn`] says where to go on. Records below
-/// [`Applier::flushed_lsn`] are not needed for that any more ([`Applier::trim_log`]); [`Db::flush`](crate::Db::flush) brings it up to
-/// what was applied. Records are applied in the order of their LSNs, and by one thread at
-/// a time: [`Applier::apply`] takes the applier for itself, and a log has one: as long as that lives another is refused as `Locked`. The
-/// positions are in the family `lavastore.applied`.
+/// After a crash or a close, the state is that after some record: [`Applier::next_lsn`] is the next
+/// LSN to apply. Recovery does not need records up to [`Applier::flushed_lsn`] any more
+/// ([`Applier::trim_log`]). [`Db::flush`](crate::Db::flush) raises it to the LSN applied last.
+///
+/// Records are applied in LSN order by one thread at a time. A log has at most one applier; a
+/// second one is refused as `Locked`. The positions are in the family `lavastore.applied`.
 ///
 /// ```
 /// use lavastore::WriteBatch;
@@ -52,7 +57,7 @@ pub(crate) const FAMILY: &str = "lavastore.applied";
 #[must_use = "it applies nothing by itself"]
 pub struct Applier {
     positions: Family,
-    /// No other applier has the log.
+    /// Excludes other appliers of the log.
     _alone: Owned<lavalog::Applying>,
     log: Log,
 }
@@ -66,8 +71,8 @@ impl Applier {
         self.log.inner().id().to_be_bytes()
     }
 
-    /// Writes what a record changes, with its LSN: both or neither, as a volatile write, over whatever families. A record that changes
-    /// nothing is applied with an empty batch.
+    /// Writes the changes of a record and its LSN atomically, as one volatile batch over any
+    /// families. Pass an empty batch for a record without changes.
     ///
     /// ```
     /// # use lavastore::WriteBatch;
@@ -82,7 +87,8 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if this record or a later one was applied; those of [`Db::write`](crate::Db::write).
+    /// `InvalidArgument` if this record or a later one was applied; the errors of
+    /// [`Db::write`](crate::Db::write).
     pub fn apply(&mut self, lsn: Lsn, changes: &WriteBatch) -> Result<()> {
         if let Some(applied) = self.applied_lsn()?.filter(|applied| *applied >= lsn) {
             return Err(Error::invalid(format!(
@@ -94,7 +100,7 @@ impl Applier {
         self.positions.writing(&WriteOptions::volatile()).write(&changes)
     }
 
-    /// The record that was applied last.
+    /// Returns the LSN of the record applied last.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -104,12 +110,12 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::get`](crate::Db::get).
+    /// The errors of [`Db::get`](crate::Db::get).
     pub fn applied_lsn(&self) -> Result<Option<Lsn>> {
         self.positions.get(self.key())?.map(|position| self.decode(&position)).transpose()
     }
 
-    /// The first record that is to be applied next, if there is one of this LSN or above.
+    /// Returns the lowest LSN that may be applied next.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -120,12 +126,13 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Applier::applied_lsn`].
+    /// The errors of [`Applier::applied_lsn`].
     pub fn next_lsn(&self) -> Result<Lsn> {
         Ok(self.applied_lsn()?.map_or(0, |applied| applied.saturating_add(1)))
     }
 
-    /// The last record whose changes survive whatever happens to this process and this machine: they are in tables.
+    /// Returns the LSN of the last record whose changes are in tables. They survive the loss of the
+    /// process and of power.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -138,14 +145,14 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Applier::applied_lsn`].
+    /// The errors of [`Applier::applied_lsn`].
     pub fn flushed_lsn(&self) -> Result<Option<Lsn>> {
         let handle = self.positions.handle();
         let position = handle.kv().get_flushed(handle.inner(), &self.key())?;
         position.map(|position| self.decode(&position)).transpose()
     }
 
-    /// Trims the log up to the last record that the state does not need any more, and returns that.
+    /// Trims the log up to [`Applier::flushed_lsn`] and returns that LSN.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -160,7 +167,7 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Applier::applied_lsn`] and [`Log::trim`].
+    /// The errors of [`Applier::applied_lsn`] and [`Log::trim`].
     pub fn trim_log(&self) -> Result<Option<Lsn>> {
         let flushed = self.flushed_lsn()?;
         if let Some(lsn) = flushed {

@@ -1,4 +1,4 @@
-//! The store.
+//! The store handle, [`Db`].
 
 mod logs;
 mod operate;
@@ -14,13 +14,14 @@ use crate::{
 };
 use std::path::Path;
 
-/// An open store. Cheap to clone, usable from any thread.
+/// An open store. Cheap to clone and usable from any thread.
 ///
-/// Its calls read and write the family `default`; [`Db::family`] gives the handle of another, with the same calls. A call with
-/// options goes through [`Db::reading`] or [`Db::writing`].
+/// Its methods read and write the family `default`. [`Db::family`] returns a handle of another
+/// family with the same methods. [`Db::reading`] and [`Db::writing`] take options.
 ///
-/// The store is open as long as anything made from it lives: clones, family handles, snapshots, iterators, streams. The drop of the
-/// last of them closes it. [`Db::close`] closes it at once and says what went wrong; later calls of living handles fail with `Closed`.
+/// The store stays open while any object made from it lives: clones, family handles, snapshots,
+/// iterators and streams. Dropping the last one closes it. [`Db::close`] closes it at once and
+/// reports errors. Later calls on the remaining handles fail with `Closed`.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-db-{}", std::process::id()));
@@ -39,9 +40,9 @@ pub struct Db {
     default: Family,
 }
 
-/// Opening, closing, repairing.
+/// Open, close and repair.
 impl Db {
-    /// Opens a store with default options, making a new one if there is none.
+    /// Opens a store with default options, and creates it if it is missing.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-open-{}", std::process::id()));
@@ -52,9 +53,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if another process (or this one) has it open; `Corruption` naming file and offset if its log or manifest is
-    /// damaged (damaged tables and value files do not keep it from opening: see [`Db::damaged_files`]);
-    /// `Unsupported` if a newer release wrote it; `InvalidArgument` if the path is not a store's directory.
+    /// `Locked` if another process (or this one) has the store open; `Corruption`, with the file
+    /// and the offset, if the log or the manifest is damaged; `Unsupported` if a newer release
+    /// wrote the store; `InvalidArgument` if the path is not a store's directory. Damaged tables
+    /// and value files do not prevent the open: see [`Db::damaged_files`].
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Self::open_with(path, &Options::default())
     }
@@ -72,8 +74,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::open`]; `InvalidArgument` for an option out of range; `NotFound` and `AlreadyExists` if the options say
-    /// so.
+    /// The errors of [`Db::open`]; `InvalidArgument` for an option out of range; `NotFound` and
+    /// `AlreadyExists` if the options ask for them.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         Self::open_in(&Env::kernel(), path, options)
     }
@@ -89,14 +91,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::open_with`].
+    /// The errors of [`Db::open_with`].
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         lavakv::Db::open_in(env.clone(), path, options.clone()).map(Self::over)
     }
 
-    /// Opens a store for reading, beside a process that writes it if there is one. It sees what was written before the
-    /// call; it takes no lock and changes nothing. If the log or the manifest is damaged it sees what is before that, and
-    /// [`Db::damage`] says so.
+    /// Opens a store for reading, also while another process writes it. The reader sees the writes
+    /// that preceded the call, takes no lock and changes nothing. If the log or the manifest is
+    /// damaged, the reader shows the state before the damage, and [`Db::damage`] reports it.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-read-only-{}", std::process::id()));
@@ -112,12 +114,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there is no store; `Corruption` if nothing of it can be shown; `Unsupported`; `InvalidArgument`.
+    /// `NotFound` if there is no store; `Corruption` if no state can be shown; `Unsupported`;
+    /// `InvalidArgument`.
     pub fn open_read_only(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         Self::open_read_only_in(&Env::kernel(), path, options)
     }
 
-    /// As [`Db::open_read_only`], in an environment.
+    /// Same as [`Db::open_read_only`], in an environment.
     ///
     /// ```
     /// use lavastore::{Db, ErrorKind, Options, testing::SimEnv};
@@ -127,14 +130,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::open_read_only`].
+    /// The errors of [`Db::open_read_only`].
     pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         lavakv::Db::open_read_only_in(env.clone(), path, options.clone()).map(Self::over)
     }
 
-    /// Opens the present state of a store that is open for reading. Only the new part of the log is replayed, and open tables are
-    /// shared. `self`, its snapshots and its iterators keep their state; drop them when you no longer need it. Handles of families are
-    /// asked for anew ([`Db::family`]).
+    /// Opens the present state of a store that is open for reading. The call replays only the new
+    /// part of the log and shares open tables. `self`, its snapshots and its iterators keep their
+    /// state; drop them when you no longer need them. Get new family handles from the returned
+    /// store ([`Db::family`]).
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-catch-up-{}", std::process::id()));
@@ -151,12 +155,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the store was not opened for reading; those of [`Db::open_read_only`].
+    /// `InvalidArgument` if the store was not opened for reading; the errors of
+    /// [`Db::open_read_only`].
     pub fn catch_up(&self) -> Result<Db> {
         self.kv().catch_up().map(Self::over)
     }
 
-    /// The facade of a store that is open, for the torture programs.
+    /// Wraps an open engine, for the torture programs.
     #[doc(hidden)]
     pub fn over(db: lavakv::Db) -> Db {
         Db { default: Family::new(Handle::of_default(&db, None)) }
@@ -170,15 +175,18 @@ impl Db {
         Family::new(self.default.handle().of_same_store(family))
     }
 
-    /// Closes the store, also beside living handles, and reports what a drop would hide.
+    /// Closes the store, even while other handles exist, and reports the errors that a drop would
+    /// hide.
     ///
-    /// Calls that run on other threads end. A write is as durable as it was promised to be, or fails with `Closed`. A compaction, a
-    /// collection, a verification or a checkpoint fails with `Closed` and leaves no files. Requests in flight are answered. On return
-    /// the directory may be opened again. Later calls of clones, families, iterators, streams and logs fail with `Closed`; what they
-    /// pin of memory, and the files that an iterator reads, are given up with them, or at their next call. To close a store again does
-    /// nothing. A store that is only read is closed in the same way.
+    /// Calls on other threads end. A write keeps its promised durability or fails with `Closed`. A
+    /// compaction, a collection, a verification or a checkpoint fails with `Closed` and leaves no
+    /// files. Requests in flight are answered. After the return the directory can be opened again.
     ///
-    /// An event listener must not call it.
+    /// Later calls on clones, families, iterators, streams and logs fail with `Closed`. These
+    /// objects release pinned memory and open files when they are dropped or at their next call.
+    /// Closing a closed store does nothing. A read-only store closes in the same way.
+    ///
+    /// An event listener must not call this method.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -190,18 +198,20 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Failures of background work, and of the close itself. The store is closed all the same.
+    /// Errors of background work and of the close itself. The store is closed even after an error.
     pub fn close(self) -> Result<()> {
         self.kv().check_process()?;
         self.default.into_handle().into_kv().close()
     }
 
-    /// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
-    /// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
-    /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+    /// Salvages the undamaged data of the store at `path` into a new store in `into`, and reports
+    /// the losses. Repair only reads the damaged store: it stays the same byte for byte, and no
+    /// write permission is needed. `into` must be missing, empty, or the remainder of an
+    /// interrupted repair. Every open refuses `into` until the repair has finished.
     ///
-    /// A store that has logs as well is repaired with them: the new one is opened with [`Db::open_with_logs`]. A batch of both is there
-    /// with both halves, or what is missing is in the report.
+    /// Repair includes the logs of a store. Open such a new store with [`Db::open_with_logs`]. Of a
+    /// batch over keys and logs, the new store has both halves, or the report names the missing
+    /// one.
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions};
@@ -211,9 +221,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
-    /// release wrote the store, or if it has logs alone, which [`LogStore::repair`](crate::LogStore::repair) saves; those of writing the
-    /// new store. Damage is no error: the report tells it.
+    /// `Locked` if a process has the store open; `AlreadyExists` if `into` has other contents;
+    /// `Unsupported` if a newer release wrote the store, or if it has only logs (see
+    /// [`LogStore::repair`](crate::LogStore::repair)); errors of writing the new store. Damage is
+    /// no error: the report lists it.
     pub fn repair(
         path: impl AsRef<Path>,
         into: impl AsRef<Path>,
@@ -223,7 +234,7 @@ impl Db {
         Self::repair_in(&env, path, &env, into, options)
     }
 
-    /// As [`Db::repair`], from one environment into another, or into the same.
+    /// Same as [`Db::repair`], from one environment into another or into the same one.
     ///
     /// ```
     /// use lavastore::{Db, Options, RepairOptions, testing::SimEnv};
@@ -237,7 +248,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::repair`].
+    /// The errors of [`Db::repair`].
     pub fn repair_in(
         from: &Env,
         path: impl AsRef<Path>,
@@ -248,8 +259,8 @@ impl Db {
         repair::repair((from, path.as_ref()), (to, into.as_ref()), options)
     }
 
-    /// The options of each column family of a store that need not be open, by name, in the order of their creation. It
-    /// reads the manifest only, and changes nothing.
+    /// Returns the name and the options of each column family in order of creation. The store need
+    /// not be open: the call reads the manifest only and changes nothing.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-stored-{}", std::process::id()));
@@ -267,7 +278,7 @@ impl Db {
         lavakv::Db::stored_family_options(path)
     }
 
-    /// As [`Db::stored_family_options`], in an environment.
+    /// Same as [`Db::stored_family_options`], in an environment.
     ///
     /// ```
     /// use lavastore::{Db, testing::SimEnv};
@@ -275,7 +286,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::stored_family_options`].
+    /// The errors of [`Db::stored_family_options`].
     pub fn stored_family_options_in(
         env: &Env,
         path: impl AsRef<Path>,
@@ -284,9 +295,9 @@ impl Db {
     }
 }
 
-/// Reading and writing the family `default`.
+/// Reads and writes of the family `default`.
 impl Db {
-    /// The same reads with other options.
+    /// Returns the read methods with other options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -298,7 +309,7 @@ impl Db {
         self.default.reading(options)
     }
 
-    /// The same writes with other options.
+    /// Returns the write methods with other options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -309,7 +320,7 @@ impl Db {
         self.default.writing(options)
     }
 
-    /// Reads a key. The value pins the memory it lies in; [`Value::into_vec`] copies it out.
+    /// Reads a key. The value pins its memory; [`Value::into_vec`] copies it.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -318,7 +329,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default.get(key)
     }
@@ -333,13 +344,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.default.contains_key(key)
     }
 
-    /// Reads many keys as of one moment, with the reads of the device that they need in flight together, as
-    /// [`Reader::multi_get`] does.
+    /// Reads many keys as of one moment, with many device reads in flight: see
+    /// [`Reader::multi_get`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -351,13 +362,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Of each key those of [`Reader::get`].
+    /// For each key, the errors of [`Reader::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         self.default.multi_get(keys)
     }
 
-    /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
-    /// value only what is asked for is read.
+    /// Reads at most `len` bytes of a value from `offset` on; fewer if the value ends earlier. For
+    /// a large value only that part is read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -367,7 +378,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.default.get_range(key, offset, len)
     }
@@ -387,13 +398,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     #[doc(alias = "stream")]
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.default.get_stream(key)
     }
 
-    /// All keys with their values, in order.
+    /// Returns an iterator over all keys and values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -408,7 +419,7 @@ impl Db {
         self.default.iter()
     }
 
-    /// The keys in a range with their values, in order.
+    /// Returns an iterator over a range of keys and their values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -423,7 +434,7 @@ impl Db {
         self.default.range(range)
     }
 
-    /// The keys that start with `prefix`, with their values, in order.
+    /// Returns an iterator over the keys with a prefix and their values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -438,7 +449,8 @@ impl Db {
         self.default.prefix(prefix)
     }
 
-    /// Sets a key. The value may have up to 1 GiB; one that is not in memory is better written by [`Db::put_stream`].
+    /// Sets a key. A value may have up to 1 GiB; [`Db::put_stream`] writes a large one without
+    /// holding it in memory.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -448,13 +460,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`].
+    /// The errors of [`Writer::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
     }
 
-    /// Sets a key to a value that is written piece by piece, in constant memory. It exists once
-    /// [`ValueWriter::finish`] has returned.
+    /// Sets a key to a value that the caller writes piece by piece, in constant memory. The value
+    /// exists once [`ValueWriter::finish`] has returned.
     ///
     /// ```
     /// use std::io::Write;
@@ -468,13 +480,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`].
+    /// The errors of [`Writer::put`].
     #[doc(alias = "stream")]
     pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         self.default.put_stream(key)
     }
 
-    /// Deletes a key. Deleting what is not there is fine.
+    /// Deletes a key. A missing key is no error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -483,12 +495,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`].
+    /// The errors of [`Writer::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.default.delete(key)
     }
 
-    /// Deletes every key of a range, at the cost of one write.
+    /// Deletes all keys of a range at the cost of one write.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -499,12 +511,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::delete_range`].
+    /// The errors of [`Writer::delete_range`].
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.default.delete_range(range)
     }
 
-    /// Writes a batch: all of it or nothing, whatever families it has to do with.
+    /// Writes a batch atomically, over any number of families.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -516,13 +528,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::write`].
+    /// The errors of [`Writer::write`].
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.writing(&WriteOptions::default()).write(batch)
     }
 
-    /// Makes the log durable: buffered writes that were acknowledged before the call then survive a loss of power, as
-    /// durable ones do. Volatile writes are in no log: [`Db::flush`] makes them durable.
+    /// Makes the log durable: acknowledged buffered writes then survive a loss of power. Volatile
+    /// writes are in no log; [`Db::flush`] makes them durable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -534,7 +546,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Io` if the device failed, and `Poisoned` from then on; `ReadOnly`.
+    /// `Io` if the device failed, and `Poisoned` on every later write; `ReadOnly`.
     #[doc(alias = "flush_wal")]
     #[doc(alias = "persist")]
     pub fn sync(&self) -> Result<()> {
@@ -542,7 +554,8 @@ impl Db {
         self.default.handle().logs().map_or(Ok(()), LogsBeside::sync)
     }
 
-    /// For many requests at once without a thread for each: futures for any runtime, or a completion queue.
+    /// Returns an asynchronous interface: many requests in flight without a thread for each,
+    /// through futures or a completion queue.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -558,7 +571,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a depth out of range; those of the system that makes threads.
+    /// `InvalidArgument` for a depth out of range; errors of starting threads.
     #[doc(alias = "async")]
     pub fn requests(&self, options: &RequestOptions) -> Result<Requests> {
         Requests::new(self.default.handle(), options)
@@ -577,8 +590,8 @@ impl Db {
         self.snapshot_named("")
     }
 
-    /// As [`Db::snapshot`], with a name under which [`Db::space`] shows it and what it holds: so one that was forgotten is
-    /// found.
+    /// Same as [`Db::snapshot`], with a name. [`Db::space`] lists the snapshot under this name with
+    /// the space that it holds, so that a leaked one can be found.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -590,8 +603,8 @@ impl Db {
         Snapshot::new(self.kv().snapshot_named(name), &self.default)
     }
 
-    /// Compacts a range of the default family down to its last level, and waits for it. Nobody has to: compaction goes on by
-    /// itself.
+    /// Compacts a range of the default family down to its last level, and waits. Calls are
+    /// optional: compaction runs in the background.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -601,13 +614,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Family::compact_range`].
+    /// The errors of [`Family::compact_range`].
     #[doc(alias = "compact")]
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.default.compact_range(range)
     }
 
-    /// As [`Db::compact_range`], with what the request says besides. See [`Family::compact_range_with`].
+    /// Same as [`Db::compact_range`], with options and progress: see
+    /// [`Family::compact_range_with`].
     ///
     /// ```
     /// # use lavastore::CompactRequest;
@@ -617,7 +631,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Family::compact_range`].
+    /// The errors of [`Family::compact_range`].
     pub fn compact_range_with(
         &self,
         range: impl KeyRange,
@@ -630,11 +644,11 @@ impl Db {
 
 /// Column families.
 impl Db {
-    /// The family with this name; it is made, with default options, if there is none. So a program needs no step that sets
-    /// up its store, and an older store opens with a newer program.
+    /// Returns the family with this name, and creates it with default options if it is missing. So
+    /// a program needs no setup step, and a newer program opens an older store.
     ///
-    /// Where a missing family is a mistake, ask for it by [`Db::open_family`]; where its options matter, make it by
-    /// [`Db::create_family`].
+    /// Use [`Db::open_family`] where a missing family is an error, and [`Db::create_family`] to
+    /// choose its options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -644,8 +658,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of making one: `ReadOnly` in a store that was opened for reading, `InvalidArgument` for an empty name or one
-    /// over 1024 bytes, those of writing the manifest.
+    /// Errors of creating a family: `ReadOnly` in a store that is open for reading;
+    /// `InvalidArgument` for an empty name or a name over 1024 bytes; errors of writing the
+    /// manifest.
     #[doc(alias = "column_family")]
     pub fn family(&self, name: &str) -> Result<Family> {
         loop {
@@ -653,14 +668,14 @@ impl Db {
                 return Ok(self.handle(found));
             }
             match self.create_family(name, &FamilyOptions::default()) {
-                // Another thread has made it meanwhile (and may have dropped it again).
+                // Another thread created the family meanwhile (and may have dropped it again).
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 made => return made,
             }
         }
     }
 
-    /// The family `default`, which is always there: the one that the short calls of [`Db`] are about.
+    /// Returns the family `default`, which always exists. The methods of [`Db`] use it.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -672,7 +687,7 @@ impl Db {
         &self.default
     }
 
-    /// The family with this name, which is there.
+    /// Returns an existing family.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -681,7 +696,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`, with the names that there are.
+    /// `NotFound`, with the existing names.
     pub fn open_family(&self, name: &str) -> Result<Family> {
         self.kv().check_process()?;
         let found = self.kv().column_family(name).map(|found| self.handle(found));
@@ -691,7 +706,7 @@ impl Db {
         })
     }
 
-    /// Makes a family.
+    /// Creates a family.
     ///
     /// ```
     /// # use lavastore::{Compression, FamilyOptions};
@@ -705,13 +720,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` for an option out of range, an empty name or one over 1024 bytes; `ReadOnly`;
-    /// those of writing the manifest.
+    /// `AlreadyExists`; `InvalidArgument` for an option out of range, an empty name or one over
+    /// 1024 bytes; `ReadOnly`; errors of writing the manifest.
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
         Ok(self.handle(self.kv().create_column_family(name, options.clone())?))
     }
 
-    /// Drops a family with all its data. Its handles then fail; iterators over it go on.
+    /// Drops a family with all its data. Its handles then fail; open iterators continue.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -723,13 +738,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if it was dropped; `InvalidArgument` for the default family, or a family of another store; `ReadOnly`;
-    /// those of writing the manifest.
+    /// `NotFound` if the family was already dropped; `InvalidArgument` for the default family, or
+    /// for a family of another store; `ReadOnly`; errors of writing the manifest.
     pub fn drop_family(&self, family: &Family) -> Result<()> {
         self.kv().drop_column_family(family.handle().inner())
     }
 
-    /// The names of all families, in order of their creation.
+    /// Returns the names of all families, in order of creation.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -1,4 +1,4 @@
-//! Column families: a handle for each, with all calls.
+//! Column family handles.
 
 use crate::handle::Handle;
 use crate::range::{KeyRange, half_open};
@@ -9,10 +9,11 @@ use crate::{
     ValueWriter, WriteOptions,
 };
 
-/// A column family: a key space with options of its own.
+/// A column family: a key space with its own options.
 ///
-/// The handle is what [`Db::family`](crate::Db::family) gives. It is cheap to clone, usable from any thread, and keeps the store
-/// open as a clone of the [`Db`](crate::Db) does. Once the family is dropped every use of it fails with `NotFound`.
+/// [`Db::family`](crate::Db::family) returns the handle. It is cheap to clone and usable from any
+/// thread, and like a clone of the [`Db`](crate::Db) it keeps the store open. Once the family is
+/// dropped, every use of the handle fails with `NotFound`.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -50,7 +51,7 @@ impl Family {
         Writer::new(&self.0, WriteOptions::default())
     }
 
-    /// The same reads with other options.
+    /// Returns the read methods with other options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -63,7 +64,7 @@ impl Family {
         self.reader().reading(options)
     }
 
-    /// The same writes with other options.
+    /// Returns the write methods with other options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -75,7 +76,7 @@ impl Family {
         Writer::new(&self.0, *options)
     }
 
-    /// Reads a key. The value pins the memory it lies in; [`Value::into_vec`] copies it out.
+    /// Reads a key. The value pins its memory; [`Value::into_vec`] copies it.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -85,7 +86,7 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.reader().get(key)
     }
@@ -100,12 +101,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.reader().contains_key(key)
     }
 
-    /// Reads many keys as of one moment, as [`Reader::multi_get`] does.
+    /// Reads many keys as of one moment: see [`Reader::multi_get`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -117,12 +118,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Of each key those of [`Reader::get`].
+    /// For each key, the errors of [`Reader::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         self.reader().multi_get(keys)
     }
 
-    /// Reads a part of a value, as [`Reader::get_range`] does.
+    /// Reads a part of a value: see [`Reader::get_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -133,7 +134,7 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.reader().get_range(key, offset, len)
     }
@@ -148,12 +149,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.reader().get_stream(key)
     }
 
-    /// All keys with their values, in order.
+    /// Returns an iterator over all keys and values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -165,7 +166,7 @@ impl Family {
         self.reader().iter()
     }
 
-    /// The keys in a range with their values, in order.
+    /// Returns an iterator over a range of keys and their values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -178,7 +179,7 @@ impl Family {
         self.reader().range(range)
     }
 
-    /// The keys that start with `prefix`, with their values, in order.
+    /// Returns an iterator over the keys with a prefix and their values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -191,7 +192,8 @@ impl Family {
         self.reader().prefix(prefix)
     }
 
-    /// Sets a key. The value may have up to 1 GiB; one that is not in memory is better written by [`Family::put_stream`].
+    /// Sets a key. A value may have up to 1 GiB; [`Family::put_stream`] writes a large one without
+    /// holding it in memory.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -200,12 +202,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`].
+    /// The errors of [`Writer::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.writer().put(key, value)
     }
 
-    /// Sets a key to a value that is written piece by piece, in constant memory.
+    /// Sets a key to a value that the caller writes piece by piece, in constant memory.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -216,12 +218,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`].
+    /// The errors of [`Writer::put`].
     pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         self.writer().put_stream(key)
     }
 
-    /// Deletes a key. Deleting what is not there is fine.
+    /// Deletes a key. A missing key is no error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -230,12 +232,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`].
+    /// The errors of [`Writer::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.writer().delete(key)
     }
 
-    /// Deletes every key of a range, at the cost of one write.
+    /// Deletes all keys of a range at the cost of one write.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -244,12 +246,13 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::delete_range`].
+    /// The errors of [`Writer::delete_range`].
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.writer().delete_range(range)
     }
 
-    /// Compacts a range down to its last level, and waits for it. Nobody has to: compaction goes on by itself.
+    /// Compacts a range down to its last level, and waits. Calls are optional: compaction runs in
+    /// the background.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -260,15 +263,16 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the start is after the end; `NotFound` if the family was dropped; `ReadOnly`; `NoSpace`; the
-    /// failure of a job.
+    /// `InvalidArgument` if the start is after the end; `NotFound` if the family was dropped;
+    /// `ReadOnly`; `NoSpace`; the error of a background job.
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.compact_range_with(range, &CompactRequest::default(), &mut |_| {})
     }
 
-    /// As [`Family::compact_range`], with what the request says besides: all that lies in the range can be written anew under the options of now. `tell`
-    /// hears how far it has come, on the calling thread: when it begins, and after each table that was rewritten. If the call does not come to its end another goes on
-    /// from where that was.
+    /// Same as [`Family::compact_range`], with options: a request can rewrite all tables of the
+    /// range under the present options. `tell` gets the progress on the calling thread, at the
+    /// start and after each rewritten table. After an interrupted call the next one resumes where
+    /// it stopped.
     ///
     /// ```
     /// # use lavastore::{Compression, CompactRequest, FamilyOptions};
@@ -285,7 +289,7 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Family::compact_range`].
+    /// The errors of [`Family::compact_range`].
     pub fn compact_range_with(
         &self,
         range: impl KeyRange,
@@ -297,7 +301,7 @@ impl Family {
         self.0.kv().compact_range_with(self.0.inner(), range, request.clone(), tell)
     }
 
-    /// Its number, never reused in the store.
+    /// Returns the number of the family, which the store never reuses.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -308,7 +312,7 @@ impl Family {
         self.0.inner().id()
     }
 
-    /// Its name.
+    /// Returns the name of the family.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -319,7 +323,8 @@ impl Family {
         self.0.inner().name()
     }
 
-    /// Its options: those it was created with, or was given since. (Sizes that did not fit the volume are told as given.)
+    /// Returns the present options of the family. Sizes that did not fit the volume are returned as
+    /// given.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -330,8 +335,9 @@ impl Family {
         self.0.inner().options()
     }
 
-    /// Replaces its options, from now on. Data that is there stays as it is until compaction or collection rewrites it.
-    /// (For the family `default` the next open with [`Options::family`](crate::Options::family) does so again.)
+    /// Replaces the options of the family. Existing data stays as it is until compaction or
+    /// collection rewrites it. For the family `default`, the next open with
+    /// [`Options::family`](crate::Options::family) replaces them again.
     ///
     /// ```
     /// # use lavastore::FamilyOptions;
@@ -342,8 +348,8 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for an option out of range; `NotFound` if the family was dropped; `ReadOnly`; those of writing the
-    /// manifest.
+    /// `InvalidArgument` for an option out of range; `NotFound` if the family was dropped;
+    /// `ReadOnly`; errors of writing the manifest.
     pub fn set_options(&self, options: &FamilyOptions) -> Result<()> {
         self.0.kv().set_family_options(self.0.inner(), options.clone())
     }

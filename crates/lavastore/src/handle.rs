@@ -1,10 +1,11 @@
-//! What every handle of a family has in common: the family, and the store that it keeps open, with its logs if it was opened with them.
+//! The common part of all family handles: the family, the store that the handle keeps open, and its
+//! logs.
 
 use crate::log::LogsBeside;
 use crate::{Error, Result};
 use lavakv::process::Owned;
 
-/// Which store a handle is of; a store keeps it when it is closed and opened again.
+/// Identity of a store, stable across close and open.
 pub(crate) type StoreId = [u8; 16];
 
 /// A family of an open store.
@@ -13,19 +14,19 @@ pub(crate) struct Handle {
     inner: Owned<lavakv::ColumnFamily>,
     /// The logs of the store, if it was opened with them.
     logs: Option<Owned<LogsBeside>>,
-    // Dropped last: it may be what keeps the store open.
+    // Dropped last: this may be the handle that keeps the store open.
     db: Owned<lavakv::Db>,
     store: StoreId,
 }
 
 impl Handle {
-    /// The family `default` of a store that was just opened.
+    /// Returns a handle of the family `default` of a newly opened store.
     pub(crate) fn of_default(db: &lavakv::Db, logs: Option<LogsBeside>) -> Handle {
         let inner = Owned::new(db.default_column_family().clone());
         Handle { inner, logs: logs.map(Owned::new), db: Owned::new(db.clone()), store: db.store_id() }
     }
 
-    /// Another family of the same store.
+    /// Returns a handle of another family of the same store.
     pub(crate) fn of_same_store(&self, inner: lavakv::ColumnFamily) -> Handle {
         Handle { inner: Owned::new(inner), ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Looking into the files of a store: what `lava dump` prints.
+//! Dumps of the files of a store, as printed by `lava dump`.
 //!
 //! ```
 //! use lavastore::{Db, Options, inspect, testing::SimEnv};

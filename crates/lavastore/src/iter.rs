@@ -1,4 +1,4 @@
-//! Going through keys: as an iterator from both ends, and as a cursor that seeks.
+//! Iterators over keys from both ends, and cursors that seek.
 
 use crate::handle::Handle;
 use crate::range::{KeyRange, half_open};
@@ -6,12 +6,13 @@ use crate::{Error, Result};
 use lavakv::DbIterator;
 use std::iter::FusedIterator;
 
-/// Keys and values in order, copied out, as of the moment in which it was made; `.rev()` goes backward.
+/// A double-ended iterator over keys and values as of its creation; `.rev()` goes backward. Keys
+/// and values are copied out.
 ///
-/// An error is an item, the last one. Values that are kept apart from their keys are read as they are asked for, many at
-/// once; [`Iter::keys`] does not read them. [`Iter::cursor`] moves about in the same keys.
+/// An error is the last item. Separated values are read on demand, in batches; [`Iter::keys`] does
+/// not read them. [`Iter::cursor`] seeks in the same keys.
 ///
-/// It keeps the files alive that it reads, and the store open: drop it when it is done.
+/// The iterator keeps its files alive and the store open: drop it when it is done.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -30,17 +31,17 @@ use std::iter::FusedIterator;
 /// ```
 #[must_use = "an iterator does nothing until it is asked"]
 pub struct Iter {
-    // Dropped before the family, which may be what keeps the store open.
-    /// Each stands on what it gave last.
+    // Dropped before the family: this may be the handle that keeps the store open.
+    /// The front end; like the back end it stands on its last returned entry.
     front: Option<DbIterator>,
     back: Option<DbIterator>,
-    /// Made with the iterator, and taken by the end that is asked first.
+    /// The unpositioned iterator from the constructor; the end that is advanced first takes it.
     fresh: Option<DbIterator>,
-    /// Why it could not be made: the first item.
+    /// The error of the constructor, returned as the first item.
     refused: Option<Error>,
     done: bool,
     family: Handle,
-    /// How the other end is made.
+    /// Options to create the iterator of the other end.
     options: lavakv::ReadOptions,
 }
 
@@ -69,8 +70,8 @@ impl Iter {
         made
     }
 
-    /// Of these keys those in a range, as of the same moment; it begins at the ends of what both have. So a scan goes on
-    /// behind the last key of a page.
+    /// Restricts the iterator to a range, as of the same moment, and restarts at the ends of the
+    /// intersection. A paged scan continues behind the last key of a page.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -98,7 +99,7 @@ impl Iter {
         self
     }
 
-    /// The keys alone. Values are not read.
+    /// Returns an iterator over the keys only. Values are not read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -111,7 +112,7 @@ impl Iter {
         Keys(self)
     }
 
-    /// A cursor over the same keys, as of the same moment. It stands nowhere: seek.
+    /// Returns an unpositioned cursor over the same keys, as of the same moment. Seek before use.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -123,14 +124,14 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// `Corruption`, `Io` where tables cannot be opened; `NotFound` if the family was dropped; `InvalidArgument` for a
-    /// snapshot of another store.
+    /// `Corruption` or `Io` if tables cannot be opened; `NotFound` if the family was dropped;
+    /// `InvalidArgument` for a snapshot of another store.
     pub fn cursor(mut self) -> Result<Cursor> {
         let iterator = self.another()?;
         Ok(Cursor { iterator, _family: self.family })
     }
 
-    /// An iterator of the engine that stands nowhere.
+    /// Returns an unpositioned engine iterator.
     fn another(&mut self) -> Result<DbIterator> {
         if let Some(e) = self.refused.take() {
             return Err(e);
@@ -144,7 +145,7 @@ impl Iter {
         }
     }
 
-    /// Moves one end to its next entry, if there is one that the other end has not given.
+    /// Moves one end to its next entry, unless the other end has returned it already.
     fn advance(&mut self, end: End) -> Result<Option<&DbIterator>> {
         if self.done {
             return Ok(None);
@@ -203,7 +204,7 @@ impl Iter {
         found.transpose()
     }
 
-    /// At the end nothing is kept alive any more.
+    /// Releases the files at the end.
     fn let_go_if_done(&mut self) {
         if self.done {
             (self.front, self.back, self.fresh) = (None, None, None);
@@ -233,7 +234,7 @@ impl std::fmt::Debug for Iter {
     }
 }
 
-/// Keys in order, without their values; see [`Iter::keys`].
+/// An iterator over keys without their values; see [`Iter::keys`].
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -262,9 +263,11 @@ impl DoubleEndedIterator for Keys {
 
 impl FusedIterator for Keys {}
 
-/// Moves about in the keys of an [`Iter`], in both directions, without copying; made by [`Iter::cursor`].
+/// A cursor over the keys of an [`Iter`] in both directions, without copies; made by
+/// [`Iter::cursor`].
 ///
-/// A new cursor stands nowhere: call one of the `seek` methods. It keeps the files alive that it reads, and the store open.
+/// A new cursor has no position: call a `seek` method first. The cursor keeps its files alive and
+/// the store open.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -282,12 +285,12 @@ impl FusedIterator for Keys {}
 #[must_use = "a cursor stands nowhere until it seeks"]
 pub struct Cursor {
     iterator: DbIterator,
-    // Dropped last: it may be what keeps the store open.
+    // Dropped last: this may be the handle that keeps the store open.
     _family: Handle,
 }
 
 impl Cursor {
-    /// True while it stands on an entry.
+    /// Returns true while the cursor is on an entry.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -312,7 +315,8 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// `Corruption` naming file and offset, `Io`; it stands nowhere then, and [`Cursor::skip_damaged`] may go on.
+    /// `Corruption`, with the file and the offset, or `Io`. The cursor then has no position, and
+    /// [`Cursor::skip_damaged`] may continue.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.iterator.seek_to_first()
     }
@@ -329,7 +333,7 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// As [`Cursor::seek_to_first`].
+    /// The errors of [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.iterator.seek_to_last()
     }
@@ -346,7 +350,7 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// As [`Cursor::seek_to_first`].
+    /// The errors of [`Cursor::seek_to_first`].
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.iterator.seek(key.as_ref())
     }
@@ -363,7 +367,7 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// As [`Cursor::seek_to_first`].
+    /// The errors of [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.iterator.seek_for_prev(key.as_ref())
     }
@@ -381,7 +385,7 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if it stands nowhere; otherwise as [`Cursor::seek_to_first`].
+    /// `InvalidArgument` if the cursor has no position; the errors of [`Cursor::seek_to_first`].
     #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `Iter` is the Iterator")]
     pub fn next(&mut self) -> Result<()> {
         self.iterator.next()
@@ -401,15 +405,16 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// As [`Cursor::next`].
+    /// The errors of [`Cursor::next`].
     pub fn prev(&mut self) -> Result<()> {
         self.iterator.prev()
     }
 
-    /// After a move that failed because a table cannot be read, or not all of it: goes on in the same direction, behind the
-    /// keys that may be in what cannot be read. That is one block if the table's index tells where the block ends, and
-    /// otherwise the table (from [`crate::DamagedFile::first_key`] to `last_key`). What other tables have between these keys is
-    /// left out, too, since nobody knows whether it is the newest: ask for single keys by [`crate::Db::get`].
+    /// Continues after a move that failed on an unreadable table, in the same direction, behind the
+    /// keys that the unreadable part may hold. That part is one block if the table's index locates
+    /// its end, otherwise the whole table (from [`crate::DamagedFile::first_key`] to `last_key`).
+    /// Entries of other tables between these keys are skipped too, since they may be superseded.
+    /// Read single keys with [`crate::Db::get`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -427,13 +432,13 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// As any move: the next table that cannot be read is met in the same way. `InvalidArgument` if the last move did not
-    /// fail, or not by that.
+    /// The errors of any move, for the next unreadable table. `InvalidArgument` if the last move
+    /// did not fail on an unreadable table.
     pub fn skip_damaged(&mut self) -> Result<()> {
         self.iterator.skip_damaged()
     }
 
-    /// The key; empty if it stands nowhere.
+    /// Returns the key; empty if the cursor has no position.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -444,10 +449,10 @@ impl Cursor {
         self.iterator.key()
     }
 
-    /// The value; empty if it stands nowhere.
+    /// Returns the value; empty if the cursor has no position.
     ///
-    /// A separated value is read by the first call at a position; moving over it without asking does not read it. Where
-    /// one position after another is asked, the values of the next ones are read along.
+    /// The first call at a position reads a separated value; moving over it does not. Calls at
+    /// consecutive positions prefetch the next values.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -459,7 +464,8 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// `Corruption`, `Io` of reading a separated value. The cursor stays where it is: ask again, or move on.
+    /// `Corruption` or `Io` of reading a separated value. The cursor keeps its position: retry or
+    /// move on.
     pub fn value(&self) -> Result<&[u8]> {
         self.iterator.value()
     }

@@ -1,7 +1,8 @@
-//! LavaStore is a local storage engine for write-heavy services: an embeddable, ordered, durable key-value store,
-//! and a store of logs ([`LogStore`]).
+//! LavaStore is a local storage engine for write-heavy services: an embeddable, ordered, durable
+//! key-value store, and a store of logs ([`LogStore`]).
 //!
-//! From an empty directory to a program with column families, prefix scans, a snapshot, a stream and a checkpoint:
+//! The example starts with an empty directory and uses column families, prefix scans, a snapshot, a
+//! stream and a checkpoint:
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("lavastore-walk-{}", std::process::id()));
@@ -45,31 +46,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What there is
+//! # Overview
 //!
 //! | | |
 //! |---|---|
-//! | [`Db`] | the store, and its family `default`: `Clone + Send + Sync` |
-//! | [`Family`] | another column family, with the same calls: [`Db::family`] |
-//! | [`Snapshot`] | all of it at one moment, with the calls that read |
-//! | [`Iter`], [`Keys`], [`Cursor`] | going through keys: as an iterator from both ends, or seeking |
-//! | [`WriteBatch`] | changes that happen together |
-//! | [`ValueWriter`], [`ValueReader`] | one large value as a stream |
-//! | [`LogStore`], [`Log`], [`LogScan`] | a store of logs: thousands of them, records by number, durable appends |
-//! | [`Completion`] | a future that resolves when an append is durable |
-//! | [`LogBatch`], [`LogWriter`] | changes of several logs that happen together; the calls with options |
-//! | [`Requests`], [`RequestQueue`] | the same calls without waiting: futures for any runtime, and a completion queue |
-//! | [`Reader`], [`Writer`] | the calls with options: [`Db::reading`], [`Db::writing`] |
-//! | [`Volumes`] | the two disks of a store whose log has one of its own |
-//! | [`Space`], [`Statistics`] | who owns which bytes, and what the store did |
-//! | [`Error`] | everything that can go wrong: an [`ErrorKind`] to match on, the file and the offset |
-//! | [`testing`], [`inspect`], [`limits`] | a simulated machine for tests with crashes; the files; the largest sizes |
+//! | [`Db`] | store handle with the methods of its family `default`: `Clone + Send + Sync` |
+//! | [`Family`] | another column family with the same methods: [`Db::family`] |
+//! | [`Snapshot`] | consistent view of all families, with the read methods |
+//! | [`Iter`], [`Keys`], [`Cursor`] | double-ended iterators, and a cursor that seeks |
+//! | [`WriteBatch`] | atomic batch of changes |
+//! | [`ValueWriter`], [`ValueReader`] | streaming access to one large value |
+//! | [`LogStore`], [`Log`], [`LogScan`] | store of thousands of logs: records by LSN, durable appends |
+//! | [`Completion`] | future that resolves when an append is durable |
+//! | [`LogBatch`], [`LogWriter`] | atomic batch over several logs; writes with options |
+//! | [`Requests`], [`RequestQueue`] | asynchronous calls: futures for any runtime, a completion queue |
+//! | [`Reader`], [`Writer`] | calls with options: [`Db::reading`], [`Db::writing`] |
+//! | [`Volumes`] | the two disks of a store with a fast tier for its log |
+//! | [`Space`], [`Statistics`] | owner of each byte on disk, and counters |
+//! | [`Error`] | an [`ErrorKind`] to match on, the file and the offset |
+//! | [`testing`], [`inspect`], [`limits`] | simulated machine for crash tests; file dumps; size limits |
 //!
 //! # Options
 //!
-//! There is one way to say how a call is made: [`reading`](Db::reading) and [`writing`](Db::writing) take options by reference
-//! and give the same calls with them. [`Db`], [`Family`] and [`Snapshot`] have them. It costs nothing: both give a pair of
-//! references.
+//! [`reading`](Db::reading) and [`writing`](Db::writing) set the options of a call. They borrow the
+//! options and offer the same methods. [`Db`], [`Family`] and [`Snapshot`] have them, and they cost
+//! nothing: each returns a pair of references.
 //!
 //! ```
 //! # use lavastore::{ReadOptions, WriteOptions};
@@ -84,12 +85,13 @@
 //! # Ok::<(), lavastore::Error>(())
 //! ```
 //!
-//! # What is durable when
+//! # Durability
 //!
-//! What an acknowledged write survives is its [`Durability`]: a loss of power (`Durable`), the death of the process
-//! (`Buffered`, the default), or nothing until it is flushed (`Volatile`). [`Db::sync`] makes durable what was buffered.
+//! The [`Durability`] of an acknowledged write states which failures it survives. `Durable`
+//! survives a loss of power, `Buffered` (the default) the death of the process, and `Volatile`
+//! neither until it is flushed. [`Db::sync`] makes buffered writes durable.
 //!
-//! # Going through keys
+//! # Iteration
 //!
 //! ```
 //! # let db = lavastore::testing::store();
@@ -106,9 +108,10 @@
 //! # Ok::<(), lavastore::Error>(())
 //! ```
 //!
-//! # Testing what a crash leaves
+//! # Crash tests
 //!
-//! The same engine runs on a simulated machine, which loses power wherever a test wants it to: see [`testing`].
+//! The same engine runs on a simulated machine that loses power wherever a test asks for it: see
+//! [`testing`].
 
 #![warn(missing_debug_implementations)]
 
@@ -133,7 +136,7 @@ mod write;
 
 pub use applier::Applier;
 pub use db::Db;
-// Other names of a type stand here: rustdoc's search forgets those that stand in a module nobody sees.
+// `doc(alias)` belongs on the re-export: rustdoc's search ignores aliases inside private modules.
 #[doc(alias = "ColumnFamily")]
 #[doc(alias = "keyspace")]
 #[doc(alias = "partition")]
@@ -529,16 +532,16 @@ pub use lavakv::{Access, Env, SeqNo};
 #[doc(no_inline)]
 pub use lavafs;
 
-/// Other engines in one store, for the torture programs.
+/// Several engines in one store, for the torture programs.
 #[cfg(feature = "engines")]
 #[doc(hidden)]
 pub use lavakv::beside;
 
-/// What the bookkeeping of values costs in a store of terabytes, for the benchmarks.
+/// Bookkeeping cost of separated values in a store of terabytes, for the benchmarks.
 #[doc(hidden)]
 pub use lavakv::scale;
 
-/// The programs of the README and of the guide.
+/// Runs the programs of the README and of the guide as doctests.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../README.md")]

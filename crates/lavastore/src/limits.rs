@@ -1,4 +1,4 @@
-//! The largest sizes that are accepted. What is over them is refused as [`TooLarge`](crate::ErrorKind::TooLarge).
+//! Size limits. Larger input is refused as [`TooLarge`](crate::ErrorKind::TooLarge).
 //!
 //! ```
 //! use lavastore::{ErrorKind, limits};
@@ -7,63 +7,64 @@
 //! assert_eq!(db.put(too_long, "").unwrap_err().kind(), ErrorKind::TooLarge);
 //! ```
 
-/// The longest key, bytes. Empty keys need a store of format 2.
+/// Longest key, bytes. Empty keys need a store of format 2.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::KEY_LEN_MAX, 64 << 10);
 /// ```
 pub const KEY_LEN_MAX: usize = lavakv::limits::KEY_LEN_MAX;
 
-/// The longest value, bytes: in a put, in a batch, in a stream.
+/// Longest value, bytes: in a put, in a batch, in a stream.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::VALUE_LEN_MAX, 1 << 30);
 /// ```
 pub const VALUE_LEN_MAX: u64 = lavakv::limits::LARGE_VALUE_LEN_MAX;
 
-/// The longest batch, bytes, beside the values that get files of their own (see [`WriteBatch`](crate::WriteBatch)).
+/// Longest batch, bytes, not counting values with their own files (see
+/// [`WriteBatch`](crate::WriteBatch)).
 ///
 /// ```
 /// assert!(lavastore::limits::BATCH_LEN_MAX > 16 << 20);
 /// ```
 pub const BATCH_LEN_MAX: usize = lavakv::limits::BATCH_LEN_MAX;
 
-/// The longest name of a column family, bytes.
+/// Longest name of a column family, bytes.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::FAMILY_NAME_LEN_MAX, 1024);
 /// ```
 pub const FAMILY_NAME_LEN_MAX: usize = lavakv::limits::FAMILY_NAME_LEN_MAX;
 
-/// The most column families in one store.
+/// Maximum number of column families in a store.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::FAMILIES_MAX, 1 << 16);
 /// ```
 pub const FAMILIES_MAX: usize = lavakv::limits::FAMILIES_MAX;
 
-/// The longest record of a log, bytes.
+/// Longest record of a log, bytes.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::RECORD_LEN_MAX, 16 << 20);
 /// ```
 pub const RECORD_LEN_MAX: usize = lavalog::limits::RECORD_LEN_MAX;
 
-/// The longest name of a log, bytes.
+/// Longest name of a log, bytes.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::LOG_NAME_LEN_MAX, 1024);
 /// ```
 pub const LOG_NAME_LEN_MAX: usize = lavalog::limits::NAME_LEN_MAX;
 
-/// The longest metadata of a log, bytes.
+/// Longest metadata of a log, bytes.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::LOG_METADATA_LEN_MAX, 4096);
 /// ```
 pub const LOG_METADATA_LEN_MAX: usize = lavalog::limits::METADATA_LEN_MAX;
 
-/// The most logs in one store.
+/// Maximum number of logs in a store.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::LOGS_MAX, 1 << 20);

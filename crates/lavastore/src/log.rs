@@ -1,7 +1,8 @@
 //! The log engine: a store of logs, its handles and batches.
 //!
-//! Every handle is a pair: the engine's own, and the store, which it keeps open. The engine's goes first, so that the last handle
-//! of a store finds no other when it closes it.
+//! Every handle is a pair of the engine's handle and the store that it keeps open. The engine's
+//! handle is dropped first, so that no other handle is left when the last store handle closes the
+//! store.
 
 mod batch;
 mod completion;
@@ -21,7 +22,8 @@ use lavakv::process::Owned;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The number of a record in its log. Its writer gives it: usually one more than the last, but gaps and any order are fine.
+/// Log sequence number: the number of a record in its log, chosen by the writer. Usually the
+/// numbers are consecutive, but gaps and any order are allowed.
 ///
 /// ```
 /// # let store = lavastore::testing::log_store();
@@ -31,13 +33,16 @@ use std::sync::Arc;
 /// ```
 pub type Lsn = u64;
 
-/// An open store of logs: thousands of them in few files. For redo logs, Raft logs, queues. Cheap to clone, usable from any thread.
+/// An open store of thousands of logs in few files, for redo logs, Raft logs and queues. Cheap to
+/// clone and usable from any thread.
 ///
-/// What is written is [`Durable`](crate::Durability::Durable) when the call returns, unless [`LogOptions::durability`] or
-/// [`WriteOptions`] say otherwise; all who wait at the same time share one write of the device, whatever logs they write to.
+/// Writes are [`Durable`](crate::Durability::Durable) on return unless [`LogOptions::durability`]
+/// or [`WriteOptions`] say otherwise. Concurrent writers share one device write, whichever logs
+/// they write to.
 ///
-/// The store is open as long as anything made from it lives: clones, logs, scans. The drop of the last of them closes it.
-/// [`LogStore::close`] closes it at once and says what went wrong; later calls of living handles fail with `Closed`.
+/// The store stays open while any object made from it lives: clones, logs and scans. Dropping the
+/// last one closes it. [`LogStore::close`] closes it at once and reports errors. Later calls on the
+/// remaining handles fail with `Closed`.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-{}", std::process::id()));
@@ -61,18 +66,20 @@ pub type Lsn = u64;
 #[derive(Clone)]
 pub struct LogStore {
     shared: Owned<Arc<Shared>>,
-    /// The store with keys that it is a part of, if it is. Dropped last: it may be what keeps that open.
+    /// The key-value store that contains these logs, if any. Dropped last: this may be the handle
+    /// that keeps it open.
     host: Option<Owned<lavakv::Db>>,
 }
 
-/// What the handles of a store share.
+/// State shared by the handles of a store.
 struct Shared {
     engine: lavalog::LogStore,
-    /// It is not this engine's to end.
+    /// The key-value store ends the engine, not these handles.
     is_guest: bool,
 }
 
-/// The logs of a store with keys: what each handle of that store holds. It does not keep the store open, the handle does.
+/// The logs of a key-value store, held by each of its handles. The handle keeps the store open, not
+/// this type.
 #[derive(Clone)]
 pub(crate) struct LogsBeside(Arc<Shared>);
 
@@ -89,7 +96,7 @@ impl LogsBeside {
         self.engine().sync()
     }
 
-    /// A handle of the logs, which keeps their store open.
+    /// Returns a handle of the logs that keeps their store open.
     pub(crate) fn store(&self, host: &lavakv::Db) -> LogStore {
         LogStore { shared: Owned::new(self.0.clone()), host: Some(Owned::new(host.clone())) }
     }
@@ -103,14 +110,14 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // What fails here is met again at the next open, as after a crash.
+        // The next open finds the error again, as after a crash.
         let _ = self.close();
     }
 }
 
-/// Opening and closing.
+/// Open and close.
 impl LogStore {
-    /// Opens a store of logs with default options, making a new one if there is none.
+    /// Opens a store of logs with default options, and creates it if it is missing.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-open-{}", std::process::id()));
@@ -121,8 +128,9 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if another process (or this one) has it open; `Corruption` naming file and offset if what was durable is lost;
-    /// `Unsupported` if a newer release wrote it; `InvalidArgument` if the path is not a store's directory; `NoSpace`.
+    /// `Locked` if another process (or this one) has the store open; `Corruption`, with the file
+    /// and the offset, if durable data is lost; `Unsupported` if a newer release wrote the store;
+    /// `InvalidArgument` if the path is not a store's directory; `NoSpace`.
     pub fn open(path: impl AsRef<Path>) -> Result<LogStore> {
         Self::open_with(path, &LogOptions::default())
     }
@@ -140,13 +148,13 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::open`]; `InvalidArgument` for an option out of range.
+    /// The errors of [`LogStore::open`]; `InvalidArgument` for an option out of range.
     pub fn open_with(path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         Self::open_in(&Env::kernel(), path, options)
     }
 
-    /// Opens a store of logs in an environment: the kernel's, a volume of LavaFS, or a simulated machine
-    /// ([`testing`](crate::testing)).
+    /// Opens a store of logs in an environment: the kernel's, a volume of LavaFS, or a simulated
+    /// machine ([`testing`](crate::testing)).
     ///
     /// ```
     /// use lavastore::{LogOptions, LogStore, testing::SimEnv};
@@ -156,18 +164,20 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::open_with`].
+    /// The errors of [`LogStore::open_with`].
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open(env, path.as_ref(), options)?;
         Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_guest: false })), host: None })
     }
 
-    /// Opens a store of logs for reading, also while another process has it open, and also one that has keys too. It shows what was
-    /// acknowledged before the call, at one moment: to see more, open it again. It takes no lock and changes nothing; writes are
-    /// refused as `ReadOnly`. If the log or the manifest is damaged it shows what is before that, and [`LogStore::damage`] says so.
+    /// Opens the logs of a store for reading, also while another process has it open, and also if
+    /// the store has keys. The reader shows the acknowledged records of one moment before the call:
+    /// open it again to see more. It takes no lock and changes nothing; writes are refused as
+    /// `ReadOnly`. If the log or the manifest is damaged, the reader shows the state before the
+    /// damage, and [`LogStore::damage`] reports it.
     ///
-    /// A reader may stay open beside its writer. A record that the writer has collected since fails with `Busy`: open the store again,
-    /// and go on with the same LSN.
+    /// A reader may stay open while the writer runs. Reading a record that the writer has collected
+    /// since then fails with `Busy`: open the store again and continue at the same LSN.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-read-only-{}", std::process::id()));
@@ -184,13 +194,14 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there are no logs; `Busy` if its writer changes them faster than they can be read; `Corruption` if nothing of it can
-    /// be shown; `Unsupported` if a newer release wrote it; `InvalidArgument`.
+    /// `NotFound` if there are no logs; `Busy` if the writer changes them faster than they can be
+    /// read; `Corruption` if no state can be shown; `Unsupported` if a newer release wrote the
+    /// store; `InvalidArgument`.
     pub fn open_read_only(path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         Self::open_read_only_in(&Env::kernel(), path, options)
     }
 
-    /// As [`LogStore::open_read_only`], in an environment.
+    /// Same as [`LogStore::open_read_only`], in an environment.
     ///
     /// ```
     /// use lavastore::{ErrorKind, LogOptions, LogStore, testing::SimEnv};
@@ -200,15 +211,16 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::open_read_only`].
+    /// The errors of [`LogStore::open_read_only`].
     pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open_read_only(env, path.as_ref(), options)?;
         Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_guest: false })), host: None })
     }
 
-    /// Makes a new store in `into` of every record that can be proved in the store of logs at `path`, and says, log by log, what is
-    /// lost. The damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
-    /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+    /// Salvages every record that can be proved in the store at `path` into a new store in `into`,
+    /// and reports the losses of each log. Repair only reads the damaged store: it stays the same
+    /// byte for byte, and no write permission is needed. `into` must be missing, empty, or the
+    /// remainder of an interrupted repair. Every open refuses `into` until the repair has finished.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-log-repair-{}", std::process::id()));
@@ -223,9 +235,10 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer release
-    /// wrote the store, or if it has keys as well and [`LogRepairOptions::leave_out_others`] does not say that these may stay behind;
-    /// those of writing the new store. Damage is no error: the report tells it.
+    /// `Locked` if a process has the store open; `AlreadyExists` if `into` has other contents;
+    /// `Unsupported` if a newer release wrote the store, or if it has keys and
+    /// [`LogRepairOptions::leave_out_others`] does not allow to leave them behind; errors of
+    /// writing the new store. Damage is no error: the report lists it.
     pub fn repair(
         path: impl AsRef<Path>,
         into: impl AsRef<Path>,
@@ -235,7 +248,7 @@ impl LogStore {
         Self::repair_in(&env, path, &env, into, options)
     }
 
-    /// As [`LogStore::repair`], from one environment into another, or into the same.
+    /// Same as [`LogStore::repair`], from one environment into another or into the same one.
     ///
     /// ```
     /// use lavastore::{LogOptions, LogRepairOptions, LogStore, testing::SimEnv};
@@ -247,7 +260,7 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::repair`].
+    /// The errors of [`LogStore::repair`].
     pub fn repair_in(
         from: &Env,
         path: impl AsRef<Path>,
@@ -258,7 +271,7 @@ impl LogStore {
         lavalog::LogStore::repair(from, path.as_ref(), to, into.as_ref(), options)
     }
 
-    /// The engine underneath, for the torture programs.
+    /// Returns the underlying engine, for the torture programs.
     #[doc(hidden)]
     pub fn engine(&self) -> &lavalog::LogStore {
         &self.shared.engine
@@ -272,8 +285,9 @@ impl LogStore {
         self.engine().store_id()
     }
 
-    /// Closes the store, also beside living handles, and reports what a drop would hide: see [`Db::close`](crate::Db::close). The logs of a
-    /// store that has keys too ([`Db::logs`](crate::Db::logs)) are closed with it.
+    /// Closes the store, even while other handles exist, and reports the errors that a drop would
+    /// hide: see [`Db::close`](crate::Db::close). For logs of a key-value store
+    /// ([`Db::logs`](crate::Db::logs)) this closes the whole store.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -285,7 +299,7 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Failures of background work, and of the close itself. The store is closed all the same.
+    /// Errors of background work and of the close itself. The store is closed even after an error.
     pub fn close(self) -> Result<()> {
         self.engine().check_process()?;
         match self.host {
@@ -295,9 +309,9 @@ impl LogStore {
     }
 }
 
-/// The logs that there are.
+/// Access to logs.
 impl LogStore {
-    /// The log with this name, which is made if it is missing.
+    /// Returns the log with this name, and creates it if it is missing.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -307,12 +321,12 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::create_log`], without `AlreadyExists`.
+    /// The errors of [`LogStore::create_log`], without `AlreadyExists`.
     pub fn log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().log(name)?))
     }
 
-    /// The log with this name, which is there.
+    /// Returns an existing log.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -325,7 +339,7 @@ impl LogStore {
         Ok(self.handle(self.engine().open_log(name)?))
     }
 
-    /// Makes a log, durably.
+    /// Creates a log durably.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -335,13 +349,15 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` for an empty name and `TooLarge` beyond the [`limits`](crate::limits); `NoSpace`; `Io` if the
-    /// device failed, and from then on `Poisoned`, until the store is opened again.
+    /// `AlreadyExists`; `InvalidArgument` for an empty name; `TooLarge` beyond the
+    /// [`limits`](crate::limits); `NoSpace`; `Io` if the device failed, and `Poisoned` on every
+    /// later write until the store is opened again.
     pub fn create_log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().create_log(name)?))
     }
 
-    /// Deletes a log with all its records, durably. Its handles then fail with `NotFound`; a later log of the same name is another.
+    /// Deletes a log with all its records, durably. Its handles then fail with `NotFound`, even
+    /// after a log of the same name is created.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -352,12 +368,12 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`; `NoSpace`; `Io` and `Poisoned` as [`LogStore::create_log`].
+    /// `NotFound`; `NoSpace`; `Io` and `Poisoned` as for [`LogStore::create_log`].
     pub fn delete_log(&self, name: &str) -> Result<()> {
         self.engine().delete_log(name)
     }
 
-    /// The names of all logs, in their order. For very many: [`LogStore::log_names_from`].
+    /// Returns the names of all logs in order. For very many logs use [`LogStore::log_names_from`].
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -371,7 +387,7 @@ impl LogStore {
         self.log_names_from("", usize::MAX)
     }
 
-    /// The names of logs at or behind one, in their order, so many at most.
+    /// Returns at most `limit` log names in order, starting at `from`.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -385,9 +401,9 @@ impl LogStore {
     }
 }
 
-/// Writing to several logs.
+/// Writes to several logs.
 impl LogStore {
-    /// Writes a batch: all of it or nothing, whatever logs it has to do with.
+    /// Writes a batch atomically, over any number of logs.
     ///
     /// ```
     /// use lavastore::LogBatch;
@@ -401,12 +417,13 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Log::append`], of any of its operations; `InvalidArgument` if a log of it is of another store.
+    /// The errors of [`Log::append`], for any of its operations; `InvalidArgument` if a log belongs
+    /// to another store.
     pub fn write(&self, batch: &LogBatch<'_>) -> Result<()> {
         self.write_as(batch, None)
     }
 
-    /// As [`LogStore::write`], with options.
+    /// Same as [`LogStore::write`], with options.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteOptions};
@@ -418,8 +435,9 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::write`]; `InvalidArgument` for [`Volatile`](crate::Durability::Volatile), since a record is always in the log, and
-    /// for options that bound the wait ([`WriteOptions::wait_at_most`]).
+    /// The errors of [`LogStore::write`]; `InvalidArgument` for
+    /// [`Volatile`](crate::Durability::Volatile), since records are always in the log, and for a
+    /// deadline ([`WriteOptions::wait_at_most`]).
     pub fn write_with(&self, batch: &LogBatch<'_>, options: &WriteOptions) -> Result<()> {
         self.write_as(batch, batch::durability_of(options)?)
     }
@@ -429,7 +447,8 @@ impl LogStore {
         self.engine().write(batch.inner(), durability.unwrap_or_else(|| self.engine().durability()))
     }
 
-    /// Writes a batch, and does not wait until it is durable: the completion resolves then. It is seen at once.
+    /// Writes a batch without waiting for the device. Its records are visible at once; the
+    /// completion resolves when they are durable.
     ///
     /// ```
     /// use lavastore::LogBatch;
@@ -441,13 +460,13 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::write`]; of a device that failed the completion tells.
+    /// The errors of [`LogStore::write`]; the completion reports errors of the device.
     pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
         batch.check_store(self.id())?;
         Ok(Completion::new(self.engine().write_async(batch.inner())?))
     }
 
-    /// Makes durable all that was written.
+    /// Makes all earlier writes durable.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -458,7 +477,8 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Io` if the device failed, and from then on `Poisoned`, until the store is opened again.
+    /// `Io` if the device failed, and `Poisoned` on every later write until the store is opened
+    /// again.
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
     }

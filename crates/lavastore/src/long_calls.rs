@@ -1,4 +1,4 @@
-//! Options of the long calls that have no other.
+//! Options of checkpoints and verifications.
 
 use crate::Cancel;
 
@@ -14,7 +14,7 @@ use crate::Cancel;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// Ends the call before its time: then nothing is left of the copy.
+    /// Cancels the checkpoint; no part of the copy is left.
     pub cancel: Option<Cancel>,
 }
 
@@ -29,6 +29,6 @@ pub struct CheckpointOptions {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyOptions {
-    /// Ends the call before its time, without a report.
+    /// Cancels the verification, without a report.
     pub cancel: Option<Cancel>,
 }

@@ -1,12 +1,13 @@
-//! Which keys: whatever Rust writes as a range, of anything that is bytes.
+//! Key ranges: any Rust range of any type of bytes.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// A range of keys: `"a".."c"`, `"a"..="c"`, `"a"..`, `.."c"`, `..`, or a pair of [`Bound`]s, of strings, arrays, slices,
-/// vectors, or whatever else is [`AsRef<[u8]>`](AsRef).
+/// A range of keys: `"a".."c"`, `"a"..="c"`, `"a"..`, `.."c"`, `..`, or a pair of [`Bound`]s, of
+/// strings, arrays, slices, vectors or any other [`AsRef<[u8]>`](AsRef).
 ///
-/// What [`std::ops::RangeBounds`] is to a `BTreeMap`. That trait says of `..` nothing about the type of its ends, and
-/// something of `b"a"..b"c"` in two ways, so neither would compile where it is asked for.
+/// The counterpart of [`std::ops::RangeBounds`] for a `BTreeMap`. That trait leaves the element
+/// type of `..` undetermined and implements `b"a"..b"c"` in two ways, so neither would compile as
+/// an argument.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -26,7 +27,7 @@ impl<T: sealed::Bounds> KeyRange for T {}
 mod sealed {
     use std::ops::Bound;
 
-    /// Where a range begins and where it ends.
+    /// The bounds of a range.
     pub trait Bounds {
         fn ends(&self) -> (Bound<&[u8]>, Bound<&[u8]>);
     }
@@ -76,12 +77,12 @@ impl<K: AsRef<[u8]>> Bounds for (Bound<K>, Bound<K>) {
     }
 }
 
-/// Where a range begins and where it ends.
+/// Returns the bounds of a range.
 pub(crate) fn bounds(range: &impl KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
     range.ends()
 }
 
-/// The first key, and the first behind the last; `None`: no bound.
+/// Returns the first key of the range and the first key behind it; `None` means unbounded.
 pub(crate) fn half_open(range: &impl KeyRange) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let (start, end) = range.ends();
     let lower = match start {
@@ -97,7 +98,7 @@ pub(crate) fn half_open(range: &impl KeyRange) -> (Option<Vec<u8>>, Option<Vec<u
     (lower, upper)
 }
 
-/// The first key behind this one.
+/// Returns the successor of a key.
 fn behind(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);

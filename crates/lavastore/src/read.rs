@@ -1,4 +1,4 @@
-//! Reads of one column family: at a moment, with options.
+//! Reads of one column family, as of a snapshot or now, with options.
 
 use crate::handle::Handle;
 use crate::iter::Iter;
@@ -17,26 +17,29 @@ use lavakv::ReadAt;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// Iterators: what the space ledger calls it, so that one which was forgotten and keeps files is found. Default: empty,
+    /// Name of an iterator in the space ledger, so that a leaked one can be found. Default: empty,
     /// no name.
     pub name: String,
-    /// Whether blocks that are read are put into the cache. Default: true.
+    /// Whether blocks that are read enter the block cache. Default: true.
     pub fill_cache: bool,
-    /// Iterators: read this much ahead, around the cache; 0: through the cache, in runs of 16 KiB after a seek that grow
-    /// to 256 KiB as the iterator moves on. Default: 0.
+    /// Read-ahead of an iterator in bytes, bypassing the block cache. 0 reads through the cache, in
+    /// runs that start at 16 KiB after a seek and grow to 256 KiB. Default: 0.
     ///
-    /// Separated values are read ahead too, once the iterator is asked for one after another: those of the next 4
-    /// entries, growing to 256 (at most 1 MiB), in one batch, and of a long scan the next batch while it goes through this one. With a length
-    /// given here it is at once as many of the next 256 as fit in it. They come through the cache either way, and go there as they are asked for if
+    /// Consecutive calls for separated values prefetch the next ones in batches, from 4 entries
+    /// growing to 256 (at most 1 MiB). A long scan reads the next batch while it consumes the
+    /// present one. With a length given here, the first batch already holds as many of the next 256
+    /// values as fit. Separated values always pass through the cache, and enter it on demand if
+    /// `fill_cache` is set.
     /// `fill_cache` says so.
     pub readahead_bytes: usize,
-    /// Iterators: so many entries will be looked at, with their values, from each seek on; 0: nobody knows. Separated values are read along with
-    /// the first then, in one batch (of 256 at most, and 1 MiB), and none beyond these. It is no limit: who goes on pays a little
-    /// more. Default: 0.
+    /// Expected number of entries that an iterator reads with their values after each seek; 0:
+    /// unknown. The separated values of these entries are read in one batch with the first (at most
+    /// 256 and 1 MiB), and none beyond. Reading more entries is allowed and costs slightly more.
+    /// Default: 0.
     pub expected_entries: usize,
 }
 
-/// What reads without options have.
+/// Default options as a static, so that a reader can borrow them.
 static DEFAULT: ReadOptions =
     ReadOptions { name: String::new(), fill_cache: true, readahead_bytes: 0, expected_entries: 0 };
 
@@ -46,11 +49,12 @@ impl Default for ReadOptions {
     }
 }
 
-/// Reads of one column family: as of now or as of a [`Snapshot`](crate::Snapshot), with default options or others.
+/// Reads of one column family as of now or as of a [`Snapshot`](crate::Snapshot), with options.
 ///
-/// [`Db`](crate::Db), [`Family`](crate::Family) and [`Snapshot`](crate::Snapshot) have the same calls and need none of this; it is what
-/// [`Db::reading`](crate::Db::reading), [`Family::reading`](crate::Family::reading) and [`Snapshot::family`](crate::Snapshot::family) give. It is two words and an address: make
-/// one wherever it is needed.
+/// Returned by [`Db::reading`](crate::Db::reading), [`Family::reading`](crate::Family::reading) and
+/// [`Snapshot::family`](crate::Snapshot::family). [`Db`](crate::Db), [`Family`](crate::Family) and
+/// [`Snapshot`](crate::Snapshot) have the same methods for default options. A reader is three
+/// pointers: make one wherever you need it.
 ///
 /// ```
 /// # use lavastore::ReadOptions;
@@ -79,7 +83,7 @@ impl<'a> Reader<'a> {
         Reader { family, snapshot, options: &DEFAULT }
     }
 
-    /// The same reads with other options.
+    /// Returns the read methods with other options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -96,7 +100,7 @@ impl<'a> Reader<'a> {
         ReadAt { snapshot: self.snapshot, fill_cache: self.options.fill_cache }
     }
 
-    /// Reads a key. The value pins the memory it lies in; [`Value::into_vec`] copies it out.
+    /// Reads a key. The value pins its memory; [`Value::into_vec`] copies it.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -107,14 +111,16 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// `Corruption` naming file and offset if what holds the key is damaged; `Io`; `NotFound` if the family was dropped;
-    /// `InvalidArgument` for a snapshot of another store.
+    /// `Corruption`, with the file and the offset, if the block or value of the key is damaged;
+    /// `Io`; `NotFound` if the family was dropped; `InvalidArgument` for a snapshot of another
+    /// store.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.family.kv().get_at(self.family.inner(), key.as_ref(), self.at())
     }
 
-    /// Returns whether the key has a value. A value that lies apart from its key (see
-    /// [`FamilyOptions::min_blob_size`](crate::FamilyOptions::min_blob_size)) is not read, so damage to it is not noticed.
+    /// Returns whether the key has a value. A separated value (see
+    /// [`FamilyOptions::min_blob_size`](crate::FamilyOptions::min_blob_size)) is not read, so
+    /// damage to it stays undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -125,18 +131,19 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     #[doc(alias = "exists")]
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.family.kv().contains_key_at(self.family.inner(), key.as_ref(), self.at())
     }
 
-    /// Reads many keys, all as of one moment: of the snapshot, or of now. The answers come in the order of the keys, each what
-    /// [`Reader::get`] would have said then; the error of one key is no other's, and a key that is asked for twice is read once.
+    /// Reads many keys as of one moment: that of the snapshot, or now. The results are in the order
+    /// of the keys, each the result of [`Reader::get`]. An error concerns one key only, and a
+    /// duplicate key is read once.
     ///
-    /// What the keys need of the device is read together: up to 256 reads are in flight at a time, in the order of files and
-    /// places, neighbours in one request. So cold keys come at the rate of the device, not one latency after another. All
-    /// values are in memory at once.
+    /// The device reads of all keys overlap: up to 256 are in flight, sorted by file and offset,
+    /// and adjacent ones are merged. So cold keys are read at the throughput of the device instead
+    /// of one latency each. All values are in memory at once.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -149,14 +156,14 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// Of each key those of [`Reader::get`].
+    /// For each key, the errors of [`Reader::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         let keys: Vec<K> = keys.into_iter().collect();
         self.family.kv().multi_get_at(self.family.inner(), &keys, self.at())
     }
 
-    /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
-    /// value only what is asked for is read.
+    /// Reads at most `len` bytes of a value from `offset` on; fewer if the value ends earlier. For
+    /// a large value only that part is read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -169,7 +176,7 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.family.kv().get_range(self.family.inner(), key.as_ref(), offset, len, self.at())
     }
@@ -184,13 +191,13 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         let found = self.family.kv().get_stream(self.family.inner(), key.as_ref(), self.at())?;
         Ok(found.map(|value| ValueReader::new(value, self.family.kv())))
     }
 
-    /// All keys with their values, in order.
+    /// Returns an iterator over all keys and values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -204,7 +211,7 @@ impl<'a> Reader<'a> {
         self.within(None, None, None)
     }
 
-    /// The keys in a range with their values, in order.
+    /// Returns an iterator over a range of keys and their values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -218,7 +225,7 @@ impl<'a> Reader<'a> {
         self.within(lower, upper, None)
     }
 
-    /// The keys that start with `prefix`, with their values, in order.
+    /// Returns an iterator over the keys with a prefix and their values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -1,9 +1,9 @@
-//! Repair of a store: its keys, and its logs if it has any.
+//! Repair of a store with its keys and its logs.
 
 use crate::{Cancel, Env, KeyRepairReport, LogOptions, LogRepairReport, Options, Result};
 use std::path::Path;
 
-/// How a store is repaired.
+/// Options of a repair.
 ///
 /// ```no_run
 /// use lavastore::{Db, RepairOptions};
@@ -13,21 +13,22 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// Of the new store. Its families get the options that they had, as far as these are known.
+    /// Options of the new store. Its families keep their former options as far as these are known.
     pub options: Options,
-    /// Of the logs of the new store, if the damaged one has logs; as for [`Db::open_with_logs`](crate::Db::open_with_logs).
+    /// Options of the logs of the new store, if the damaged one has logs; as for
+    /// [`Db::open_with_logs`](crate::Db::open_with_logs).
     pub logs: LogOptions,
-    /// Reads everything, and writes nothing.
+    /// Reads everything and writes nothing.
     pub dry_run: bool,
-    /// The speed disk of the store is lost, and what is in its log alone with it. The repair of a store with a speed disk that is there is given
-    /// both ([`Volumes::env`](crate::Volumes::env)).
+    /// The fast tier of the store is lost, with the data that only its log had. If the fast tier
+    /// exists, pass both directories instead ([`Volumes::env`](crate::Volumes::env)).
     pub without_speed: bool,
-    /// Ends the repair before its time: then nothing is left of the new store.
+    /// Cancels the repair; no part of the new store is left.
     pub cancel: Option<Cancel>,
 }
 
-/// What a repair did, and what it could not save. A batch of both engines is in the new store with both halves, or what is missing of
-/// it is told: of the keys in one part, of the logs in the other.
+/// The result of a repair: salvaged and lost data. Of a batch over keys and logs, the new store has
+/// both halves, or the report names the missing half under its engine.
 ///
 /// ```no_run
 /// use lavastore::{Db, RepairOptions, RepairReport};
@@ -42,14 +43,14 @@ pub struct RepairOptions {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// Of the keys.
+    /// Result for the keys.
     pub keys: KeyRepairReport,
-    /// Of the logs; `None`: the store has none, nor has the new one.
+    /// Result for the logs; `None` if the store has none.
     pub logs: Option<LogRepairReport>,
 }
 
 impl RepairReport {
-    /// True if it is known that everything was saved, and that nothing older stands in the place of anything.
+    /// Returns true if everything is known to be salvaged in its newest version.
     ///
     /// ```
     /// assert!(lavastore::RepairReport::default().is_lossless());
@@ -58,7 +59,8 @@ impl RepairReport {
         self.keys.is_lossless() && self.logs.as_ref().is_none_or(LogRepairReport::is_lossless)
     }
 
-    /// How many things are lost, or may have come back. Ranges of which this is unknown do not count.
+    /// Returns the number of losses and of possibly resurrected older versions. Ranges with an
+    /// unknown outcome do not count.
     ///
     /// ```
     /// assert_eq!(lavastore::RepairReport::default().losses(), 0);
@@ -67,7 +69,7 @@ impl RepairReport {
         self.keys.losses() + self.logs.as_ref().map_or(0, LogRepairReport::losses)
     }
 
-    /// True if there was nothing of a store.
+    /// Returns true if no trace of a store was found.
     ///
     /// ```
     /// assert!(lavastore::RepairReport::default().found_nothing());
@@ -77,7 +79,7 @@ impl RepairReport {
     }
 }
 
-/// Repairs what is there.
+/// Repairs the keys, and the logs if there are any.
 pub(crate) fn repair(
     from: (&Env, &Path),
     into: (&Env, &Path),

@@ -1,4 +1,4 @@
-//! Requests in flight: futures and a completion queue.
+//! Asynchronous requests: futures and a completion queue.
 
 use crate::handle::Handle;
 use crate::range::{KeyRange, half_open};
@@ -8,19 +8,21 @@ use crate::{
 };
 use lavakv::process::Owned;
 
-/// Makes requests of a store without waiting for them: one thread has thousands in flight. Made by [`Db::requests`](crate::Db::requests).
+/// Asynchronous interface of a store: one thread can have thousands of requests in flight. Made by
+/// [`Db::requests`](crate::Db::requests).
 ///
-/// Each call submits at once and gives a future, for any runtime ([`Request`], [`WriteRequest`]); or a [`RequestQueue`] takes the requests,
-/// for a loop of one's own. What memory can answer is answered before the call returns. Nothing that is submitted depends on its
-/// future: dropped, it is done all the same, and nobody is told.
+/// Each call submits a request at once. It returns a future for any runtime ([`Request`],
+/// [`WriteRequest`]), or passes to a [`RequestQueue`] for an event loop. Requests that memory can
+/// answer are answered before the call returns. Dropping a future does not cancel its request.
 ///
-/// * **Bounded.** As many may be in flight as [`RequestOptions::depth`] says; one more is refused at once, with `Busy`, and nothing happened.
-/// * **Order.** Writes are applied in the order in which they were submitted: one that waits, as every write may
-///   ([`WriteOptions`]), holds up those behind it. Reads are not held up, and see what is visible: await
+/// * **Bounded.** [`RequestOptions::depth`] limits the requests in flight; the next one is refused
+///   with `Busy` and has no effect.
+/// * **Order.** Writes are applied in order of submission: a write that waits ([`WriteOptions`])
+///   delays those behind it. Reads are not delayed and see the visible writes: await
 ///   [`WriteRequest::visible`] to read one's own write.
-/// * **Shared.** Clones share the bound and the order; so do those made by [`Requests::family`], [`Requests::writing`] and
-///   [`Requests::reading_at`]. It keeps the store
-///   open, as any handle does; its futures do not. A store that is closed resolves all of them.
+/// * **Shared.** Clones share the bound and the order, as do the results of [`Requests::family`],
+///   [`Requests::writing`] and [`Requests::reading_at`]. A `Requests` keeps the store open; its
+///   futures do not. Closing the store resolves all of them.
 ///
 /// ```
 /// use lavastore::{RequestOptions, Requests, Result, WriteOptions};
@@ -48,7 +50,8 @@ impl Requests {
         Ok(Requests { inner: Owned::new(family.kv().requests(options)?), family: family.clone() })
     }
 
-    /// The same for another family of the store: it shares the bound and the order of writes.
+    /// Returns the interface for another family of the store, with the same bound and order of
+    /// writes.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -65,7 +68,7 @@ impl Requests {
         Requests { inner: self.inner.clone(), family: family.handle().clone() }
     }
 
-    /// The same with other options for writes.
+    /// Returns the interface with other write options.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -82,8 +85,9 @@ impl Requests {
         Requests { inner: Owned::new(self.inner.writing(options)), family: self.family.clone() }
     }
 
-    /// The same, reading as of a snapshot: `get`, `multi_get` and `scan` see what it sees, whatever was written since. It shares the bound and the
-    /// order of writes. A read fails with `InvalidArgument` if the snapshot is of another store.
+    /// Returns the interface with reads as of a snapshot: `get`, `multi_get` and `scan` ignore
+    /// later writes. It has the same bound and order of writes. A read fails with `InvalidArgument`
+    /// if the snapshot belongs to another store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -114,8 +118,9 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// `Busy`: as many are in flight as may be, or it may not wait and would have to; and what is known at once of those of
-    /// [`Writer::put`](crate::Writer::put), of which the future tells the others. Nothing was written.
+    /// `Busy` if the bound is reached, or if the write would wait but its options forbid it; those
+    /// errors of [`Writer::put`](crate::Writer::put) that are known at once. The future reports the
+    /// others. Nothing is written after an error of this call.
     pub fn put(&self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<WriteRequest> {
         self.inner.put(self.family.inner(), key.into(), value.into())
     }
@@ -133,13 +138,13 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// As [`Requests::put`].
+    /// The errors of [`Requests::put`].
     pub fn delete(&self, key: impl Into<Vec<u8>>) -> Result<WriteRequest> {
         self.inner.delete(self.family.inner(), key.into())
     }
 
-    /// Writes a batch: all of it or nothing, whatever families it has to do with. A durable batch of nothing resolves when all that was
-    /// visible before is durable.
+    /// Writes a batch atomically, over any number of families. An empty durable batch resolves when
+    /// all writes visible before it are durable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -155,7 +160,8 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// As [`Requests::put`], of any of its changes; `InvalidArgument` if a family of it is of another store.
+    /// The errors of [`Requests::put`] for any of its changes; `InvalidArgument` if a family
+    /// belongs to another store.
     pub fn write(&self, batch: WriteBatch) -> Result<WriteRequest> {
         self.inner.write(batch.into_inner_for(&self.family)?)
     }
@@ -174,13 +180,14 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// `Busy`: as many are in flight as may be; and what is known at once of those of [`Reader::get`](crate::Reader::get), of which the
-    /// future tells the others.
+    /// `Busy` if the bound is reached; those errors of [`Reader::get`](crate::Reader::get) that are
+    /// known at once. The future reports the others.
     pub fn get(&self, key: impl Into<Vec<u8>>) -> Result<Request<Option<Value>>> {
         self.inner.get(self.family.inner(), key.into())
     }
 
-    /// Reads several keys, as of one moment; the answers are in the order of the keys. It counts as one request.
+    /// Reads several keys as of one moment, in the order of the keys. The call counts as one
+    /// request.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -195,7 +202,7 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// As [`Requests::get`].
+    /// The errors of [`Requests::get`].
     pub fn multi_get<K: Into<Vec<u8>>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -204,7 +211,8 @@ impl Requests {
         self.inner.multi_get(self.family.inner(), keys)
     }
 
-    /// Reads the first `limit` keys of a range with their values, as of one moment. The next page begins behind the last key of this one.
+    /// Reads the first `limit` keys of a range with their values, as of one moment. The next page
+    /// begins behind the last key.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -221,14 +229,15 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// As [`Requests::get`].
+    /// The errors of [`Requests::get`].
     pub fn scan(&self, range: impl KeyRange, limit: usize) -> Result<Request<Vec<Entry>>> {
         let (lower_bound, upper_bound) = half_open(&range);
         let options = lavakv::ReadOptions { lower_bound, upper_bound, ..Default::default() };
         self.inner.scan(self.family.inner(), options, limit)
     }
 
-    /// Writes all that is in memory to tables: what was visible when it was submitted is durable then, volatile writes included.
+    /// Flushes all memtables to tables. Writes that were visible at submission, including volatile
+    /// ones, are then durable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -242,12 +251,12 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// `Busy`: as many are in flight as may be; `ReadOnly`.
+    /// `Busy` if the bound is reached; `ReadOnly`.
     pub fn flush(&self) -> Result<Request<()>> {
         self.inner.flush()
     }
 
-    /// A queue that takes requests with a token each, and gives their outcomes: for a loop of one's own.
+    /// Returns a completion queue: it takes requests with tokens and returns their outcomes.
     ///
     /// ```
     /// # use lavastore::Outcome;
@@ -262,7 +271,7 @@ impl Requests {
         self.inner.queue()
     }
 
-    /// Attempts writes again after one of them failed: see [`RequestOptions::stop_at_first_failure`].
+    /// Attempts writes again after a failure: see [`RequestOptions::stop_at_first_failure`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -278,7 +287,7 @@ impl Requests {
         self.inner.resume();
     }
 
-    /// How many requests are in flight, those of clones and families included.
+    /// Returns the number of requests in flight, including those of clones and of other families.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -1,13 +1,14 @@
-//! The whole store at one moment.
+//! Snapshots of a store.
 
 use crate::read::Reader;
 use crate::{Family, Iter, KeyRange, ReadOptions, Result, SeqNo, Value, ValueReader};
 
-/// The whole store, all families, at the moment in which [`Db::snapshot`](crate::Db::snapshot) was called. Cheap to clone; the
-/// last clone lets go of it.
+/// A consistent view of all families at the moment of [`Db::snapshot`](crate::Db::snapshot). Cheap
+/// to clone; dropping the last clone releases it.
 ///
-/// Its calls read the default family; [`Snapshot::family`] reads another. While it lives, what it sees is kept, which takes
-/// space (`lava space`, or [`Space::holders`](crate::Space::holders), says how much), and the store stays open.
+/// Its methods read the default family; [`Snapshot::family`] reads another one. A snapshot pins the
+/// data that it sees (`lava space` and [`Space::holders`](crate::Space::holders) report the bytes)
+/// and keeps the store open.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -38,8 +39,8 @@ impl Snapshot {
         &self.inner
     }
 
-    /// What a family was then. Of a family that was made later: nothing. A read through it fails with `InvalidArgument` if the
-    /// family is of another store.
+    /// Returns reads of a family as of the snapshot. A family that was created later is empty.
+    /// Reads fail with `InvalidArgument` if the family belongs to another store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -53,7 +54,7 @@ impl Snapshot {
         Reader::new(family.handle(), Some(&self.inner))
     }
 
-    /// Reads of the default family as it was then, with options.
+    /// Returns reads of the default family as of the snapshot, with options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -78,7 +79,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.family(&self.default).get(key)
     }
@@ -94,12 +95,12 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.family(&self.default).contains_key(key)
     }
 
-    /// Reads many keys, as [`Reader::multi_get`] does.
+    /// Reads many keys: see [`Reader::multi_get`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -111,12 +112,12 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// Of each key those of [`Reader::get`].
+    /// For each key, the errors of [`Reader::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
         self.family(&self.default).multi_get(keys)
     }
 
-    /// Reads a part of a value, as [`Reader::get_range`] does.
+    /// Reads a part of a value: see [`Reader::get_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -126,7 +127,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
         self.family(&self.default).get_range(key, offset, len)
     }
@@ -141,12 +142,12 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
         self.family(&self.default).get_stream(key)
     }
 
-    /// All keys with their values, in order.
+    /// Returns an iterator over all keys and values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -159,7 +160,7 @@ impl Snapshot {
         self.family(&self.default).iter()
     }
 
-    /// The keys in a range with their values, in order.
+    /// Returns an iterator over a range of keys and their values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -171,7 +172,7 @@ impl Snapshot {
         self.family(&self.default).range(range)
     }
 
-    /// The keys that start with `prefix`, with their values, in order.
+    /// Returns an iterator over the keys with a prefix and their values, in order.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -183,7 +184,7 @@ impl Snapshot {
         self.family(&self.default).prefix(prefix)
     }
 
-    /// Its number in the space ledger, never given out twice while the store is open.
+    /// Returns the number of the snapshot in the space ledger, unique while the store is open.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -193,7 +194,7 @@ impl Snapshot {
         self.inner.id()
     }
 
-    /// The name it was given; empty if none.
+    /// Returns the name of the snapshot; empty if it has none.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -203,7 +204,7 @@ impl Snapshot {
         self.inner.name()
     }
 
-    /// The sequence of the last write it sees.
+    /// Returns the sequence number of the last write that the snapshot sees.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -1,13 +1,15 @@
-//! Streams into and out of single values.
+//! Streaming writes and reads of single values.
 
 use crate::Result;
 use lavakv::process::Owned;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-/// Writes one value of up to 1 GiB piece by piece, in constant memory; made by [`Db::put_stream`](crate::Db::put_stream).
+/// Writes a value of up to 1 GiB piece by piece, in constant memory; made by
+/// [`Db::put_stream`](crate::Db::put_stream).
 ///
-/// The value exists once [`ValueWriter::finish`] has returned; dropped before, it leaves nothing behind. A value of up
-/// to 256 KiB is held in memory and written like any other; a longer one goes into a file of its own.
+/// The value exists once [`ValueWriter::finish`] has returned; dropping the writer earlier leaves
+/// nothing behind. A value of up to 256 KiB is held in memory and written like any other; a longer
+/// one goes into its own file.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-writer-{}", std::process::id()));
@@ -25,7 +27,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 #[must_use = "the value exists once it is finished"]
 pub struct ValueWriter {
     inner: Owned<lavakv::ValueWriter>,
-    // Dropped last: it may be what keeps the store open.
+    // Dropped last: this may be the handle that keeps the store open.
     _db: Owned<lavakv::Db>,
 }
 
@@ -34,7 +36,7 @@ impl ValueWriter {
         ValueWriter { inner: Owned::new(inner), _db: Owned::new(db.clone()) }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -47,7 +49,7 @@ impl ValueWriter {
         self.inner.len()
     }
 
-    /// True if nothing was written yet.
+    /// Returns true if nothing has been written yet.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -58,7 +60,7 @@ impl ValueWriter {
         self.inner.is_empty()
     }
 
-    /// Appends bytes of the value: what `write_all` of [`Write`] does, with the engine's errors.
+    /// Appends bytes to the value, like `write_all` of [`Write`] but with the engine's errors.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -71,12 +73,13 @@ impl ValueWriter {
     /// ```
     ///
     /// # Errors
-    /// `TooLarge` beyond 1 GiB; `NoSpace` and others of writing. After an error the value cannot be finished.
+    /// `TooLarge` beyond 1 GiB; `NoSpace` and other errors of writing. The value cannot be finished
+    /// after an error.
     pub fn append(&mut self, data: impl AsRef<[u8]>) -> Result<()> {
         self.inner.append(data.as_ref())
     }
 
-    /// Ends the value and commits it, as one put.
+    /// Ends the value and commits it like one put.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -87,8 +90,8 @@ impl ValueWriter {
     /// ```
     ///
     /// # Errors
-    /// Those of a put, and of any `append` before. Nothing is left behind then, unless the error says that the store is
-    /// poisoned.
+    /// The errors of a put and of any earlier `append`. Nothing is left behind then, unless the
+    /// store is poisoned.
     pub fn finish(self) -> Result<()> {
         self._db.check_process()?;
         Owned::into_inner(self.inner).finish()
@@ -105,11 +108,11 @@ impl Write for ValueWriter {
     }
 }
 
-/// Reads one value from front to back, or from anywhere ([`Seek`]), in constant memory if it is large; made by
-/// [`Db::get_stream`](crate::Db::get_stream).
+/// Reads a value sequentially or at any position ([`Seek`]), in constant memory if it is large;
+/// made by [`Db::get_stream`](crate::Db::get_stream).
 ///
-/// It reads the value that was visible when it was made, whatever happens to the key afterwards. Every byte is verified
-/// before it is returned.
+/// The reader sees the value that was visible when it was made, even if the key changes later.
+/// Every byte is verified before it is returned.
 ///
 /// ```
 /// use std::io::Read;
@@ -125,7 +128,7 @@ impl Write for ValueWriter {
 #[must_use = "it reads nothing until it is asked"]
 pub struct ValueReader {
     inner: Owned<lavakv::ValueReader>,
-    // Dropped last: it may be what keeps the store open.
+    // Dropped last: this may be the handle that keeps the store open.
     _db: Owned<lavakv::Db>,
 }
 
@@ -134,7 +137,7 @@ impl ValueReader {
         ValueReader { inner: Owned::new(inner), _db: Owned::new(db.clone()) }
     }
 
-    /// Bytes of the value.
+    /// Returns the length of the value in bytes.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -147,7 +150,7 @@ impl ValueReader {
     }
 
     /// True if the value has no bytes.
-    ///
+    /// Returns true if the value is empty.
     /// ```
     /// # let db = lavastore::testing::store();
     /// db.put("film", "")?;
@@ -158,7 +161,8 @@ impl ValueReader {
         self.inner.is_empty()
     }
 
-    /// The bytes from `offset` on, at most `len`; fewer where the value ends before. Does not move the stream.
+    /// Returns at most `len` bytes from `offset` on; fewer if the value ends earlier. The stream
+    /// position does not move.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -169,13 +173,13 @@ impl ValueReader {
     /// ```
     ///
     /// # Errors
-    /// `Corruption` naming file and offset; those of reading.
+    /// `Corruption`, with the file and the offset; errors of reading.
     pub fn read_range(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         self.inner.read_range(offset, len)
     }
 
-    /// Fills `buf` as far as the value goes; returns the number of bytes, 0 at its end. What `read` of [`Read`] does, with
-    /// the engine's errors.
+    /// Fills `buf` as far as the value goes, like `read` of [`Read`] but with the engine's errors.
+    /// Returns the number of bytes, 0 at the end of the value.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -187,7 +191,7 @@ impl ValueReader {
     /// ```
     ///
     /// # Errors
-    /// `Corruption` naming file and offset; those of reading.
+    /// `Corruption`, with the file and the offset; errors of reading.
     pub fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
         self.inner.read_some(buf)
     }

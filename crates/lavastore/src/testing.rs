@@ -1,8 +1,8 @@
-//! Testing a program against crashes: the same engine on a simulated machine.
+//! Crash tests of programs: the same engine on a simulated machine.
 //!
-//! A [`SimEnv`] is a machine in memory, made from a seed: its clock, its randomness and its disk do the same at every run. A
-//! test lets it lose power wherever it likes, and opens the store on what is left; or it has system calls fail, as disks
-//! and file systems fail.
+//! A [`SimEnv`] is a machine in memory whose clock, random numbers and disk are determined by a
+//! seed. A test makes it lose power at any point and opens the store on the remaining data, or
+//! injects errors of disks and file systems into system calls.
 //!
 //! ```
 //! use lavastore::testing::{CrashKind, Policy, SimEnv};
@@ -30,8 +30,8 @@ pub use lavakv::Ablation;
 
 use crate::{Db, LogOptions, LogStore, Options};
 
-/// A new store with default options, in the memory of a simulated machine of its own: for tests that need a store and no
-/// crashes. It is gone with its last handle.
+/// Returns a new store with default options on its own simulated machine, for tests that need no
+/// crashes. The data is gone when the last handle is dropped.
 ///
 /// ```
 /// let db = lavastore::testing::store();
@@ -45,7 +45,8 @@ pub fn store() -> Db {
     opened.expect("a machine without faults has room for a new store")
 }
 
-/// A new store of logs, as [`store`] makes one of keys. Its groups are short.
+/// Returns a new store of logs on its own simulated machine: see [`store`]. Its log groups are
+/// short.
 ///
 /// ```
 /// let store = lavastore::testing::log_store();
@@ -58,7 +59,7 @@ pub fn log_store() -> LogStore {
     opened.expect("a machine without faults has room for a new store")
 }
 
-/// A new store of keys and logs, as [`store`] makes one of keys.
+/// Returns a new store of keys and logs on its own simulated machine: see [`store`].
 ///
 /// ```
 /// let db = lavastore::testing::store_with_logs();
@@ -71,8 +72,8 @@ pub fn store_with_logs() -> Db {
     opened.expect("a machine without faults has room for a new store")
 }
 
-/// Runs a future on the simulated machine of a store, which goes on meanwhile: in simulation there are no threads but the caller's. What
-/// the future waits for must be that store's.
+/// Runs a future on the simulated machine of a store and drives the machine meanwhile, since a
+/// simulation has no threads but the caller's. The future may only wait for that store.
 ///
 /// ```
 /// let db = lavastore::testing::store();

@@ -1,15 +1,17 @@
-//! A store on two disks.
+//! Stores on two disks.
 
 use crate::{Env, Result};
 use std::path::{Path, PathBuf};
 
-/// Where a store is that has its log on a disk of its own.
+/// The two places of a store whose log is on its own disk.
 ///
-/// The *speed* place has the log, the *capacity* place everything else. Both are directories; where both are of the machine's own file
-/// system [`Options::speed`](crate::Options::speed) says the same in fewer words, and this is for what has no options of its own, and for
-/// volumes of LavaFS. A store that has no speed disk yet gets it when it is opened in [`Volumes::env`], and gives it back by
-/// [`Volumes::give_back`]. From then to then it is opened with that disk and with no other: one that is missing, empty, another store's or of
-/// another time is refused.
+/// The *speed* place (the fast tier) has the log, the *capacity* place everything else. Both are
+/// directories. If both are in the machine's file system, [`Options::speed`](crate::Options::speed)
+/// is the shorter form. Use `Volumes` for calls without options, and for volumes of LavaFS.
+///
+/// A store without a fast tier gets one when it is opened in [`Volumes::env`], and returns it by
+/// [`Volumes::give_back`]. In between, the store opens only with that fast tier. A tier that is
+/// missing or empty, belongs to another store, or is an older copy is refused.
 ///
 /// ```
 /// use lavastore::{Db, Options, Volumes, testing::SimEnv};
@@ -31,7 +33,7 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// Two directories of the machine.
+    /// Returns the two places as directories of the machine.
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions, Volumes};
@@ -45,7 +47,7 @@ impl Volumes {
         Volumes::in_envs((&env, capacity.as_ref()), (&env, speed.as_ref()))
     }
 
-    /// A directory of one environment, and one of another, or of the same.
+    /// Returns the two places as directories of one or two environments.
     ///
     /// ```
     /// # use lavastore::{Volumes, testing::SimEnv};
@@ -57,8 +59,8 @@ impl Volumes {
         Volumes { env: lavakv::speed::joined(env, dir, speed_env, speed_dir), dir: dir.to_owned() }
     }
 
-    /// The environment for everything that is done with the store: opening, reading, repair. The store's path in it is that of the capacity
-    /// place; other paths are what they are without.
+    /// Returns the environment for all calls on the store: open, read and repair. In it, the store
+    /// has the path of its capacity place; other paths are unchanged.
     ///
     /// ```
     /// # use lavastore::{Db, Options, Volumes, testing::SimEnv};
@@ -73,9 +75,10 @@ impl Volumes {
         self.env.clone()
     }
 
-    /// The store gives its speed disk back: its log moves to the capacity place, which must have room for it. The store is closed. Cut off
-    /// anywhere, it has its log in one of the two places, and may be called again. Older releases can read the store when it has been
-    /// opened and closed once more.
+    /// Detaches the fast tier: the log moves to the capacity place, which must have room for it.
+    /// The store must be closed. If the call is interrupted, the log is in one of the two places,
+    /// and the call can be repeated. Older releases can read the store after one more open and
+    /// close.
     ///
     /// ```
     /// # use lavastore::{ErrorKind, Volumes, testing::SimEnv};
@@ -85,8 +88,9 @@ impl Volumes {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there is no store, or the speed place is missing or empty; `Locked` if it is open; `InvalidArgument` if the disk is not
-    /// the store's, or of an earlier time; `Corruption` if the log is damaged; `NoSpace`. Nothing has changed then.
+    /// `NotFound` if there is no store, or if the speed place is missing or empty; `Locked` if the
+    /// store is open; `InvalidArgument` if the disk belongs to another store or is an older copy;
+    /// `Corruption` if the log is damaged; `NoSpace`. Nothing has changed then.
     pub fn give_back(&self) -> Result<()> {
         lavakv::speed::give_back(&self.env, &self.dir)
     }

@@ -1,10 +1,11 @@
-//! Writes to one column family, with options; and batches.
+//! Writes to one column family with options, and batches.
 
 use crate::handle::Handle;
 use crate::range::{KeyRange, bounds};
 use crate::{Error, Family, LogBatch, Result, ValueWriter, WriteOptions};
 
-/// Writes to one column family with [`WriteOptions`]; made by [`Db::writing`](crate::Db::writing) and [`Family::writing`].
+/// Writes to one column family with [`WriteOptions`]; made by [`Db::writing`](crate::Db::writing)
+/// and [`Family::writing`].
 ///
 /// ```
 /// # use lavastore::WriteOptions;
@@ -26,7 +27,8 @@ impl<'a> Writer<'a> {
         Writer { family, options }
     }
 
-    /// Sets a key. The value may have up to 1 GiB; one that is not in memory is better written by [`Writer::put_stream`].
+    /// Sets a key. A value may have up to 1 GiB; [`Writer::put_stream`] writes a large one without
+    /// holding it in memory.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -35,15 +37,16 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty key in a store of format 1 ([`Db::upgrade`](crate::Db::upgrade)
-    /// raises it); `TooLarge` beyond the [`limits`](crate::limits); `NoSpace` where the space limit or the
-    /// volume has no room; `NotFound` if the family was dropped; `ReadOnly`; `Io` if the device failed, and
-    /// from then on `Poisoned`, until the store is opened again.
+    /// `InvalidArgument` for an empty key in a store of format 1
+    /// ([`Db::upgrade`](crate::Db::upgrade) raises it); `TooLarge` beyond the
+    /// [`limits`](crate::limits); `NoSpace` if the space limit or the volume has no room;
+    /// `NotFound` if the family was dropped; `ReadOnly`; `Io` if the device failed, and `Poisoned`
+    /// on every later write until the store is opened again.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.family.kv().put_opt(self.family.inner(), key.as_ref(), value.as_ref(), &self.options)
     }
 
-    /// Sets a key to a value that is written piece by piece, in constant memory.
+    /// Sets a key to a value that the caller writes piece by piece, in constant memory.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -54,13 +57,13 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`].
+    /// The errors of [`Writer::put`].
     pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
         let value = self.family.kv().put_stream(self.family.inner(), key.as_ref(), self.options)?;
         Ok(ValueWriter::new(value, self.family.kv()))
     }
 
-    /// Deletes a key. Deleting what is not there is fine.
+    /// Deletes a key. A missing key is no error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -69,12 +72,13 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`].
+    /// The errors of [`Writer::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.family.kv().delete_opt(self.family.inner(), key.as_ref(), &self.options)
     }
 
-    /// Deletes every key of a range, at the cost of one write. A range without an end takes 128 KiB of the log.
+    /// Deletes all keys of a range at the cost of one write. A range without an end takes 128 KiB
+    /// of the log.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -85,12 +89,12 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`]; `InvalidArgument` if the start is after the end.
+    /// The errors of [`Writer::put`]; `InvalidArgument` if the start is after the end.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.family.kv().delete_bounds_opt(self.family.inner(), bounds(&range), &self.options)
     }
 
-    /// Writes a batch: all of it or nothing, whatever families it has to do with. A durable batch of nothing is a
+    /// Writes a batch atomically, over any number of families. An empty durable batch acts as
     /// [`Db::sync`](crate::Db::sync).
     ///
     /// ```
@@ -104,14 +108,15 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::put`], of any of its changes; `InvalidArgument` if a family of it is of another store.
+    /// The errors of [`Writer::put`] for any of its changes; `InvalidArgument` if a family belongs
+    /// to another store.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         batch.check_store(self.family)?;
         self.family.kv().write_opt(&batch.inner, &self.options)
     }
 
-    /// Writes changes of keys and operations on logs together: all of it or nothing, in one write of the device. Without a durability
-    /// in the options it is that of the logs.
+    /// Writes changes of keys and operations on logs atomically, in one device write. The default
+    /// durability is that of the logs.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteBatch, WriteOptions};
@@ -126,10 +131,11 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Writer::write`] and [`LogStore::write`](crate::LogStore::write): nothing happened. `TooLarge` for a value that gets a
-    /// file of its own (above a quarter of [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)); `InvalidArgument` for
-    /// [`Volatile`](crate::Durability::Volatile), since a record is always in the log, if the store was opened without its logs, and for options that bound
-    /// the wait.
+    /// The errors of [`Writer::write`] and [`LogStore::write`](crate::LogStore::write): nothing is
+    /// written. `TooLarge` for a value that needs its own file (above a quarter of
+    /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)).
+    /// `InvalidArgument` for [`Volatile`](crate::Durability::Volatile), since records are always in
+    /// the log, for a deadline, and if the store was opened without its logs.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         let engine = self.family.logs_or_refuse()?.engine();
         batch.check_store(self.family)?;
@@ -145,11 +151,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Changes that happen together or not at all, over any column families; written by [`Db::write`](crate::Db::write).
+/// An atomic batch of changes over any column families; written by [`Db::write`](crate::Db::write).
 ///
-/// Keys and values have the limits that they have in a put. Beside the values that get files of their own (above a quarter of
-/// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)) a batch takes 16 MB. It keeps the first error of its
-/// calls, and the write returns it.
+/// Keys and values have the same limits as in a put. A batch holds at most 16 MB, not counting
+/// values that get their own files (above a quarter of
+/// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)). The batch keeps the
+/// first error of its calls, and the write returns that error.
 ///
 /// ```
 /// # use lavastore::WriteBatch;
@@ -166,16 +173,16 @@ impl<'a> Writer<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
     inner: lavakv::WriteBatch,
-    /// Of which store its families are, if it names any; `Err`: of several.
+    /// The store of the named families, if any; `Err` if they belong to several stores.
     store: Option<Result<crate::handle::StoreId, Mixed>>,
 }
 
-/// A batch has families of several stores.
+/// Marks a batch with families of several stores.
 #[derive(Clone, Copy, Debug)]
 struct Mixed;
 
 impl WriteBatch {
-    /// An empty batch.
+    /// Returns an empty batch.
     ///
     /// ```
     /// assert!(lavastore::WriteBatch::new().is_empty());
@@ -206,7 +213,8 @@ impl WriteBatch {
         self
     }
 
-    /// Deletes every key of a range of the default family. A range without an end takes 128 KiB of the batch.
+    /// Deletes all keys of a range of the default family. A range without an end takes 128 KiB of
+    /// the batch.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -217,7 +225,7 @@ impl WriteBatch {
         self
     }
 
-    /// The same calls for another family.
+    /// Returns the batch methods for another family.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -237,7 +245,7 @@ impl WriteBatch {
         FamilyBatch { batch: &mut self.inner, family: family.inner() }
     }
 
-    /// Forgets all changes, and keeps the memory.
+    /// Removes all changes and keeps the memory.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -250,7 +258,7 @@ impl WriteBatch {
         self.store = None;
     }
 
-    /// Number of changes.
+    /// Returns the number of changes.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -261,7 +269,7 @@ impl WriteBatch {
         self.inner.len()
     }
 
-    /// True if there are no changes.
+    /// Returns true if there are no changes.
     ///
     /// ```
     /// assert!(lavastore::WriteBatch::default().is_empty());
@@ -270,7 +278,8 @@ impl WriteBatch {
         self.inner.is_empty()
     }
 
-    /// Bytes it takes in memory, and in the log but for values that get files of their own.
+    /// Returns the size of the batch in memory, and in the log except for values with their own
+    /// files.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -282,7 +291,7 @@ impl WriteBatch {
         self.inner.byte_len()
     }
 
-    /// What the engine writes, if it is of the same store as a family.
+    /// Returns the engine's batch, if all its families belong to the store of `family`.
     pub(crate) fn into_inner_for(self, family: &Handle) -> Result<lavakv::WriteBatch> {
         self.check_store(family).map(|()| self.inner)
     }
@@ -341,7 +350,7 @@ impl FamilyBatch<'_> {
         self
     }
 
-    /// Deletes every key of a range.
+    /// Deletes all keys of a range.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

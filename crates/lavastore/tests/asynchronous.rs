@@ -1,4 +1,5 @@
-//! Requests on the machine, with real threads: polled by tokio, by smol, by a loop that parks, and taken from a queue.
+//! Asynchronous requests with real threads: polled by tokio, by smol and by a parking loop, and
+//! taken from a completion queue.
 
 use lavastore::testing::SimEnv;
 use lavastore::{
@@ -12,7 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// A directory that is gone with the test.
+/// A directory that is removed at the end of the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -23,7 +24,7 @@ impl Dir {
     }
 
     fn open(&self) -> Db {
-        // Small enough that a few thousand keys are flushed, and read from tables.
+        // Small, so that a few thousand keys are flushed and read from tables.
         let options = Options {
             memtable_bytes: 64 << 10,
             memory_bytes: 256 << 10,
@@ -52,7 +53,7 @@ fn value(i: u32) -> Vec<u8> {
     vec![i as u8; 100 + (i % 7) as usize * 150]
 }
 
-/// What every executor is to do: many tasks, each of which writes, reads and deletes keys of its own.
+/// The work for every executor: each of many tasks writes, reads and deletes its own keys.
 async fn one_of_many(requests: Requests, task: u32) -> Result<()> {
     for i in task * 100..task * 100 + 50 {
         let mut put = requests.put(key(i), value(i))?;
@@ -123,7 +124,7 @@ fn smol_polls_requests() {
     check(db, &dir, 32);
 }
 
-/// Wakes a thread that is parked.
+/// A waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -132,7 +133,7 @@ impl Wake for Unpark {
     }
 }
 
-/// An executor of ten lines.
+/// A minimal executor.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -160,7 +161,8 @@ fn a_thread_that_parks_polls_requests() {
     check(db, &dir, 4);
 }
 
-/// One thread, many in flight, taken from a queue; one more than may be is refused, and the next after an answer is not.
+/// One thread takes many requests from a queue. A request beyond the bound is refused, and accepted
+/// again after one answer.
 #[test]
 fn a_loop_takes_them_from_a_queue() {
     let dir = Dir::new("queue");
@@ -212,7 +214,7 @@ fn a_queue_with_nothing_that_is_over_waits_no_longer_than_it_may() {
     let clock = Env::kernel().clock;
     let begun_ns = clock.now_ns();
     assert!(queue.wait(Some(Duration::from_secs(60))).is_none(), "there is nothing to wait for");
-    // A flush takes longer than this.
+    // A flush takes longer than this timeout.
     db.put("key", "value").unwrap();
     queue.submit(requests.flush().unwrap(), 7);
     let first = queue.wait(Some(Duration::from_nanos(1)));
@@ -221,7 +223,7 @@ fn a_queue_with_nothing_that_is_over_waits_no_longer_than_it_may() {
     assert_eq!(token.unwrap().unwrap(), 7);
 }
 
-/// Futures that are dropped at once: all of it is written, and nothing is left in flight.
+/// Dropped futures do not cancel their requests: all are written, and none stays in flight.
 #[test]
 fn what_was_submitted_is_written_though_nobody_asks() {
     let dir = Dir::new("dropped");
@@ -250,7 +252,7 @@ fn busy_is_fine(e: lavastore::Error) -> Result<()> {
     if e.kind() == ErrorKind::Busy { Ok(()) } else { Err(e) }
 }
 
-/// A store that is closed with requests in flight: each resolves, and what is acknowledged is there.
+/// Closing a store resolves all requests in flight, and acknowledged writes are present.
 #[test]
 fn a_store_that_closes_resolves_all() {
     for round in 0..6 {
@@ -277,7 +279,7 @@ fn closed_or<T>(outcome: Result<T>) -> Option<T> {
     outcome.map_err(|e| assert_eq!(e.kind(), ErrorKind::Closed, "{e}")).ok()
 }
 
-/// On a machine that loses power whatever is acknowledged is there.
+/// All acknowledged writes survive a loss of power.
 #[test]
 fn requests_run_on_a_simulated_machine() {
     let machine = SimEnv::new(7);

@@ -1,4 +1,5 @@
-//! What the facade adds to the engine: ranges, iterators from both ends, handles that keep the store open, checks of misuse.
+//! Features of the facade: ranges, double-ended iterators, handles that keep the store open, checks
+//! of misuse.
 
 #![allow(clippy::disallowed_methods, reason = "tests run threads")]
 
@@ -55,7 +56,7 @@ fn ranges_are_those_of_a_btree_map() {
     assert_eq!(db.prefix("key03").within(.."key035").count(), 5);
 }
 
-/// Taken from both ends in any order, each entry comes once.
+/// Alternating between both ends in any pattern returns each entry once.
 #[test]
 fn both_ends_meet() {
     let (db, model) = filled(9);
@@ -72,7 +73,7 @@ fn both_ends_meet() {
         front.extend(back.into_iter().rev());
         assert_eq!(front, expected, "{pattern:b}");
     }
-    // The other end sees the same moment, however late it is asked.
+    // The other end sees the same moment, even if it is used late.
     let mut iter = db.iter();
     iter.next().expect("nine entries").unwrap();
     db.put("z", "late").unwrap();
@@ -110,7 +111,7 @@ fn everything_made_from_a_store_keeps_it_open() {
         drop(db);
         assert_eq!(open().unwrap_err().kind(), ErrorKind::Locked);
         drop(made);
-        // A close does not ask for them.
+        // A close does not wait for open handles.
         let db = open().unwrap();
         let made = maker(&db);
         db.close().unwrap();
@@ -119,7 +120,7 @@ fn everything_made_from_a_store_keeps_it_open() {
         next.put("new", "value").unwrap();
         next.close().unwrap();
     }
-    // Of two that close at the same time both come back to a closed store.
+    // Two concurrent closes both return after the store is closed.
     let db = open().unwrap();
     let twin = db.clone();
     let other = std::thread::spawn(move || twin.close());
@@ -169,7 +170,7 @@ fn families_are_made_where_they_are_asked_for() {
     assert_eq!(db.drop_family(db.default_family()).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
-/// As `{:#}` of anyhow prints it: the error, and each of its sources.
+/// Formats the error and its sources like `{:#}` of anyhow.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,8 +1,9 @@
-//! Stores that an earlier release wrote with `value_placement = log`, as checked in.
+//! Checked-in stores that an earlier release wrote with `value_placement = log`.
 //!
-//! `tests/golden/placed-closed` was closed: values 0 to 19 are in a table, values 20 to 39 are in a file that only the log refers to.
-//! `tests/golden/placed-killed` is the same store after ten more durable and ten more buffered writes and the death of its process:
-//! the buffered values are in a tail file only. The binary of commit 6e427b33 wrote both.
+//! `tests/golden/placed-closed` was closed: values 0 to 19 are in a table, values 20 to 39 in a
+//! file that only the log refers to. `tests/golden/placed-killed` is the same store after ten more
+//! durable and ten more buffered writes and the death of its process: the buffered values are in a
+//! tail file only. The binary of commit 6e427b33 wrote both.
 #![allow(clippy::disallowed_methods, reason = "copies a directory into a temporary one")]
 
 use lavastore::{Db, ErrorKind, FamilyOptions, Options, Result};
@@ -62,7 +63,7 @@ fn a_store_that_was_closed_opens_with_the_default_placement() {
     drop(read_only);
     let db = Db::open_with(&dir, &options()).unwrap();
     assert!(contents(&db) == expected(40));
-    // Everything is in tables, and the files of the other placement are gone.
+    // All data is in tables, and the files of the other placement are gone.
     assert!(!names(&dir).iter().any(|name| name.ends_with(".tail")), "{:?}", names(&dir));
     db.put(b"new", vec![7; 300]).unwrap();
     db.default_family().compact_range(..).unwrap();

@@ -1,13 +1,15 @@
-//! Whole stores as checked in, one of each format version: every release opens them and finds everything in them.
+//! Checked-in stores, one of each format version: every release must open them and find all their
+//! data.
 //!
-//! `tests/golden/store-v2` holds every kind of file: `CURRENT`, a manifest, tables of each compression in several
-//! levels with range tombstones, log groups with pages of every durability, `STAGING` and `LOCK`. It was made in
-//! simulation by [`build`] and cut off as by the death of its process, so that opening it means recovery. `store-v1` was
-//! made by a release whose log groups had no identity. `store-v3` is `store-v2` after [`Db::upgrade`] to format 2, with copies of `CURRENT` and
-//! the manifest.
+//! `tests/golden/store-v2` holds every kind of file: `CURRENT`, a manifest, tables of each
+//! compression in several levels with range tombstones, log groups with pages of every durability,
+//! `STAGING` and `LOCK`. [`build`] made it in simulation and cut it off as by the death of its
+//! process, so that an open runs recovery. A release whose log groups had no identity made
+//! `store-v1`. `store-v3` is `store-v2` after [`Db::upgrade`] to format 2, with copies of `CURRENT`
+//! and the manifest.
 //!
-//! `LAVASTORE_BLESS=1 cargo test -p lavastore --test golden_store` makes it anew: only when a **new** format version
-//! gets a directory of its own. A store that was written stays readable, so those before it are never made anew.
+//! `LAVASTORE_BLESS=1 cargo test -p lavastore --test golden_store` rebuilds it: only when a **new**
+//! format version gets its own directory. Earlier stores must stay readable and are never rebuilt.
 #![allow(clippy::disallowed_methods, reason = "copies a directory into a temporary one")]
 
 use lavastore::testing::{CrashKind, SimEnv};
@@ -22,12 +24,12 @@ use std::time::Duration;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// All families, by name.
+/// The contents of all families, by name.
 type Families = BTreeMap<String, Model>;
 
 const DIR: &str = "/store";
 
-/// The stores in the format of new stores, that of this release first.
+/// Stores in the format of new stores, that of this release first.
 const VERSIONS: [&str; 2] = ["store-v2", "store-v1"];
 
 /// The store in the newest format.
@@ -51,7 +53,7 @@ fn options() -> Options {
 }
 
 fn family(compression: Compression) -> FamilyOptions {
-    // All of them, whatever the defaults become.
+    // Sets all options explicitly, independent of future defaults.
     FamilyOptions {
         compression,
         min_blob_size: 0,
@@ -80,7 +82,7 @@ fn value(i: u32, round: u32) -> Vec<u8> {
     format!("value {i} of round {round}; ").into_bytes().repeat(1 + (i % 2) as usize)
 }
 
-/// A store and its model: the same changes go to both.
+/// A store and its model, which get the same changes.
 struct Twin {
     db: Db,
     families: Families,
@@ -107,7 +109,7 @@ impl Twin {
     }
 }
 
-/// Makes the store in simulation, in a format; returns what is in it.
+/// Builds the store in simulation in the given format; returns its contents.
 fn build(sim: &SimEnv, format: StoreFormat) -> Result<Families> {
     let db = Db::open_in(&sim.env(), DIR, &options())?;
     let mut families = Families::from([("default".to_owned(), Model::new())]);
@@ -124,7 +126,7 @@ fn build(sim: &SimEnv, format: StoreFormat) -> Result<Families> {
     for name in ["default", "lz4", "zstd"] {
         (0..60).try_for_each(|i| twin.put(name, i, 1, &plain))?;
         twin.db.open_family(name).expect("made before").compact_range(..)?;
-        // Tombstones above what they hide.
+        // Tombstones above the entries that they hide.
         twin.delete_range(name, 12, 24)?;
         (0..40).step_by(3).try_for_each(|i| twin.put(name, i, 2, &plain))?;
         twin.db.open_family(name).expect("made before").delete(key(53))?;
@@ -134,12 +136,13 @@ fn build(sim: &SimEnv, format: StoreFormat) -> Result<Families> {
     twin.db.drop_family(&dropped)?;
     drop(dropped);
     twin.settle();
-    // A first group of the log, sealed by the next opening.
+    // A first log group, sealed by the next open.
     (100..110).try_for_each(|i| twin.put("zstd", i, 2, &plain))?;
     let Twin { db, families } = twin;
     db.close()?;
     let mut twin = Twin { db: Db::open_in(&sim.env(), DIR, &options())?, families };
-    // What only the log holds: singles, a batch over families, a batch over several pages, a range.
+    // Data that only the log holds: single writes, a batch over families, a batch over several
+    // pages, a range.
     (200..203).try_for_each(|i| twin.put("default", i, 3, &WriteOptions::durable()))?;
     (200..220).try_for_each(|i| twin.put("lz4", i, 3, &plain))?;
     let mut batch = WriteBatch::new();
@@ -157,7 +160,7 @@ fn build(sim: &SimEnv, format: StoreFormat) -> Result<Families> {
     Ok(twin.families)
 }
 
-/// Everything in a store.
+/// Returns the contents of a store.
 fn contents(db: &Db) -> Result<Families> {
     let mut out = Families::new();
     for name in db.family_names() {
@@ -168,7 +171,7 @@ fn contents(db: &Db) -> Result<Families> {
     Ok(out)
 }
 
-/// The files of the simulated store after the death of its process.
+/// Returns the files of the simulated store after the death of its process.
 fn image(format: StoreFormat) -> (BTreeMap<String, Vec<u8>>, Families) {
     let sim = SimEnv::new(2026);
     let families = build(&sim, format).unwrap();
@@ -187,7 +190,7 @@ fn a_store_of_format_2_opens_with_everything_and_without_any_one_of_its_copies()
         fs::create_dir_all(&dir).unwrap();
         files.iter().for_each(|(name, bytes)| fs::write(dir.join(name), bytes).unwrap());
     }
-    // Of its log groups most bytes are zeros.
+    // Most bytes of its log groups are zeros.
     opens(UPGRADED, &expected, 320 << 10);
     let all: Vec<_> = fs::read_dir(golden(UPGRADED)).unwrap().map(|e| e.unwrap().file_name()).collect();
     let twice: Vec<_> = all
@@ -222,7 +225,7 @@ fn it_opens_and_everything_is_there() {
     VERSIONS.iter().for_each(|version| opens(version, &expected, 200 << 10));
 }
 
-/// A store opens with everything in it, and can be written to.
+/// Checks that a store opens with all its data and can be written to.
 fn opens(version: &str, expected: &Families, bytes_max: u64) {
     let dir = std::env::temp_dir().join(format!("lavastore-golden-{version}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&dir);
@@ -240,7 +243,7 @@ fn opens(version: &str, expected: &Families, bytes_max: u64) {
     let report = db.verify().unwrap();
     assert!(report.errors.is_empty() && report.files >= 6, "{report:?}");
     assert_eq!(db.open_family("zstd").unwrap().options(), family(Compression::Zstd).derived());
-    // And it can be written to like any other.
+    // The store accepts writes like any other.
     for name in db.family_names() {
         let family = db.open_family(&name).unwrap();
         family.put(b"new", b"1").unwrap();
@@ -257,7 +260,7 @@ fn opens(version: &str, expected: &Families, bytes_max: u64) {
     }
 }
 
-/// The golden stores have every kind of file, with something in each.
+/// The golden stores contain every kind of file.
 #[test]
 fn every_kind_of_file_is_there() {
     VERSIONS.iter().chain([&UPGRADED]).for_each(|version| shows_every_kind(version));
@@ -281,7 +284,7 @@ fn shows_every_kind(version: &str) {
     }
 }
 
-/// What is built is a function of the seed: the same bytes each time.
+/// The build is a function of the seed: it produces the same bytes each time.
 #[test]
 fn the_same_seed_makes_the_same_store() {
     let ((first, model), (second, same)) = (image(StoreFormat::V1), image(StoreFormat::V1));

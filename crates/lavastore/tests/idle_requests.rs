@@ -1,8 +1,9 @@
-//! What an asynchronous front costs that nobody uses: nothing. Alone in its process, whose threads it looks at.
+//! An unused asynchronous interface costs no processor time. Alone in its process, because the test
+//! inspects the threads of the process.
 
 use lavastore::{Db, Env, Options, RequestOptions, WriteOptions};
 
-/// Hundredths of a second of processor time that threads of requests have had.
+/// Processor time of the request threads in hundredths of a second.
 #[allow(clippy::disallowed_methods, reason = "what the system knows of the process's threads")]
 fn ticks() -> u64 {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();

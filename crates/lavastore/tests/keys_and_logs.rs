@@ -1,4 +1,4 @@
-//! Keys and logs in one store: handles, batches of both, and a state that is made from a log.
+//! Keys and logs in one store: handles, batches of both, and a state made from a log.
 
 use io::Rng;
 use lavastore::testing::{CrashKind, Policy, SimEnv, store, store_with_logs};
@@ -26,7 +26,7 @@ fn one(key: &str, value: &str) -> WriteBatch {
     batch
 }
 
-/// Writes of logs have no bound on their wait: an option that says one is refused, and nothing is written.
+/// Writes of logs have no deadline: options with one are refused, and nothing is written.
 #[test]
 fn options_that_bound_the_wait_are_refused_where_logs_are_written() {
     let db = lavastore::testing::store_with_logs();
@@ -67,7 +67,7 @@ fn handles_of_logs_keep_the_store_open_and_the_last_one_closes_it() {
     let orders = db.logs().unwrap().log("orders").unwrap();
     let logs = db.logs().unwrap();
     logs.close().unwrap();
-    // The close of the logs is that of the store, whoever has handles.
+    // Closing the logs closes the store, whatever handles exist.
     for told in [db.put("a", "b"), orders.append(3, "a fig"), orders.read(1).map(drop)] {
         assert_eq!(told.unwrap_err().kind(), ErrorKind::Closed);
     }
@@ -107,11 +107,11 @@ fn misuse_is_refused() {
     let bounded = LogOptions { io_budget: 1 << 20, ..log_options() };
     let opened = Db::open_with_logs_in(&machine.env(), "/store", &options(), &bounded);
     invalid(opened.unwrap_err(), "no I/O budget of their own");
-    // One half alone is written as it would be without the other.
+    // A batch with only one half is written like a plain batch of that engine.
     db.write_with_logs(&WriteBatch::new(), &batch).unwrap();
     db.write_with_logs(&one("k", "v"), &LogBatch::new()).unwrap();
     assert!(db.get("k").unwrap().is_some() && orders.read(1).unwrap().is_some());
-    // A position that is none.
+    // An invalid position.
     let mut applier = db.applier(&orders).unwrap();
     let positions = db.family("lavastore.applied").unwrap();
     applier.apply(1, &WriteBatch::new()).unwrap();
@@ -135,7 +135,7 @@ fn groups_of_logs_suit_the_limit_of_the_store() {
         let groups = files.filter(|file| file.name.ends_with(".log"));
         longest = groups.map(|file| file.len).max().unwrap_or(0).max(longest);
     }
-    // By default, without a limit, they get as long as 256 MiB.
+    // Without a limit, the default is at most 256 MiB.
     assert_eq!(longest, 32 << 20);
 }
 
@@ -162,13 +162,13 @@ fn a_batch_of_both_survives_whole_and_what_is_buffered_waits_for_a_sync_of_eithe
         let (keys, records) = found(&lose(seed));
         assert_eq!(keys[1], records[1], "both halves or neither");
     }
-    // A crash keeps each write that was not synced by chance.
+    // A crash keeps or loses each unsynced write by chance.
     assert!((0..64).any(|seed| !found(&lose(seed)).1[2]), "it was buffered");
     db.sync().unwrap();
     assert_eq!(found(&lose(1)), ([true, true, false], [true, true, true]));
 }
 
-/// A state that no record may be applied to twice: sums in several families.
+/// A state in which a record applied twice shows: sums in several families.
 struct Sums {
     db: Db,
 }
@@ -181,7 +181,8 @@ impl Sums {
         value.map_or(0, |bytes| u64::from_le_bytes(bytes[..8].try_into().unwrap()))
     }
 
-    /// What record `lsn` changes: a sum in one or more families, with some bytes that fill memtables.
+    /// Returns the changes of record `lsn`: a sum in one or more families, and padding that fills
+    /// memtables.
     fn changes(&self, lsn: u64) -> WriteBatch {
         let mut batch = WriteBatch::new();
         for (at, name) in FAMILIES.into_iter().enumerate() {
@@ -197,7 +198,7 @@ impl Sums {
         batch
     }
 
-    /// The sums of all families are those after the record that was applied last.
+    /// Checks that the sums of all families are those after the last applied record.
     fn check(&self, applied: u64) {
         for (at, name) in FAMILIES.into_iter().enumerate() {
             let expected: u64 = (1..=applied).filter(|lsn| lsn.is_multiple_of([1, 7, 2][at])).sum();
@@ -206,7 +207,8 @@ impl Sums {
     }
 }
 
-/// Opens what is left, judges it, and applies what the log has more; the last record.
+/// Opens the store after a crash, checks it, and applies the rest of the log; returns the last
+/// record.
 fn recover(left: &SimEnv, durable: u64) -> (Db, u64) {
     let db = open(left).unwrap();
     let orders = db.logs().unwrap().log("orders").unwrap();
@@ -238,7 +240,7 @@ fn a_state_without_a_log_is_as_one_record_left_it_after_any_crash() {
         let mut applier = db.applier(&orders).unwrap();
         let state = Sums { db: db.clone() };
         let start = machine.record().op_count();
-        // Of every moment: the last record that was durable by then.
+        // The last durable record at each moment.
         let mut durable = vec![(start, last)];
         for _ in 0..300 {
             last += 1;
@@ -269,7 +271,7 @@ fn a_state_without_a_log_is_as_one_record_left_it_after_any_crash() {
             let by_then = durable.iter().rev().find(|(at, _)| *at <= op).map_or(0, |(_, lsn)| *lsn);
             let left = record.crash_at(op, kind, seed);
             let (db, last) = recover(&left, by_then);
-            // And once more, while that is at work: what was applied again is volatile, and may be lost again.
+            // A second crash during recovery: reapplied changes are volatile and may be lost again.
             db.logs().unwrap().log("orders").unwrap().append(last + 1, "after the crash").unwrap();
             recover(&left.crash(kind, seed), last + 1);
             states += 1;
@@ -331,13 +333,13 @@ fn open_repaired(machine: &SimEnv) -> Db {
     Db::open_with_logs_in(&machine.env(), "/repaired", &options(), &log_options()).unwrap()
 }
 
-/// The files of the store whose names contain this.
+/// Returns the files of the store whose names contain `like`.
 fn files(machine: &SimEnv, like: &str) -> Vec<PathBuf> {
     let all = machine.files().into_iter().map(|(path, _)| path);
     all.filter(|path| path.starts_with("/store") && path.to_string_lossy().contains(like)).collect()
 }
 
-/// Batches of both from `first` on, in which `n` is in a key and in record `n` of the log.
+/// Writes batches of both engines from `first` on; `n` is in a key and in record `n` of the log.
 fn write_both(db: &Db, first: u64, count: u64) {
     let orders = db.logs().unwrap().log("orders").unwrap();
     for n in first..first + count {
@@ -347,7 +349,8 @@ fn write_both(db: &Db, first: u64, count: u64) {
     }
 }
 
-/// How many batches have both halves, and how many only that in the log, or only that in the keys.
+/// Counts the batches with both halves, with only the half in the log, and with only the half in
+/// the keys.
 fn halves(db: &Db, count: u64) -> [u64; 3] {
     let orders = db.logs().unwrap().open_log("orders").unwrap();
     let mut found = [0; 3];
@@ -375,7 +378,8 @@ fn a_repair_saves_both_halves_of_a_store_with_a_manifest_and_without() {
             write_both(&db, 1, 100);
             db.flush().unwrap();
             write_both(&db, 101, 60);
-            // Its name and the last number before it are not to be mixed up with others in the new store.
+            // Its name and last number must not be confused with those of other logs in the new
+            // store.
             let logs = db.logs().unwrap();
             logs.log("gone").unwrap();
             logs.delete_log("gone").unwrap();
@@ -413,7 +417,7 @@ fn a_repair_saves_both_halves_of_a_store_with_a_manifest_and_without() {
                 db.logs().unwrap().open_log("kept").unwrap().read(7).unwrap().unwrap()[..],
                 b"seven"[..]
             );
-            // It goes on, and stays.
+            // The store works and persists.
             write_both(&db, 161, 10);
             db.close().unwrap();
             let db = open_repaired(&machine);
@@ -423,7 +427,8 @@ fn a_repair_saves_both_halves_of_a_store_with_a_manifest_and_without() {
     }
 }
 
-/// A copy has groups that another store wrote; which one it is itself only its own pages tell, once the manifest is gone.
+/// A copy contains log groups of another store. Without the manifest, only the copy's own pages
+/// identify it.
 #[test]
 fn a_copy_without_its_manifest_comes_back() {
     for lives_on in [false, true] {
@@ -463,7 +468,8 @@ fn a_copy_without_its_manifest_comes_back() {
     }
 }
 
-/// A position in the keys is that of the log with this number, which is the same log in the new store.
+/// A position in the keys belongs to the log with this number, which is the same log in the new
+/// store.
 #[test]
 fn a_state_that_is_made_from_a_log_goes_on_after_a_repair() {
     for lost in ["nothing", "MANIFEST"] {
@@ -496,17 +502,18 @@ fn a_state_that_is_made_from_a_log_goes_on_after_a_repair() {
         let applier = db.applier(&logs.open_log("orders").unwrap()).unwrap();
         assert_eq!((applier.applied_lsn().unwrap(), applier.next_lsn().unwrap()), (Some(20), 21), "{lost}");
         assert_eq!(db.get("sum").unwrap().as_deref(), Some(&b"20"[..]));
-        // A log that is new has not the number of one that was deleted, whose position is there.
+        // A new log must not reuse the number of a deleted log, whose position still exists.
         let applier = db.applier(&logs.log("new").unwrap()).unwrap();
         assert_eq!(applier.applied_lsn().unwrap(), None, "{lost}");
     }
 }
 
-/// A page with batches of both is gone: what is lost is told of both halves, and no batch has only one.
+/// The loss of a page with batches of both engines is reported for both halves, and no batch keeps
+/// only one.
 #[test]
 fn a_lost_page_costs_both_halves_and_both_are_told() {
     let machine = SimEnv::new(6);
-    // Nothing is in tables.
+    // No data is in tables.
     let roomy = Options { memtable_bytes: 4 << 20, memory_bytes: 16 << 20, ..Default::default() };
     let db = Db::open_with_logs_in(&machine.env(), "/store", &roomy, &log_options()).unwrap();
     write_both(&db, 1, 200);
@@ -545,7 +552,7 @@ fn a_repair_of_one_half_says_how_both_are_saved() {
     refused(told.unwrap_err(), "repair it as a store of that engine, which saves the logs as well");
     let report = LogStore::repair_in(&env, "/store", &env, "/logs", &logs_only).unwrap();
     assert_eq!((report.records(), report.is_lossless()), (10, true));
-    // A store of logs alone is one after a repair.
+    // A store with only logs stays one after a repair.
     for lost in ["nothing", "MANIFEST"] {
         let logs = machine.fork(1);
         for (path, _) in logs.files() {
@@ -557,7 +564,7 @@ fn a_repair_of_one_half_says_how_both_are_saved() {
         let told = Db::repair_in(&env, "/logs", &env, "/repaired", &RepairOptions::default());
         refused(told.unwrap_err(), "there are logs in this store and no keys");
     }
-    // And one without logs has none after it.
+    // A store without logs has none after a repair.
     let machine = SimEnv::new(8);
     let db = Db::open_in(&machine.env(), "/store", &options()).unwrap();
     db.put("key", "value").unwrap();
@@ -571,7 +578,8 @@ fn a_repair_of_one_half_says_how_both_are_saved() {
     assert_eq!(told.kind(), ErrorKind::InvalidArgument);
 }
 
-/// A killed store misses its volatile writes, and nothing says that these were volatile: a repair calls neither damage.
+/// A killed store lacks its volatile writes, and nothing records that they were volatile: a repair
+/// reports no damage for them.
 #[test]
 fn a_repair_of_a_killed_store_reports_no_damage_where_writes_were_volatile() {
     for volatile in [0, 3] {
@@ -599,8 +607,9 @@ fn a_repair_of_a_killed_store_reports_no_damage_where_writes_were_volatile() {
     }
 }
 
-/// What batches of both wrote is in tables once their groups are storage: of what was deleted since, tables may say nothing any more. Without a
-/// manifest those batches are not replayed; and what others may bring back is told.
+/// Keys written by batches of both engines are in tables once their log groups are sealed; for keys
+/// deleted since then, tables may have no trace. Without a manifest those batches are not replayed,
+/// and the report names the deletes that other batches may undo.
 #[test]
 fn a_repair_without_a_manifest_brings_no_key_back_that_was_deleted() {
     for (count, keeps_one) in [(300, false), (300, true), (20, false), (20, true)] {
@@ -620,7 +629,7 @@ fn a_repair_without_a_manifest_brings_no_key_back_that_was_deleted() {
             db.close().unwrap();
             db = open(&machine).unwrap();
             (jobs, logs) = (db.family("jobs").unwrap(), db.logs().unwrap());
-            // All groups that there were are storage then.
+            // All existing log groups are sealed then.
             logs.settle().unwrap();
         }
         (u64::from(keeps_one) + 1..=count).for_each(|n| jobs.delete(format!("job {n:04}")).unwrap());
@@ -628,7 +637,7 @@ fn a_repair_without_a_manifest_brings_no_key_back_that_was_deleted() {
         jobs.compact_range(..).unwrap();
         drop((jobs, logs));
         db.close().unwrap();
-        // The groups of LavaKV's own lane with the deletes go.
+        // The groups of LavaKV's own lane with the deletes are removed.
         for _ in 0..2 {
             let db = open(&machine).unwrap();
             db.put("another", "key").unwrap();
@@ -648,7 +657,8 @@ fn a_repair_without_a_manifest_brings_no_key_back_that_was_deleted() {
     }
 }
 
-/// The end of LavaKV's own lane is torn, or lost: only a batch of both that came later, in the other lane, tells which.
+/// The end of LavaKV's own lane is torn or lost: only a later batch of both engines, in the other
+/// lane, reveals it.
 #[test]
 fn a_lost_end_before_a_batch_of_both_is_told() {
     let machine = SimEnv::new(22);
@@ -661,7 +671,7 @@ fn a_lost_end_before_a_batch_of_both_is_told() {
     let report = repair(&machine.fork(1), false).unwrap();
     assert!(report.is_lossless(), "nothing is damaged: {report:?}");
     let mut told = 0;
-    // The last page may be there twice.
+    // The last page may exist twice.
     machine.erase("/store/STAGING").unwrap();
     for path in files(&machine, ".log") {
         for at in (0..64 << 10).step_by(4096) {
@@ -683,7 +693,8 @@ fn a_lost_end_before_a_batch_of_both_is_told() {
     assert!(told > 5, "{told}");
 }
 
-/// A group whose successor was collected ends somewhere: without a manifest nobody takes what is behind for lost.
+/// A group whose successor was collected ends early: without a manifest, a repair must not report
+/// the missing rest as lost.
 #[test]
 fn a_repair_without_a_manifest_tells_no_loss_where_groups_were_collected() {
     let machine = SimEnv::new(23);
@@ -714,8 +725,8 @@ fn a_repair_without_a_manifest_tells_no_loss_where_groups_were_collected() {
     );
 }
 
-/// Beside the process that has the store open: both halves are read as they were when the reader came, by everything that reads, and nothing is
-/// written through it.
+/// Readers beside the process that has the store open: all read calls see both halves as of the
+/// reader's open, and the reader cannot write.
 #[test]
 fn readers_of_both_halves_come_beside_the_writer() {
     let machine = SimEnv::new(5);
@@ -741,7 +752,7 @@ fn readers_of_both_halves_come_beside_the_writer() {
     let mut scan = seen.scan(..);
     let lsns: Vec<u64> = scan.by_ref().map(|record| record.unwrap().0).collect();
     assert!(lsns.into_iter().eq(20..=200));
-    // What comes later is for the next reader.
+    // Only the next reader sees later records.
     assert_eq!(scan.wait_next(std::time::Duration::from_millis(5)).unwrap(), None);
     assert_eq!((reader.log_names(), reader.stats().logs), (vec!["orders".to_owned()], 1));
     assert!(reader.verify().is_sound() && reader.space().unwrap().total_bytes > 0);

@@ -1,4 +1,5 @@
-//! What the facade adds to the log engine: handles that keep the store open, ranges, defaults, checks of misuse.
+//! Features of the facade for logs: handles that keep the store open, ranges, defaults, checks of
+//! misuse.
 
 #![allow(clippy::disallowed_methods, reason = "tests run threads")]
 
@@ -32,7 +33,7 @@ fn everything_made_from_a_store_of_logs_keeps_it_open() {
         drop(store);
         assert_eq!(open().unwrap_err().kind(), ErrorKind::Locked);
         drop(made);
-        // The last handle has closed it.
+        // The last handle has closed the store.
         let store = open().unwrap();
         assert_eq!(store.open_log("a").unwrap().last_lsn().unwrap(), Some(at as u64 + 1));
         let made = maker(&store);
@@ -41,13 +42,13 @@ fn everything_made_from_a_store_of_logs_keeps_it_open() {
         drop(made);
         next.close().unwrap();
     }
-    // A batch holds nothing.
+    // A batch does not keep the store open.
     let store = open().unwrap();
     let mut batch = LogBatch::new();
     batch.append(&store.log("a").unwrap(), 100, "x");
     store.close().unwrap();
     assert_eq!(batch.len(), 1);
-    // Of two that close at the same time both come back to a closed store.
+    // Two concurrent closes both return after the store is closed.
     let store = open().unwrap();
     let twin = store.clone();
     let other = std::thread::spawn(move || twin.close());
@@ -63,7 +64,8 @@ fn an_append_is_durable_and_a_trim_is_not_unless_it_is_said_otherwise() {
     let store = open(&machine);
     let log = store.log("a").unwrap();
     let (buffered, durable) = (WriteOptions::buffered(), WriteOptions::durable());
-    // Of what is not durable each write is kept or lost, as the seed wants it: in how many of some states is the record there?
+    // The seed decides whether each non-durable write survives: count the states that have the
+    // record.
     let states = 12;
     let kept_in = |lsn| {
         let lose = |seed| machine.crash(CrashKind::PowerLossWith(Policy::Dropped), seed);
@@ -74,7 +76,7 @@ fn an_append_is_durable_and_a_trim_is_not_unless_it_is_said_otherwise() {
     log.writing(&buffered).append(2, "x").unwrap();
     assert_eq!(kept_in(1), states);
     assert!(kept_in(2) < states);
-    // Each durable call takes along what was buffered before it.
+    // Each durable call also makes earlier buffered writes durable.
     type Call<'a> = &'a dyn Fn(&Log) -> Result<()>;
     let calls: [Call<'_>; 8] = [
         &|log| log.append(1000, "y"),
@@ -112,7 +114,7 @@ fn an_append_is_durable_and_a_trim_is_not_unless_it_is_said_otherwise() {
     ] {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
-    // The default is an option.
+    // The default durability is an option.
     let env = SimEnv::new(3);
     let options = LogOptions { durability: Durability::Buffered, ..options() };
     let store = LogStore::open_in(&env.env(), "/logs", &options).unwrap();
@@ -198,7 +200,7 @@ fn a_tail_is_woken_by_an_append_of_another_thread() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// The whole of a runtime: a task is polled whenever it was woken.
+/// A minimal runtime: it polls a task whenever the task is woken.
 struct Task(std::sync::mpsc::Sender<()>);
 
 impl std::task::Wake for Task {
@@ -216,7 +218,7 @@ fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
         {
             return out;
         }
-        // Nobody looks again without being told.
+        // The task is polled only when woken.
         woken.recv_timeout(Duration::from_secs(60)).expect("the task is woken");
     }
 }
@@ -233,7 +235,7 @@ fn the_background_makes_durable_what_is_appended_without_waiting_and_wakes_the_t
                     let mut before = None;
                     for lsn in 0..200 {
                         let this = log.append_async(lsn, "x")?;
-                        // Two at a time; some are dropped.
+                        // Two appends in flight; some completions are dropped.
                         match before.replace(this) {
                             Some(before) if lsn % 7 != 0 => before.await?,
                             _ => {}
@@ -268,20 +270,21 @@ fn a_completion_resolves_when_it_is_durable_and_not_before() {
     let mut two = log.append_async(2, "x").unwrap();
     assert!(log.read(1).unwrap().is_some(), "it is seen at once");
     assert!(!is_done(&mut one) && lost_in(1) > 0);
-    // Whoever makes the second durable makes the first.
+    // Making the second record durable makes the first one durable.
     log.append(3, "x").unwrap();
     assert!(is_done(&mut one) && is_done(&mut two));
     assert_eq!(lost_in(1) + lost_in(2), 0);
-    // Waiting makes it so; dropping harms nobody; of what was done before it is known at once.
+    // Waiting makes a record durable; a dropped completion does no harm; an already durable record
+    // completes at once.
     let dropped = log.append_async(4, "x").unwrap();
     drop(dropped);
     store.write_async(LogBatch::new().append(&log, 5, "x")).unwrap().wait().unwrap();
     assert_eq!(lost_in(4) + lost_in(5), 0);
     assert!(is_done(&mut log.append_async(5, "x").unwrap()));
     assert!(is_done(&mut store.write_async(&LogBatch::new()).unwrap()));
-    // What is refused is refused at once.
+    // Refused appends fail at once.
     assert_eq!(log.append_async(5, "y").unwrap_err().kind(), ErrorKind::AlreadyExists);
-    // A store that closes leaves nothing open.
+    // A closing store resolves all completions.
     let mut last = log.append_async(6, "x").unwrap();
     drop(log);
     store.close().unwrap();

@@ -1,4 +1,5 @@
-//! The page server of `examples/page_server`: the program, short, which compares every page that it reads; and that it would find a wrong one.
+//! A short run of `examples/page_server`, which compares every page that it reads, and a check that
+//! it detects a wrong page.
 #![allow(clippy::disallowed_methods, reason = "the example is a program of its own")]
 
 #[path = "../examples/page_server/main.rs"]

@@ -1,4 +1,4 @@
-//! The queue of `examples/queue.rs`: what it promises, also after crashes.
+//! Guarantees of the queue of `examples/queue.rs`, also after crashes.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -38,7 +38,7 @@ fn what_fails_is_tried_again_and_then_given_up() {
     assert_eq!(queue.claim("w", 9).unwrap(), None, "too early");
     let second = queue.claim("w", 10).unwrap().unwrap();
     assert_eq!((second.id, second.attempt), (id, 2));
-    // Its lease ends without a word of the worker.
+    // Its lease ends without an answer of the worker.
     assert_eq!(queue.claim("w", 110).unwrap(), None);
     assert!(!queue.done(&second).unwrap(), "too late");
     let third = queue.claim("w", 130).unwrap().unwrap();
@@ -54,15 +54,15 @@ fn what_fails_is_tried_again_and_then_given_up() {
     queue.close().unwrap();
 }
 
-/// What somebody outside knows of a run.
+/// The calls of a run that have returned.
 #[derive(Clone, Default)]
 struct Known {
     enqueued: BTreeSet<u64>,
     done: BTreeSet<u64>,
 }
 
-/// Power fails all over a run: what was enqueued is there or done, what was done does not come back, and everything that
-/// is there can be worked off.
+/// Power fails at every point of a run. Enqueued jobs are present or done, done jobs do not come
+/// back, and all remaining jobs can be processed.
 #[test]
 fn a_crash_loses_no_job_and_brings_none_back() {
     for seed in 0..6 {
@@ -73,7 +73,7 @@ fn a_crash_loses_no_job_and_brings_none_back() {
         let mut rng = Rng::new(seed);
         let queue = open(&sim);
         let (mut known, mut held) = (Known::default(), Vec::<Claim>::new());
-        // What was known when so many operations of the machine were done.
+        // The known state at each operation count of the machine.
         let mut story = BTreeMap::from([(sim.op_count(), known.clone())]);
         for step in 0..60u64 {
             match rng.below(5) {
@@ -99,7 +99,7 @@ fn a_crash_loses_no_job_and_brings_none_back() {
             let kind = if rng.one_in(2) { CrashKind::PowerLoss } else { CrashKind::ProcessKill };
             let queue = open(&record.crash_at(at, kind, nth));
             let known = story.range(..=at).next_back().unwrap().1;
-            // The operation that was under way may be done, and with it the call.
+            // The operation in flight may have completed, and with it the call.
             let soon = story.range(at + 1..).next().map_or(known, |(_, after)| after);
             let left = work_off(&queue);
             for id in &known.enqueued {
@@ -112,7 +112,7 @@ fn a_crash_loses_no_job_and_brings_none_back() {
     }
 }
 
-/// Does everything that is there, the dead included. The ids.
+/// Processes all jobs, including dead ones. Returns their ids.
 fn work_off(queue: &Queue) -> BTreeSet<u64> {
     let dead: Vec<u64> = queue.dead_letters().map(|letter| letter.unwrap().0).collect();
     for id in dead {

@@ -1,5 +1,5 @@
-//! A store much larger than its memory, compared with a checksum of a model. `LAVASTORE_SCALE` sets the number of keys;
-//! the example `scale` does the same at 20 million.
+//! A store much larger than its memory, compared with the checksum of a model. `LAVASTORE_SCALE`
+//! sets the number of keys; the example `scale` does the same with 20 million.
 #![allow(clippy::disallowed_methods, reason = "removes the directory it has made")]
 
 #[path = "../examples/scale/workload.rs"]
@@ -15,7 +15,8 @@ fn load_overwrite_reopen_and_scan_both_ways() {
     let keys = std::env::var("LAVASTORE_SCALE").map_or(KEYS, |text| text.parse().unwrap());
     let dir = std::env::temp_dir().join(format!("lavastore-scale-test-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
-    // Budgets in proportion to the data of 20 million keys under the default options, so that the tree is as deep.
+    // Budgets scaled down from 20 million keys with default options, so that the tree has the same
+    // depth.
     let options = Options {
         cache_bytes: 2 << 20,
         memtable_bytes: 1 << 20,

@@ -1,4 +1,5 @@
-//! Stores whose format was raised: one damaged file of `CURRENT` and the manifest neither keeps them from opening nor loses anything.
+//! Stores with a raised format: damage to one file of `CURRENT` or the manifest prevents no open
+//! and loses no data.
 
 use lavastore::testing::SimEnv;
 use lavastore::{Db, ErrorKind, LogBatch, LogOptions, LogStore, Options, Result, StoreFormat, WriteBatch};
@@ -16,7 +17,7 @@ fn files(sim: &SimEnv) -> Vec<PathBuf> {
     sim.files().into_iter().map(|(path, _)| path).filter(is_of_manifest).collect()
 }
 
-/// The same machine, so often with one damage to one of them.
+/// Calls `look` on copies of the machine, each with one damage to one of these files.
 fn each_damage(sim: &SimEnv, mut look: impl FnMut(&SimEnv, &str)) {
     let all = files(sim);
     assert!(all.len() >= 2, "{all:?}");

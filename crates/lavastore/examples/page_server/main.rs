@@ -1,17 +1,22 @@
-//! A page server, as a database that keeps its pages elsewhere has one: redo records in, pages as of any recent LSN out.
+//! A page server for a database with remote pages: it takes redo records and returns pages as of
+//! any recent LSN.
 //!
 //! ```text
 //! cargo run --release -p lavastore --example page_server -- [SECONDS]
 //! ```
 //!
-//! The database's log comes in as batches of redo records, each with its LSN, in parallel, and now and then a batch after its
-//! successor. LavaLog makes them durable with one write; behind that they are applied to pages in LavaKV, which needs no log for them.
-//! Readers name a page and an LSN. [`server`] has all of it; here is what brings records and reads pages for some seconds.
+//! The log of the database arrives in parallel batches of redo records with LSNs; some batches
+//! arrive after their successor. LavaLog makes them durable with one write. Afterwards they are
+//! applied to pages in LavaKV, which needs no second log. Readers name a page and an LSN.
+//! [`server`] implements the page server; this file generates records and reads pages for some
+//! seconds.
 //!
-//! A redo record follows from its slice and LSN, so what a page must be as of an LSN follows from which LSNs touched it. Every page that
-//! is read is compared with that, byte by byte; all pages once more in the end, and again after the server was opened anew.
+//! A redo record is a function of its slice and LSN, so the content of a page as of an LSN follows
+//! from the LSNs that touched it. The program compares every page that it reads byte by byte. At
+//! the end it compares all pages, and again after reopening the server.
 //!
-//! `lava bench page-server` measures the same pattern beside other engines, with the versions of all pages in memory.
+//! `lava bench page-server` measures the same pattern against other engines, with all page versions
+//! in memory.
 
 #![allow(clippy::disallowed_methods, reason = "a program on the machine")]
 
@@ -26,22 +31,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whatever went wrong.
+/// Result with any error.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const SLICES: u64 = 8;
 const PAGES: u64 = 4000;
 const WRITERS: u64 = 4;
 const READERS: u64 = 2;
-/// Records in a WriteLog.
+/// Records per WriteLog batch.
 const BATCH: u64 = 10;
-/// LSNs that a slice may lie behind its log before its writer waits.
+/// Maximum lag of a slice behind its log in LSNs before its writer waits.
 const BEHIND_MAX: u64 = 2000;
-/// How far around what is applied readers look, LSNs.
+/// Distance of the LSNs that readers ask for from the applied LSN.
 const LOOK_AROUND: u64 = 100;
 const WAIT: Duration = Duration::from_secs(1);
 
-/// The record of an LSN.
+/// Returns the record of an LSN.
 pub fn redo(slice: u64, lsn: u64) -> Redo {
     let mut rng = Rng::new(slice << 48 | lsn);
     let mut bytes = vec![0; rng.range(100, 300) as usize];
@@ -50,7 +55,7 @@ pub fn redo(slice: u64, lsn: u64) -> Redo {
     Redo { page, at: rng.below((PAGE_BYTES - bytes.len()) as u64) as u16, bytes }
 }
 
-/// Of each page the LSNs that touch it, of those that were drawn so far.
+/// The LSNs that touch each page, as far as they were generated.
 pub struct Model(Vec<Mutex<BTreeMap<u64, Vec<u64>>>>);
 
 impl Default for Model {
@@ -64,7 +69,7 @@ impl Model {
         self.0[slice as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next batch of a slice.
+    /// Generates the next batch of a slice.
     pub fn draw(&self, slice: u64, lsn: u64) -> Vec<Vec<u8>> {
         let records: Vec<Redo> = (lsn..lsn + BATCH).map(|lsn| redo(slice, lsn)).collect();
         let mut of = self.of(slice);
@@ -74,7 +79,7 @@ impl Model {
         records.iter().map(Redo::encode).collect()
     }
 
-    /// Compares a page as it was read as of an LSN.
+    /// Compares a page with its expected content as of an LSN.
     pub fn check(&self, page: u64, lsn: u64, found: &[u8]) -> Result<()> {
         let (slice, mut expected) = (page % SLICES, vec![0; PAGE_BYTES]);
         let lsns = self.of(slice).get(&page).cloned().unwrap_or_default();
@@ -86,12 +91,12 @@ impl Model {
     }
 }
 
-/// What one thread saw.
+/// Measurements of one thread.
 #[derive(Default)]
 struct Seen {
     ns: Vec<u64>,
     bytes: u64,
-    /// Pages that were as they should be.
+    /// Number of pages with the expected content.
     checked: u64,
     gaps: u64,
 }
@@ -105,7 +110,7 @@ impl Seen {
     }
 }
 
-/// Brings the records of its slices; one batch of twenty comes after its successor.
+/// Writes the records of its slices; one batch of twenty arrives after its successor.
 fn write(server: &PageServer, model: &Model, writer: u64, stop: &AtomicBool) -> Result<Seen> {
     let (mut seen, mut rng) = (Seen::default(), Rng::new(writer));
     let mut next: BTreeMap<u64, u64> = (writer..SLICES).step_by(WRITERS as usize).map(|s| (s, 1)).collect();
@@ -116,7 +121,7 @@ fn write(server: &PageServer, model: &Model, writer: u64, stop: &AtomicBool) -> 
                 batches.insert(0, *next + BATCH);
             }
             *next += BATCH * batches.len() as u64;
-            // In the order of LSNs, as the model wants them, whatever the order in which they come.
+            // The model needs LSN order, whatever the arrival order.
             let mut drawn: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
             batches.iter().rev().for_each(|lsn| drop(drawn.insert(*lsn, model.draw(slice, *lsn))));
             for lsn in batches {
@@ -131,7 +136,7 @@ fn write(server: &PageServer, model: &Model, writer: u64, stop: &AtomicBool) -> 
     Ok(seen)
 }
 
-/// Reads pages as of LSNs around what is applied.
+/// Reads pages at LSNs near the applied one.
 fn read(server: &PageServer, model: &Model, reader: u64, stop: &AtomicBool) -> Result<Seen> {
     let (mut seen, mut rng) = (Seen::default(), Rng::new(100 + reader));
     while !stop.load(Ordering::Relaxed) {
@@ -142,9 +147,9 @@ fn read(server: &PageServer, model: &Model, reader: u64, stop: &AtomicBool) -> R
                 model.check(page, lsn, &found)?;
                 seen.checked += 1;
             }
-            // With nothing missing the applier is slow.
+            // If no LSN is missing, the applier is slow.
             Err(ReadError::NotApplied { missing, .. }) => seen.gaps += u64::from(!missing.is_empty()),
-            // Two versions were made while it was drawn.
+            // Two newer versions were written since the LSN was chosen.
             Err(ReadError::TooOld { .. }) => {}
             Err(e) => return Err(e.into()),
         }
@@ -152,7 +157,7 @@ fn read(server: &PageServer, model: &Model, reader: u64, stop: &AtomicBool) -> R
     Ok(seen)
 }
 
-/// LSNs 1, 2 and 5 come, then 3 and 4.
+/// Demonstrates a gap: LSNs 1, 2 and 5 arrive, then 3 and 4.
 fn show_a_gap(dir: &Path) -> Result<()> {
     let server = PageServer::open(dir, 1)?;
     let record = |at, text: &str| Redo { page: 7, at, bytes: text.into() }.encode();
@@ -175,7 +180,7 @@ fn show_a_gap(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Applies the rest, and compares every page.
+/// Applies the rest and compares every page.
 fn check_all(server: &PageServer, model: &Model) -> Result<u64> {
     let mut applier = Applier::new(server);
     applier.turn()?;
@@ -194,7 +199,7 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> 
     thread.join().map_err(|_| "a thread panicked")?
 }
 
-/// Everybody at once, for some time: what writers and readers saw.
+/// Runs all threads for some time; returns the measurements of writers and readers.
 fn load(server: &PageServer, model: &Model, seconds: f64) -> Result<(Seen, Seen)> {
     let (stop, applied_all) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -241,7 +246,7 @@ fn latency(seen: &mut Seen) -> String {
     )
 }
 
-/// Bytes that the files below a directory occupy.
+/// Returns the allocated bytes of the files below a directory.
 fn allocated(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
@@ -275,7 +280,7 @@ fn report(server: &PageServer, dir: &Path, user_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// All of it, in a directory that is empty.
+/// Runs the whole program in an empty directory.
 pub fn run(dir: &Path, seconds: f64) -> Result<()> {
     show_a_gap(&dir.join("gap"))?;
     let model = Model::default();

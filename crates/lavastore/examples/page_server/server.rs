@@ -1,4 +1,4 @@
-//! The page server itself: see the program for what it is an example of.
+//! The page server; `main.rs` describes the example.
 //!
 //! ```text
 //! write_log  records -> log of the slice, durable          LSNs in any order; gaps are filled later
@@ -8,26 +8,30 @@
 //! read_page  newest version at or below the LSN + the deltas between
 //! ```
 //!
-//! A *slice* is a set of pages (page modulo slices) with a log and LSNs of its own, from 1. One family has all the rest:
+//! A *slice* is a set of pages (page modulo slices) with its own log and its own LSNs, from 1. One
+//! family has all other data:
 //!
 //! | key | value |
 //! |---|---|
-//! | `A` slice | up to which LSN it is applied |
-//! | `D` page LSN | delta: the redo record as it was in the log |
+//! | `A` slice | last applied LSN |
+//! | `D` page LSN | delta: the redo record as in the log |
 //! | `P` page LSN | version: the page as of this LSN, 16 KiB |
 //!
-//! Numbers in keys are `u64`, big-endian, so versions and deltas of a page lie in the order of LSNs.
+//! Numbers in keys are big-endian `u64`, so versions and deltas of a page are in LSN order.
 //!
-//! # What a crash may do
+//! # Crash consistency
 //!
-//! A record is durable when `write_log` returns. What follows from it is volatile, so it is written once and not to a second log: a crash
-//! takes a tail of it, whole batches, since all is in one family. The slice is then applied up to an older LSN, and the log has what
-//! comes behind, for it is trimmed only to what was flushed. Deltas and versions are made again, the same as before.
+//! A record is durable when `write_log` returns. Its deltas and versions are volatile, so they are
+//! written once and not to a second log. A crash loses a suffix of them in whole batches, since all
+//! are in one family. The slice is then at an older applied LSN, and the log still has the later
+//! records, because it is trimmed only up to flushed data. Deltas and versions are then rebuilt
+//! identically.
 //!
-//! # What is kept
+//! # Retention
 //!
-//! The last two versions of a page, and the deltas behind the older one. So a page can be read as of any LSN from the older version
-//! on; a page without two versions, as of any. A reader has a snapshot and sees no half of a change.
+//! The store keeps the last two versions of a page and the deltas behind the older one. So a page
+//! can be read as of any LSN from the older version on; a page with fewer versions, as of any LSN.
+//! A reader uses a snapshot and never sees half of a change.
 
 use lavastore::{
     Db, Error, Family, Log, LogBatch, LogOptions, LogStore, Lsn, Options, Snapshot, WriteBatch, WriteOptions,
@@ -38,15 +42,15 @@ use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub const PAGE_BYTES: usize = 16 << 10;
-/// Deltas of a page from which a version is made.
+/// Number of deltas of a page that triggers a new version.
 const FOLDED: usize = 32;
-/// Records that are applied in one batch.
+/// Records per applied batch.
 const APPLY_RECORDS: usize = 256;
-/// Bytes of records after which the log is trimmed.
+/// Bytes of records between two trims of the log.
 const TRIM_BYTES: usize = 16 << 20;
-/// Gaps that are named to a reader.
+/// Maximum number of gaps reported to a reader.
 const GAPS_TOLD: usize = 8;
 
 /// A redo record: `page u64 | at u16 | bytes`, little-endian.
@@ -54,14 +58,14 @@ const GAPS_TOLD: usize = 8;
 pub struct Redo {
     /// The page.
     pub page: u64,
-    /// Where in the page.
+    /// Offset in the page.
     pub at: u16,
-    /// What is there afterwards.
+    /// New bytes at this offset.
     pub bytes: Vec<u8>,
 }
 
 impl Redo {
-    /// As it is in the log.
+    /// Encodes the record for the log.
     pub fn encode(&self) -> Vec<u8> {
         [&self.page.to_le_bytes()[..], &self.at.to_le_bytes(), &self.bytes].concat()
     }
@@ -75,29 +79,29 @@ impl Redo {
         if usize::from(redo.at) + bytes.len() <= PAGE_BYTES { Ok(redo) } else { Err(none()) }
     }
 
-    /// Makes the change.
+    /// Applies the change to a page.
     pub fn apply(&self, page: &mut [u8]) {
         let at = usize::from(self.at);
         page[at..at + self.bytes.len()].copy_from_slice(&self.bytes);
     }
 }
 
-/// Why a page cannot be read.
+/// Reasons for a failed page read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The slice is not applied so far, and these LSNs have not come.
+    /// The slice is not applied up to this LSN yet, and these LSNs are missing.
     NotApplied {
-        /// Up to which it is.
+        /// Last applied LSN.
         applied: Lsn,
-        /// The gaps before the LSN that is asked for.
+        /// The gaps below the requested LSN.
         missing: Vec<RangeInclusive<Lsn>>,
     },
-    /// The page is kept from a later LSN on.
+    /// The retained versions of the page start at a later LSN.
     TooOld {
-        /// That LSN.
+        /// Oldest readable LSN.
         oldest: Lsn,
     },
-    /// The store could not.
+    /// An error of the store.
     Store(Error),
 }
 
@@ -123,13 +127,13 @@ impl std::error::Error for ReadError {}
 
 struct Slice {
     log: Log,
-    /// Up to which LSN it is applied.
+    /// Last applied LSN.
     applied: Mutex<Lsn>,
-    /// That moved.
+    /// Signals an advance of `applied`.
     moved: Condvar,
 }
 
-/// See the module.
+/// The page server; see the module.
 pub struct PageServer {
     /// The store of pages.
     pub db: Db,
@@ -137,7 +141,7 @@ pub struct PageServer {
     pub logs: LogStore,
     pages: Family,
     slices: Vec<Slice>,
-    /// Whether anything has come since the applier looked.
+    /// Whether records have arrived since the last turn of the applier.
     has_come: Mutex<bool>,
     came: Condvar,
 }
@@ -158,9 +162,9 @@ fn applied_key(slice: u64) -> Vec<u8> {
     [&b"A"[..], &slice.to_be_bytes()].concat()
 }
 
-/// Opens what a page server stands on. The only place that knows which stores there are.
+/// Opens the stores of a page server. The rest of the code does not depend on their layout.
 fn open_stores(dir: &Path) -> Result<(Db, LogStore), Error> {
-    // Small groups, so that trims are seen to free files in a run of seconds.
+    // Small log groups, so that trims free files within seconds.
     let options = LogOptions { group_bytes: Some(16 << 20), ..LogOptions::default() };
     Ok((
         Db::open_with(dir.join("pages"), &Options::default())?,
@@ -169,7 +173,7 @@ fn open_stores(dir: &Path) -> Result<(Db, LogStore), Error> {
 }
 
 impl PageServer {
-    /// Opens it: each slice is applied as far as its pages were flushed.
+    /// Opens the server: each slice is applied as far as its pages were flushed.
     pub fn open(dir: &Path, slices: u64) -> Result<PageServer, Error> {
         let (db, logs) = open_stores(dir)?;
         let pages = db.family("pages")?;
@@ -186,7 +190,7 @@ impl PageServer {
         &self.slices[slice as usize]
     }
 
-    /// Takes the records of LSNs from one on: durable on return.
+    /// Appends records from `first_lsn` on; they are durable on return.
     pub fn write_log(&self, slice: u64, first_lsn: Lsn, records: &[Vec<u8>]) -> Result<(), Error> {
         let mut batch = LogBatch::new();
         for (lsn, record) in (first_lsn..).zip(records) {
@@ -198,17 +202,17 @@ impl PageServer {
         Ok(())
     }
 
-    /// Up to which LSN a slice is applied.
+    /// Returns the last applied LSN of a slice.
     pub fn applied(&self, slice: u64) -> Lsn {
         *lock(&self.slice(slice).applied)
     }
 
-    /// The LSNs of a slice that have not come, up to the last that has.
+    /// Returns the missing LSNs of a slice, up to its last record.
     pub fn gaps(&self, slice: u64) -> Result<Vec<RangeInclusive<Lsn>>, Error> {
         self.slice(slice).log.gaps(self.applied(slice) + 1.., GAPS_TOLD)
     }
 
-    /// A page as it was at an LSN, for which it waits.
+    /// Returns a page as of an LSN, and waits until the LSN is applied.
     pub fn read_page(&self, page: u64, lsn: Lsn, wait: Duration) -> Result<Vec<u8>, ReadError> {
         let slice = self.slice(page % self.slices.len() as u64);
         let held = lock(&slice.applied);
@@ -229,7 +233,7 @@ impl PageServer {
             None => (0, vec![0; PAGE_BYTES]),
         };
         if version == 0 {
-            // Its deltas are all there, unless two versions are.
+            // All deltas exist unless the page has two later versions.
             let mut later = pages.range(key(b'P', page, lsn)..key(b'P', page + 1, 0)).keys();
             if let (Some(oldest), Some(_)) = (later.next().transpose()?, later.next()) {
                 return Err(ReadError::TooOld { oldest: lsn_of(&oldest) });
@@ -242,21 +246,21 @@ impl PageServer {
     }
 }
 
-/// Applies what has come; there is one.
+/// Applies arrived records; one per server.
 pub struct Applier<'a> {
     server: &'a PageServer,
-    /// Deltas of each page behind its last version.
+    /// Number of deltas of each page behind its last version.
     unfolded: BTreeMap<u64, usize>,
     since_trim: usize,
 }
 
 impl<'a> Applier<'a> {
-    /// Of pages it knows nothing yet.
+    /// Returns an applier without any delta counts.
     pub fn new(server: &'a PageServer) -> Applier<'a> {
         Applier { server, unfolded: BTreeMap::new(), since_trim: 0 }
     }
 
-    /// Applies everything that can be applied, then waits a moment for more.
+    /// Applies all records before gaps, then waits a moment for more.
     pub fn turn(&mut self) -> Result<(), ReadError> {
         let held = lock(&self.server.has_come);
         let wait = Duration::from_millis(10);
@@ -268,7 +272,7 @@ impl<'a> Applier<'a> {
         if self.since_trim >= TRIM_BYTES { self.trim() } else { Ok(()) }
     }
 
-    /// Applies some records of a slice; false if there are none before the next gap.
+    /// Applies some records of a slice; returns false if there are none before the next gap.
     fn apply(&mut self, slice: u64) -> Result<bool, ReadError> {
         let (server, of) = (self.server, self.server.slice(slice));
         let from = server.applied(slice) + 1;
@@ -295,7 +299,7 @@ impl<'a> Applier<'a> {
         Ok(true)
     }
 
-    /// Makes versions of pages that have enough deltas.
+    /// Writes versions of pages with enough deltas.
     fn fold(&mut self, touched: &[u64], lsn: Lsn) -> Result<(), ReadError> {
         let (server, now) = (self.server, self.server.db.snapshot());
         let pages = now.family(&server.pages);
@@ -327,7 +331,7 @@ impl<'a> Applier<'a> {
         Ok(server.db.writing(&WriteOptions::volatile()).write(&batch)?)
     }
 
-    /// Makes durable what was applied, and forgets its records.
+    /// Flushes the applied records and trims them from the log.
     pub fn trim(&mut self) -> Result<(), ReadError> {
         let slices = 0..self.server.slices.len() as u64;
         let applied: Vec<Lsn> = slices.map(|slice| self.server.applied(slice)).collect();

@@ -1,11 +1,13 @@
-//! Loads, overwrites, reopens and scans a store of a given size, and compares everything with a model.
+//! Loads, overwrites, reopens and scans a store of a given size, and compares all data with a
+//! model.
 //!
 //! ```text
 //! cargo run --release -p lavastore --example scale -- [KEYS] [VALUE_LEN] [DIR]
 //! ```
 //!
-//! `KEYS` is 20000000 unless given, `VALUE_LEN` 100 bytes; 300000 values of 16000 exercise separated values. `DIR`
-//! must not exist yet; without it a temporary directory is used. Either is removed at the end.
+//! `KEYS` defaults to 20000000 and `VALUE_LEN` to 100 bytes; 300000 values of 16000 bytes exercise
+//! separated values. `DIR` must not exist yet; the default is a temporary directory. Either one is
+//! removed at the end.
 #![allow(clippy::disallowed_methods, reason = "removes the directory it has made")]
 
 mod workload;

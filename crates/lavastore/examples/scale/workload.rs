@@ -1,8 +1,9 @@
-//! Load, overwrite, reopen, verify, scan both ways: N keys of 24 bytes, compared with a checksum of a model.
+//! Load, overwrite, reopen, verify, scan both ways: N keys of 24 bytes, compared with the checksum
+//! of a model.
 //!
-//! The model is one byte for each key (how often it was overwritten); keys and values follow from the key's index and
-//! that byte. The checksum is a sum over all pairs, so it does not depend on the order in which they come, and the scans
-//! check the order apart from it.
+//! The model has one byte per key, the number of overwrites; keys and values are functions of the
+//! key's index and that byte. The checksum is a sum over all pairs, so it does not depend on their
+//! order. The scans check the order separately.
 
 use io::Rng;
 use lavastore::{Db, Options, ReadOptions, Result};
@@ -11,42 +12,42 @@ use std::time::Duration;
 
 /// Bytes of a key.
 pub const KEY_LEN: usize = 24;
-/// Bytes of a value, where nothing else is asked for.
+/// Default size of a value in bytes.
 pub const VALUE_LEN: usize = 100;
 
-/// One phase and how long it took.
+/// One phase and its duration.
 pub struct Phase {
-    /// What was done.
+    /// Name of the phase.
     pub name: &'static str,
-    /// Operations.
+    /// Number of operations.
     pub ops: u64,
     /// Wall time.
     pub elapsed_ns: u64,
 }
 
-/// What is done.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Keys.
+    /// Number of keys.
     pub keys: u64,
     /// Bytes of each value.
     pub value_len: usize,
 }
 
-/// What came out.
+/// Results of a run.
 pub struct Outcome {
     /// Bytes of tables and value files at the end, after all background work.
     pub file_bytes: u64,
-    /// Bytes written to tables and log for each byte written by the user.
+    /// Bytes written to tables and log per byte written by the user.
     pub write_amplification: f64,
 }
 
-/// A sum over key-value pairs.
+/// A checksum over key-value pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Pairs.
+    /// Number of pairs.
     pub pairs: u64,
-    /// Of their hashes, wrapping.
+    /// Sum of their hashes, wrapping.
     pub hash: u64,
 }
 
@@ -72,7 +73,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The key with this index: scattered over the key space, unlike any other's.
+/// Returns the unique key of an index, scattered over the key space.
 fn key(i: u64) -> [u8; KEY_LEN] {
     let mut out = [0; KEY_LEN];
     out[..8].copy_from_slice(&mix(i).to_be_bytes());
@@ -81,7 +82,7 @@ fn key(i: u64) -> [u8; KEY_LEN] {
     out
 }
 
-/// The value of a key after `version` overwrites, in `out`: half of it noise.
+/// Writes the value of a key after `version` overwrites to `out`; half of it is noise.
 fn value(i: u64, version: u8, out: &mut [u8]) {
     out.fill(b'.');
     let mut word = mix(i << 8 | u64::from(version));
@@ -95,10 +96,10 @@ fn value(i: u64, version: u8, out: &mut [u8]) {
     }
 }
 
-/// Runs the whole of it in `dir`, which must be new or empty.
+/// Runs all phases in `dir`, which must be missing or empty.
 ///
 /// # Panics
-/// If anything read differs from the model.
+/// If data read differs from the model.
 pub fn run(dir: &Path, work: Work, options: &Options, mut tell: impl FnMut(&Phase)) -> Result<Outcome> {
     let Work { keys, value_len } = work;
     let mut buf = vec![0; value_len];
@@ -175,7 +176,7 @@ fn same(found: Sum, expected: Sum) -> Result<()> {
     Ok(())
 }
 
-/// The sum over a scan; keys must ascend (or descend) strictly.
+/// Returns the checksum of a scan; keys must ascend (or descend) strictly.
 fn scan(db: &Db, forward: bool) -> Result<Sum> {
     let options = ReadOptions { readahead_bytes: 256 << 10, fill_cache: false, ..Default::default() };
     let mut i = db.reading(&options).iter().cursor()?;

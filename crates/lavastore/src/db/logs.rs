@@ -9,11 +9,13 @@ use crate::{
 };
 use std::path::Path;
 
-/// Keys and logs in one store: one directory, one lock, one limit of the space, one set of threads, and batches of both.
+/// Keys and logs share one directory, one lock, one space limit and one set of threads, and a batch
+/// may change both.
 impl Db {
-    /// Opens a store with its logs, or makes one. Of the options of the logs, `background_threads` and `create_if_missing` are not
-    /// asked: those of the store count. Where [`LogOptions::group_bytes`] says nothing, groups of logs suit
-    /// [`Options::space_limit`].
+    /// Opens a store with its logs, and creates it if it is missing. `background_threads` and
+    /// `create_if_missing` of the log options are ignored: the options of the store apply. If
+    /// [`LogOptions::group_bytes`] is unset, [`Options::space_limit`] determines the size of the
+    /// log groups.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-with-logs-{}", std::process::id()));
@@ -31,13 +33,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::open_with`] and [`LogStore::open_with`]; `InvalidArgument` for [`LogOptions::space_limit`], since
-    /// [`Options::space_limit`] holds for both.
+    /// The errors of [`Db::open_with`] and [`LogStore::open_with`]; `InvalidArgument` for
+    /// [`LogOptions::space_limit`], since [`Options::space_limit`] holds for both.
     pub fn open_with_logs(path: impl AsRef<Path>, options: &Options, logs: &LogOptions) -> Result<Db> {
         Self::open_with_logs_in(&Env::kernel(), path, options, logs)
     }
 
-    /// As [`Db::open_with_logs`], in an environment.
+    /// Same as [`Db::open_with_logs`], in an environment.
     ///
     /// ```
     /// use lavastore::{Db, LogOptions, Options, testing::SimEnv};
@@ -48,7 +50,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::open_with_logs`].
+    /// The errors of [`Db::open_with_logs`].
     pub fn open_with_logs_in(
         env: &Env,
         path: impl AsRef<Path>,
@@ -57,7 +59,7 @@ impl Db {
     ) -> Result<Db> {
         let limit = match options.space_limit {
             Some(SpaceLimit::Bytes(bytes)) => Some(bytes),
-            // They grow with the data or the volume.
+            // These limits grow with the data or the volume.
             Some(SpaceLimit::Ratio(_) | SpaceLimit::VolumePercent(_)) | None => None,
         };
         let mut guest = lavalog::Beside::new(logs)?.below(limit);
@@ -66,7 +68,8 @@ impl Db {
         Ok(Db { default: Family::new(Handle::of_default(&kv, Some(logs))) })
     }
 
-    /// Whether a store that need not be open has logs: then [`Db::open_with_logs`] opens all of it. It reads the manifest only.
+    /// Returns whether a store has logs; [`Db::open_with_logs`] then opens all of it. The store
+    /// need not be open: the call reads the manifest only.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-has-logs-{}", std::process::id()));
@@ -83,7 +86,7 @@ impl Db {
         Self::has_logs_in(&Env::kernel(), path)
     }
 
-    /// As [`Db::has_logs`], in an environment.
+    /// Same as [`Db::has_logs`], in an environment.
     ///
     /// ```
     /// use lavastore::{Db, testing::SimEnv};
@@ -91,12 +94,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::has_logs`].
+    /// The errors of [`Db::has_logs`].
     pub fn has_logs_in(env: &Env, path: impl AsRef<Path>) -> Result<bool> {
         Ok(lavakv::Db::stored_engines_in(env, path)?.iter().any(|name| name == lavalog::NAME))
     }
 
-    /// The logs of the store. Their handles keep the store open, as any other handle does.
+    /// Returns the logs of the store. Their handles keep the store open.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -106,14 +109,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the store was opened without them.
+    /// `InvalidArgument` if the store was opened without its logs.
     pub fn logs(&self) -> Result<LogStore> {
         Ok(self.default.handle().logs_or_refuse()?.store(self.kv()))
     }
 
-    /// Writes changes of keys and operations on logs together: all of it or nothing, in one write of the device. What it promises is
-    /// what a write of the logs promises: durable when it returns, unless [`LogOptions::durability`] says otherwise, or the options do
-    /// ([`Writer::write_with_logs`](crate::Writer::write_with_logs)).
+    /// Writes changes of keys and operations on logs atomically, in one device write. The write is
+    /// durable on return unless [`LogOptions::durability`] or the write options
+    /// ([`Writer::write_with_logs`](crate::Writer::write_with_logs)) say otherwise.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteBatch};
@@ -126,14 +129,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::write`] and [`LogStore::write`]: nothing happened. `TooLarge` for a value that gets a file of its own (above a
-    /// quarter of [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)); `InvalidArgument` if the store was opened without its logs.
+    /// The errors of [`Db::write`] and [`LogStore::write`]: nothing is written. `TooLarge` for a
+    /// value that needs its own file (above a quarter of
+    /// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes));
+    /// `InvalidArgument` if the store was opened without its logs.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         self.writing(&WriteOptions::default()).write_with_logs(batch, logs)
     }
 
-    /// For a state that is made by applying the records of a log: writes its changes without a log of their own, each with the
-    /// record that led to it.
+    /// Returns an applier for a state machine that is rebuilt from a log. It writes the changes of
+    /// each log record together with the record's LSN, without logging them a second time.
     ///
     /// ```
     /// use lavastore::WriteBatch;
@@ -153,8 +158,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the log is of another store; `Locked` if it has an applier already; `NotFound` if it was deleted; those of
-    /// [`Db::family`].
+    /// `InvalidArgument` if the log belongs to another store; `Locked` if the log already has an
+    /// applier; `NotFound` if the log was deleted; the errors of [`Db::family`].
     pub fn applier(&self, log: &Log) -> Result<Applier> {
         if log.store().id() != self.default.handle().store() {
             return Err(Error::invalid("the log that is to be applied is of another store"));

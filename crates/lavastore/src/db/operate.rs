@@ -1,4 +1,4 @@
-//! What operators ask of a store.
+//! Operations of a store: flush, checkpoint, collection, verification, statistics and format.
 
 use super::Db;
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
 use std::path::Path;
 use std::time::Duration;
 
-/// Operating a store.
+/// Operations and statistics.
 impl Db {
-    /// Writes all memtables to tables. What was written before the call is then durable.
+    /// Flushes all memtables to tables. All earlier writes are then durable.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -22,14 +22,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NoSpace`; `ReadOnly`; the failure of a job.
+    /// `NoSpace`; `ReadOnly`; the error of a background job.
     pub fn flush(&self) -> Result<()> {
         self.kv().flush()
     }
 
-    /// Changes the space limit while the store is open; `None`: the end of the volume is the limit. A store above a lower limit admits
-    /// deletes only, until its background jobs have brought it below. Memtables and log groups keep their sizes until the next open,
-    /// which takes the limit of its own options.
+    /// Changes the space limit of the open store; `None` leaves the size of the volume as the
+    /// limit. A store above its new limit admits only deletes until background jobs have shrunk it.
+    /// Memtables and log groups keep their sizes until the next open, which takes the limit from
+    /// its own options.
     ///
     /// ```
     /// # use lavastore::SpaceLimit;
@@ -40,13 +41,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a limit out of range; `ReadOnly`; `NoSpace` if the store has no log and still has no room for one.
+    /// `InvalidArgument` for a limit out of range; `ReadOnly`; `NoSpace` if the store has no log
+    /// yet and still no room for one.
     pub fn set_space_limit(&self, limit: Option<SpaceLimit>) -> Result<()> {
         self.kv().set_space_limit(limit)
     }
 
-    /// Makes a consistent copy of the store in a new directory, sharing table files by hard links. Of a store that is open with its
-    /// logs the copy has both at one moment: a batch of both is there whole or not at all.
+    /// Makes a consistent copy of the store in a new directory; hard links share the table files.
+    /// If the store is open with its logs, the copy has keys and logs as of one moment: a batch
+    /// over both is there whole or not at all.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-{}", std::process::id()));
@@ -61,18 +64,21 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `Unsupported` if another
-    /// engine keeps something in the store that is not open here (`LavaLog`: open the store with its logs); `NoSpace`; those of writing.
+    /// `AlreadyExists` if the directory is not empty; `Locked` while another checkpoint is written
+    /// there; `Unsupported` if the store has data of an engine that is not open (for `LavaLog`,
+    /// open the store with its logs); `NoSpace`; errors of writing.
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.kv().checkpoint(dir)
     }
 
-    /// Has the process that has the store in `dir` open make a checkpoint in the directory `target`, and waits for it: as
-    /// [`Db::checkpoint`] there, of keys and logs. The process looks for requests once a second, unless its options say
-    /// otherwise ([`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests)). `target` is absolute, in the
-    /// names of that process, which owns the copy. `take_within`: the longest wait until the process takes the request; the
-    /// checkpoint then takes as long as it takes.
+    /// Asks the process that has the store in `dir` open for a checkpoint of keys and logs in
+    /// `target`, and waits for it: see [`Db::checkpoint`]. The process polls for requests once a
+    /// second by default
+    /// ([`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests)).
+    /// `target` is an absolute path in the namespace of that process, which owns the copy.
+    /// `take_within` limits the wait until the process accepts the request; the checkpoint itself
+    /// has no time limit.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-request-{}", std::process::id()));
@@ -89,8 +95,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::checkpoint`]; `InvalidArgument` for a relative target; `NotFound` without a store; `Locked` if no process takes
-    /// the request in time; `Closed` if no process has the store open, or that process ended before it answered.
+    /// The errors of [`Db::checkpoint`]; `InvalidArgument` for a relative target; `NotFound`
+    /// without a store; `Locked` if the process does not accept the request in time; `Closed` if no
+    /// process has the store open, or if it ended before it answered.
     pub fn request_checkpoint(
         dir: impl AsRef<Path>,
         target: impl AsRef<Path>,
@@ -99,8 +106,8 @@ impl Db {
         Db::request_checkpoint_in(&Env::kernel(), dir, target, take_within, &mut |_| {})
     }
 
-    /// As [`Db::request_checkpoint`], in an environment; `tell` gets the state of the request now and then, on the calling
-    /// thread.
+    /// Same as [`Db::request_checkpoint`], in an environment. `tell` gets the state of the request
+    /// from time to time, on the calling thread.
     ///
     /// ```no_run
     /// use lavastore::{Db, Env};
@@ -111,7 +118,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::request_checkpoint`].
+    /// The errors of [`Db::request_checkpoint`].
     pub fn request_checkpoint_in(
         env: &Env,
         dir: impl AsRef<Path>,
@@ -122,7 +129,7 @@ impl Db {
         lavakv::request_checkpoint(env, dir.as_ref(), target.as_ref(), take_within, tell)
     }
 
-    /// As [`Db::checkpoint`], with options.
+    /// Same as [`Db::checkpoint`], with options.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-with-{}", std::process::id()));
@@ -136,13 +143,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::checkpoint`]; `Cancelled`: nothing is left of the copy.
+    /// The errors of [`Db::checkpoint`]; `Cancelled`, after which no part of the copy is left.
     pub fn checkpoint_with(&self, dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<()> {
         self.kv().checkpoint_unless(dir, options.cancel.as_ref())
     }
 
-    /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not
-    /// exposed yet stays: [`Db::compact_range`] exposes it.
+    /// Collects garbage in vSSTs now, as far as the request says, and waits. Garbage that
+    /// compaction has not exposed yet stays; [`Db::compact_range`] exposes it.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -153,13 +160,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused; `NoSpace`; `Cancelled`.
+    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused;
+    /// `NoSpace`; `Cancelled`.
     pub fn collect_garbage(&self, request: &GcRequest) -> Result<GcReport> {
         self.kv().collect_garbage(request.clone())
     }
 
-    /// As [`Db::collect_garbage`]; `tell` hears how far it has come, at least once, on the calling thread, whenever a
-    /// collection ended and now and then between. It may call into the store.
+    /// Same as [`Db::collect_garbage`]; `tell` gets the progress on the calling thread, at least
+    /// once: after each collection and from time to time in between. It may call into the store.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -171,7 +179,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::collect_garbage`].
+    /// The errors of [`Db::collect_garbage`].
     pub fn collect_garbage_with(
         &self,
         request: &GcRequest,
@@ -180,7 +188,8 @@ impl Db {
         self.kv().collect_garbage_with(request.clone(), tell)
     }
 
-    /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
+    /// Returns the plan of [`Db::collect_garbage`] without executing it. Works in a read-only store
+    /// too.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -195,8 +204,9 @@ impl Db {
         self.kv().gc_plan(request.clone())
     }
 
-    /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
-    /// down for the garbage that piles up meanwhile; they are once the pause has ended, until it is collected.
+    /// Starts no garbage collection until the guard is dropped; running collections continue.
+    /// Writers are not throttled for garbage during the pause. After it they are, until the garbage
+    /// is collected.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -210,8 +220,8 @@ impl Db {
         self.kv().pause_gc()
     }
 
-    /// Reads and checks every byte of every file. Damage is reported, not returned as an error, so that one damaged
-    /// file does not hide another.
+    /// Reads and checks every byte of every file. The report lists all damage, so that one damaged
+    /// file does not hide another; damage is not returned as an error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -220,12 +230,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of listing the files.
+    /// Errors of listing the files.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.kv().verify()
     }
 
-    /// As [`Db::verify`], with options.
+    /// Same as [`Db::verify`], with options.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -234,14 +244,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Db::verify`]; `Cancelled`.
+    /// The errors of [`Db::verify`]; `Cancelled`.
     pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
         self.kv().verify_unless(options.cancel.as_ref())
     }
 
-    /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
-    /// the damage, of each family a state that it once had. Empty: nothing, and this is all there is. What is behind the
-    /// damage is saved by [`Db::repair`].
+    /// Returns the damage of the log or the manifest of a store that is open for reading. The store
+    /// shows the state before the damage: for each family a state that once existed. An empty
+    /// result means that the state is complete. [`Db::repair`] salvages the data behind the damage.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -251,8 +261,9 @@ impl Db {
         self.kv().damage()
     }
 
-    /// The tables and value files that were found damaged and set aside: by the open, by background work, or by
-    /// [`Db::verify`]. Keys in their ranges that no newer table has cannot be read; the store goes on with the rest.
+    /// Returns the tables and value files that an open, background work or [`Db::verify`] found
+    /// damaged and set aside. Keys in their ranges cannot be read unless a newer table has them;
+    /// the rest of the store works.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -262,7 +273,7 @@ impl Db {
         self.kv().damaged_files()
     }
 
-    /// Counters since the store was opened.
+    /// Returns counters since the store was opened.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -274,7 +285,7 @@ impl Db {
         self.kv().stats()
     }
 
-    /// Statistics of the block cache.
+    /// Returns statistics of the block cache.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -284,8 +295,8 @@ impl Db {
         self.kv().cache_stats()
     }
 
-    /// Counters and gauges as text for Prometheus, in its exposition format: all of [`Db::space`], [`Db::stats`] and
-    /// [`Db::cache_stats`]. docs/guide/ledger.md tells what to watch.
+    /// Returns counters and gauges in the Prometheus exposition format: all of [`Db::space`],
+    /// [`Db::stats`] and [`Db::cache_stats`]. docs/guide/ledger.md lists the ones to watch.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -294,12 +305,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of listing the directory.
+    /// Errors of listing the directory.
     pub fn metrics(&self) -> Result<String> {
         self.kv().metrics()
     }
 
-    /// Who owns which bytes on disk.
+    /// Returns the owner of each byte on disk.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -309,13 +320,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of listing the directory.
+    /// Errors of listing the directory.
     pub fn space(&self) -> Result<Space> {
         self.kv().space()
     }
 
-    /// The engines that have something in the store, with what each has there: the key-value engine, and those of other
-    /// programs that share the store.
+    /// Returns the engines that have data in the store and the space of each: the key-value engine
+    /// and those of other programs that share the store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -325,14 +336,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of listing the directory.
+    /// Errors of listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         self.kv().engines()
     }
 
-    /// Removes another engine from the store for good: its records, its files, and what it has in the log. For one that no
-    /// program will open the store with again: until then the log cannot let go of what that engine may need. Durable on
-    /// return.
+    /// Removes another engine from the store for good: its records, its files and its part of the
+    /// log. Use it for an engine that no program will open again: until then its data pins the log.
+    /// Durable on return.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -341,15 +352,15 @@ impl Db {
     /// assert_eq!(db.remove_engine("lavakv").unwrap_err().kind(), ErrorKind::Unsupported);
     /// ```
     ///
-    /// # Errors
-    /// `NotFound` if there is no such engine, with the names that there are; `InvalidArgument` if the store was opened with
-    /// it; `Unsupported` for the key-value engine; `ReadOnly`; those of writing the manifest, after which nothing is removed,
-    /// and of removing files, of which the rest then goes at the next open.
+    /// `NotFound` if there is no such engine, with the existing names; `InvalidArgument` if the
+    /// store was opened with it; `Unsupported` for the key-value engine; `ReadOnly`. After an error
+    /// of writing the manifest nothing is removed. After an error of removing files the next open
+    /// removes the rest.
     pub fn remove_engine(&self, name: &str) -> Result<()> {
         self.kv().remove_engine(name)
     }
 
-    /// The format of the store: what other releases must know to open it.
+    /// Returns the format of the store. A release must know it to open the store.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -360,9 +371,10 @@ impl Db {
         self.kv().format()
     }
 
-    /// Raises the format of the store, and so allows what the format brings. Earlier releases that do not know the format refuse the store
-    /// from then on; there is no way back. Readers and writers go on meanwhile. Durable on return, and done once: a store that has
-    /// the format is left as it is. A crash leaves the store in the old format or in the new one.
+    /// Raises the format of the store and enables its features. Earlier releases that do not know
+    /// the format refuse the store from then on, and the format cannot be lowered. Readers and
+    /// writers continue meanwhile. The change is durable on return and atomic in a crash. A store
+    /// that already has the format is unchanged.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -373,13 +385,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the store has a newer format; `NoSpace`, after which nothing has changed; `ReadOnly`; those of writing
-    /// the manifest.
+    /// `InvalidArgument` if the store has a newer format; `NoSpace`, after which nothing has
+    /// changed; `ReadOnly`; errors of writing the manifest.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.kv().upgrade(format)
     }
 
-    /// Shape of the tree: a line for each family and level.
+    /// Returns the shape of the tree as text, with a line for each family and level.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -389,7 +401,7 @@ impl Db {
         self.kv().describe()
     }
 
-    /// Waits until there is no background work left, at most `timeout`. True if there is none.
+    /// Waits at most `timeout` until there is no background work. Returns true if there is none.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -399,7 +411,7 @@ impl Db {
         self.kv().wait_idle(timeout)
     }
 
-    /// The engine underneath, for the torture programs.
+    /// Returns the underlying engine, for the torture programs.
     #[doc(hidden)]
     pub fn engine(&self) -> &lavakv::Db {
         self.kv()

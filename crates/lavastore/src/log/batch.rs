@@ -1,4 +1,4 @@
-//! Writes to logs, with options; and batches.
+//! Writes to logs with options, and batches.
 
 use super::{Log, Lsn};
 use crate::handle::StoreId;
@@ -43,14 +43,17 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// `Trimmed` below the trim; `AlreadyExists` if there is a record of this LSN with other bytes; `TooLarge` beyond the
-    /// [`limits`](crate::limits); `NotFound` if the log was deleted; `InvalidArgument` for [`Durability::Volatile`]; `NoSpace`: nothing
-    /// happened. `Io` if the device failed, and from then on `Poisoned`, until the store is opened again.
+    /// `Trimmed` below the trim point; `AlreadyExists` if this LSN has a record with other bytes;
+    /// `TooLarge` beyond the [`limits`](crate::limits); `NotFound` if the log was deleted;
+    /// `InvalidArgument` for [`Durability::Volatile`]; `NoSpace`. Nothing is written in these
+    /// cases. `Io` if the device failed, and `Poisoned` on every later write until the store is
+    /// opened again.
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.log.inner().append(lsn, bytes.as_ref(), self.durability()?)
     }
 
-    /// Removes all records below an LSN for good. Without a durability in the options it is [`Durability::Buffered`].
+    /// Removes all records below an LSN for good. The default durability of a trim is
+    /// [`Durability::Buffered`].
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -60,8 +63,8 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted; `InvalidArgument` for [`Durability::Volatile`]; `NoSpace`; `Io` and `Poisoned` as
-    /// [`LogWriter::append`].
+    /// `NotFound` if the log was deleted; `InvalidArgument` for [`Durability::Volatile`];
+    /// `NoSpace`; `Io` and `Poisoned` as for [`LogWriter::append`].
     pub fn trim(&self, below: Lsn) -> Result<()> {
         let mut batch = lavalog::LogBatch::new();
         batch.trim(self.log.inner(), below);
@@ -69,7 +72,7 @@ impl<'a> LogWriter<'a> {
         self.log.store().engine().write(&batch, asked.unwrap_or(Durability::Buffered))
     }
 
-    /// Removes all records above an LSN; others may take their places.
+    /// Removes all records above an LSN; new records may reuse their LSNs.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -79,7 +82,7 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`LogWriter::trim`].
+    /// The errors of [`LogWriter::trim`].
     pub fn truncate_after(&self, lsn: Lsn) -> Result<()> {
         self.log.inner().truncate_after(lsn, self.durability()?)
     }
@@ -94,16 +97,16 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`LogWriter::trim`]; `TooLarge` beyond the [`limits`](crate::limits).
+    /// The errors of [`LogWriter::trim`]; `TooLarge` beyond the [`limits`](crate::limits).
     pub fn set_metadata(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.log.inner().set_metadata(bytes.as_ref(), self.durability()?)
     }
 }
 
-/// What options say that a write of logs promises.
+/// Returns the durability that the options ask of a log write.
 ///
 /// # Errors
-/// `InvalidArgument` if they bound its wait.
+/// `InvalidArgument` if the options have a deadline.
 pub(crate) fn durability_of(options: &WriteOptions) -> Result<Option<Durability>> {
     match options.wait_at_most {
         None => Ok(options.durability),
@@ -113,10 +116,11 @@ pub(crate) fn durability_of(options: &WriteOptions) -> Result<Option<Durability>
     }
 }
 
-/// Operations that happen together or not at all, over any logs; written by [`LogStore::write`](crate::LogStore::write).
+/// An atomic batch of operations over any logs; written by
+/// [`LogStore::write`](crate::LogStore::write).
 ///
-/// It borrows the bytes of its records: they go from where they are into the log, without a copy between. It keeps the first error
-/// of its calls, and the write returns it.
+/// The batch borrows the bytes of its records, which are copied only into the log. It keeps the
+/// first error of its calls, and the write returns that error.
 ///
 /// ```
 /// use lavastore::LogBatch;
@@ -130,16 +134,16 @@ pub(crate) fn durability_of(options: &WriteOptions) -> Result<Option<Durability>
 #[derive(Clone, Debug, Default)]
 pub struct LogBatch<'a> {
     inner: lavalog::LogBatch<'a>,
-    /// The store its logs are of, if it names any; `Err`: of several.
+    /// The store of the named logs, if any; `Err` if they belong to several stores.
     store: Option<Result<StoreId, Mixed>>,
 }
 
-/// A batch has logs of several stores.
+/// Marks a batch with logs of several stores.
 #[derive(Clone, Copy, Debug)]
 struct Mixed;
 
 impl<'a> LogBatch<'a> {
-    /// An empty batch.
+    /// Returns an empty batch.
     ///
     /// ```
     /// assert!(lavastore::LogBatch::new().is_empty());
@@ -171,7 +175,7 @@ impl<'a> LogBatch<'a> {
         self
     }
 
-    /// Removes all records below an LSN, for good.
+    /// Removes all records below an LSN for good.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -185,7 +189,7 @@ impl<'a> LogBatch<'a> {
         self
     }
 
-    /// Removes all records above an LSN, but for those that the batch appends after this.
+    /// Removes all records above an LSN, except records that the batch appends later.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -213,7 +217,7 @@ impl<'a> LogBatch<'a> {
         self
     }
 
-    /// Number of operations.
+    /// Returns the number of operations.
     ///
     /// ```
     /// assert_eq!(lavastore::LogBatch::new().len(), 0);
@@ -222,7 +226,7 @@ impl<'a> LogBatch<'a> {
         self.inner.len()
     }
 
-    /// True if there are no operations.
+    /// Returns true if there are no operations.
     ///
     /// ```
     /// assert!(lavastore::LogBatch::default().is_empty());

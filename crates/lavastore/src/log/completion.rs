@@ -1,4 +1,4 @@
-//! What resolves when a write is durable.
+//! The completion of a durable write.
 
 use crate::Result;
 use lavakv::process::Owned;
@@ -6,10 +6,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Resolves when what was written is durable: a future, for any runtime; threads call [`Completion::wait`].
+/// A future that resolves when a write is durable. It works with any runtime; threads call
+/// [`Completion::wait`].
 ///
-/// Whoever works in the background makes it durable, and wakes the task from there. Dropped, the write is made durable all the same,
-/// and nobody is told. It does not keep the store open: a store that closes makes durable what there is, and resolves it.
+/// A background thread makes the write durable and wakes the task. Dropping the completion does not
+/// cancel the write. The completion does not keep the store open: a closing store makes pending
+/// writes durable and resolves their completions.
 ///
 /// ```
 /// use lavastore::{Log, Result};
@@ -35,7 +37,7 @@ impl Completion {
         Completion(Owned::new(inner))
     }
 
-    /// Waits for it. All who wait at the same time share a write of the device.
+    /// Waits for the completion. Concurrent waiters share one device write.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -44,8 +46,8 @@ impl Completion {
     /// ```
     ///
     /// # Errors
-    /// `Io` if the device failed, and from then on `Poisoned`, until the store is opened again; `Closed` if the store was closed before,
-    /// and its end is not known.
+    /// `Io` if the device failed, and `Poisoned` on every later write until the store is opened
+    /// again; `Closed` if the store was closed and the outcome is unknown.
     pub fn wait(self) -> Result<()> {
         Owned::process(&self.0).check()?;
         Owned::into_inner(self.0).wait()

@@ -1,14 +1,15 @@
-//! One log: a handle with all calls.
+//! Log handles.
 
 use super::{Completion, LogScan, LogStore, LogWriter, Lsn};
 use crate::{Result, WriteOptions};
 use lavakv::process::Owned;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
 
-/// A log: records by LSN, and a small value of metadata.
+/// A log: records by LSN, and a small metadata value.
 ///
-/// The handle is what [`LogStore::log`] gives. It is cheap to clone, usable from any thread, and keeps the store open as a clone of
-/// the [`LogStore`] does. Once the log is deleted every use of it fails with `NotFound`.
+/// [`LogStore::log`] returns the handle. It is cheap to clone and usable from any thread, and like
+/// a clone of the [`LogStore`] it keeps the store open. Once the log is deleted, every use of the
+/// handle fails with `NotFound`.
 ///
 /// ```
 /// # let store = lavastore::testing::log_store();
@@ -22,7 +23,7 @@ use std::ops::{Bound, RangeBounds, RangeInclusive};
 #[derive(Clone)]
 pub struct Log {
     inner: Owned<lavalog::LogHandle>,
-    // Dropped last: it may be what keeps the store open.
+    // Dropped last: this may be the handle that keeps the store open.
     store: LogStore,
 }
 
@@ -43,7 +44,7 @@ impl Log {
         LogWriter::new(self, WriteOptions::default())
     }
 
-    /// The same writes with other options.
+    /// Returns the write methods with other options.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -55,7 +56,8 @@ impl Log {
         LogWriter::new(self, *options)
     }
 
-    /// Appends a record. LSNs need not follow each other, nor come in order. The same record once more is fine.
+    /// Appends a record. LSNs may have gaps and come in any order. Appending an identical record
+    /// again succeeds.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -68,13 +70,13 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogWriter::append`].
+    /// The errors of [`LogWriter::append`].
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.writer().append(lsn, bytes)
     }
 
-    /// Appends a record, and does not wait until it is durable: the completion resolves then. It is seen at once. Of records that are
-    /// appended one after another the completions resolve in that order.
+    /// Appends a record without waiting for the device. The record is visible at once; the
+    /// completion resolves when it is durable. Completions of consecutive appends resolve in order.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -88,13 +90,14 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogWriter::append`] but for a device that failed: of that the completion tells.
+    /// The errors of [`LogWriter::append`]; the completion reports errors of the device.
     pub fn append_async(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<Completion> {
         Ok(Completion::new(self.inner.append_async(lsn, bytes.as_ref())?))
     }
 
-    /// Removes all records below an LSN for good: one that would come later is refused, too. Is
-    /// [`Buffered`](crate::Durability::Buffered): after a loss of power some of them may be there again.
+    /// Removes all records below an LSN for good: later appends below it are refused. A trim is
+    /// [`Buffered`](crate::Durability::Buffered): after a loss of power some of the records may be
+    /// there again.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -107,13 +110,13 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogWriter::trim`].
+    /// The errors of [`LogWriter::trim`].
     #[doc(alias = "purge")]
     pub fn trim(&self, below: Lsn) -> Result<()> {
         self.writer().trim(below)
     }
 
-    /// Removes all records above an LSN; others may take their places.
+    /// Removes all records above an LSN; new records may reuse their LSNs.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -126,13 +129,13 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogWriter::trim`].
+    /// The errors of [`LogWriter::trim`].
     pub fn truncate_after(&self, lsn: Lsn) -> Result<()> {
         self.writer().truncate_after(lsn)
     }
 
-    /// Replaces the metadata: a few bytes, up to 4 KB, that belong to the log. In a [`LogBatch`](crate::LogBatch) they change together with
-    /// records.
+    /// Replaces the metadata of the log, at most 4 KB. A [`LogBatch`](crate::LogBatch) changes
+    /// records and metadata atomically.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -144,12 +147,12 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogWriter::trim`]; `TooLarge` beyond the [`limits`](crate::limits).
+    /// The errors of [`LogWriter::trim`]; `TooLarge` beyond the [`limits`](crate::limits).
     pub fn set_metadata(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.writer().set_metadata(bytes)
     }
 
-    /// The metadata; `None` if they were never set.
+    /// Returns the metadata; `None` if they were never set.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -163,7 +166,7 @@ impl Log {
         Ok(self.inner.metadata()?.map(|bytes| bytes.to_vec()))
     }
 
-    /// Reads a record; `None` if there is none of that LSN.
+    /// Reads a record; `None` if there is none with this LSN.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -172,12 +175,14 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `Trimmed` below the trim; `NotFound` if the log was deleted; `Corruption` with the file and the offset; `Io`.
+    /// `Trimmed` below the trim point; `NotFound` if the log was deleted; `Corruption` with the
+    /// file and the offset; `Io`.
     pub fn read(&self, lsn: Lsn) -> Result<Option<Vec<u8>>> {
         self.inner.read(lsn)
     }
 
-    /// As [`Log::read`]: appends the record to `out`, whose memory may be used again and again; false if there is none.
+    /// Same as [`Log::read`], but appends the record to `out`, a reusable buffer. Returns false if
+    /// there is no such record.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -191,12 +196,13 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Log::read`]; `out` is then as it was.
+    /// The errors of [`Log::read`]; `out` is then unchanged.
     pub fn read_into(&self, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
         self.inner.read_into(lsn, out)
     }
 
-    /// The records of a range of LSNs, in order. [`LogScan::wait_next`] waits for those that are not there yet.
+    /// Returns the records of a range of LSNs in order. [`LogScan::wait_next`] waits for future
+    /// records.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -213,7 +219,7 @@ impl Log {
         LogScan::new(inner, self.store.clone())
     }
 
-    /// The lowest LSN that it has.
+    /// Returns the lowest LSN of the log.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -227,7 +233,8 @@ impl Log {
         self.inner.first_lsn()
     }
 
-    /// The highest LSN that it has, or had when that was trimmed: what comes next may have the one after it.
+    /// Returns the highest LSN ever written and not truncated, even if it is trimmed: the next
+    /// record may have the LSN after it.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -244,8 +251,8 @@ impl Log {
         self.inner.last_lsn()
     }
 
-    /// The LSNs of a range of which there are no records and that are not trimmed: so many runs of them at most. A range without
-    /// an end ends at the last record.
+    /// Returns at most `limit` runs of LSNs in a range that have no record and are not trimmed. An
+    /// unbounded range ends at the last record.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -271,7 +278,7 @@ impl Log {
         Ok(gaps.into_iter().map(|(first, last)| first..=last).collect())
     }
 
-    /// Its name.
+    /// Returns the name of the log.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -285,7 +292,7 @@ impl Log {
         self.inner.name()
     }
 
-    /// Its number, never given to another log of the store.
+    /// Returns the number of the log, which the store never reuses.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -305,7 +312,7 @@ impl std::fmt::Debug for Log {
     }
 }
 
-/// A range with both ends in it; one that is empty has its last below its first.
+/// Converts a range to an inclusive one. In an empty range the last LSN is below the first.
 #[allow(clippy::reversed_empty_ranges, reason = "that is how an empty one is written")]
 fn closed(lsns: &impl RangeBounds<Lsn>) -> RangeInclusive<Lsn> {
     let first = match lsns.start_bound() {

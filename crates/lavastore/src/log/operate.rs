@@ -1,4 +1,4 @@
-//! What operators ask of a store of logs.
+//! Operations of a store of logs: statistics, checkpoint, verification and format.
 
 use super::LogStore;
 use crate::{
@@ -7,9 +7,9 @@ use crate::{
 };
 use std::path::Path;
 
-/// What operators ask for.
+/// Operations and statistics.
 impl LogStore {
-    /// What it has, and what it did since it was opened.
+    /// Returns the contents of the store in numbers, and counters since it was opened.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -21,8 +21,8 @@ impl LogStore {
         self.engine().statistics()
     }
 
-    /// Who owns the bytes on disk: every byte of the directory has an owner, and what is alive is told log by log. The cost is that of
-    /// listing the directory, and of a look at each log.
+    /// Returns the owner of each byte of the directory, and the live bytes of each log. The cost is
+    /// one directory listing and a lookup of each log.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -34,12 +34,13 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of listing the directory.
+    /// Errors of listing the directory.
     pub fn space(&self) -> Result<LogStoreSpace> {
         self.engine().space()
     }
 
-    /// The engines that have something in the store, with what each has there beside the log, which they share.
+    /// Returns the engines that have data in the store and the space of each, without the log that
+    /// they share.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -49,12 +50,12 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of listing the directory.
+    /// Errors of listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         self.engine().engines()
     }
 
-    /// The format of the store: what other releases must know to open it.
+    /// Returns the format of the store. A release must know it to open the store.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -76,13 +77,13 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Db::upgrade`](crate::Db::upgrade).
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.engine().upgrade(format)
     }
 
-    /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before the
-    /// damage. Empty: nothing, and this is all there is.
+    /// Returns the damage of the log or the manifest of a store that is open for reading. The store
+    /// shows the state before the damage. An empty result means that the state is complete.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -92,7 +93,7 @@ impl LogStore {
         self.engine().damage()
     }
 
-    /// Waits until there is nothing left to do in the background: closed groups are storage, and what is to be collected is.
+    /// Waits for the background work: sealing of closed log groups, and pending collection.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -101,14 +102,14 @@ impl LogStore {
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
-    /// # Errors
-    /// What stopped the store; `NoSpace` if there is no room for what is left to do.
+    /// The error that stopped the store; `NoSpace` if the remaining work has no room.
     pub fn settle(&self) -> Result<()> {
         self.engine().settle()
     }
 
-    /// Makes a consistent copy of the store in a new directory, sharing files by hard links: a store of its own, with everything that was
-    /// written before the call, all of it durable. Writers go on meanwhile.
+    /// Makes a consistent copy of the store in a new directory; hard links share the files. The
+    /// copy is an independent store with all earlier writes, all of them durable. Writers continue
+    /// meanwhile.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-log-checkpoint-{}", std::process::id()));
@@ -123,16 +124,16 @@ impl LogStore {
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
-    /// # Errors
-    /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `Unsupported` if the store
-    /// has keys as well: [`Db::checkpoint`](crate::Db::checkpoint) of a store that was opened with both copies both at one moment;
-    /// `Corruption` if something is damaged that is to be copied; `NoSpace`; those of writing.
+    /// `AlreadyExists` if the directory is not empty; `Locked` while another checkpoint is written
+    /// there; `Unsupported` if the store has keys: open it with both engines and use
+    /// [`Db::checkpoint`](crate::Db::checkpoint); `Corruption` if a file to copy is damaged;
+    /// `NoSpace`; errors of writing.
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(dir.as_ref())
     }
 
-    /// As [`LogStore::checkpoint`], with options.
+    /// Same as [`LogStore::checkpoint`], with options.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -141,12 +142,13 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::checkpoint`]; `Cancelled`: nothing is left of the copy.
+    /// The errors of [`LogStore::checkpoint`]; `Cancelled`, after which no part of the copy is
+    /// left.
     pub fn checkpoint_with(&self, dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<()> {
         self.engine().checkpoint_unless(dir.as_ref(), options.cancel.as_ref())
     }
 
-    /// As [`LogStore::verify`], with options.
+    /// Same as [`LogStore::verify`], with options.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -160,8 +162,9 @@ impl LogStore {
         self.engine().verify_unless(options.cancel.as_ref())
     }
 
-    /// Reads and checks every byte that records are read from, and that the index leads to each of them. Damage is reported, not
-    /// returned as an error: each with its file, its offset, and the records that are lost with it. Writers go on meanwhile.
+    /// Reads and checks every byte of the records, and that the index leads to each record. The
+    /// report lists each damage with its file, its offset and the lost records; damage is not
+    /// returned as an error. Writers continue meanwhile.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

@@ -1,15 +1,17 @@
-//! Going through the records of a log, and waiting for those to come.
+//! Scans of a log, which can wait for future records.
 
 use super::{LogStore, Lsn};
 use crate::Result;
 use lavakv::process::Owned;
 use std::time::Duration;
 
-/// The records of a log in the order of their LSNs; made by [`Log::scan`](crate::Log::scan). It keeps the store open.
+/// The records of a log in LSN order; made by [`Log::scan`](crate::Log::scan). The scan keeps the
+/// store open.
 ///
-/// It sees every record that was there when it began and was not truncated before it came there, and of later ones those above
-/// where it stands. Records that are trimmed before it comes there it may see, or not. It holds no lock, and nothing is kept for its sake. After `None` it may be asked again: there may be more by
-/// then.
+/// The scan sees every record that existed at its start, unless the record is truncated before the
+/// scan reaches it. It sees later records above its position. It may or may not see records that
+/// are trimmed before it reaches them. The scan holds no lock and pins no data. After `None`, call
+/// it again to see newer records.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,7 +28,7 @@ use std::time::Duration;
 #[must_use = "it reads nothing until it is asked"]
 pub struct LogScan {
     inner: Owned<lavalog::Scan>,
-    // Dropped last: it may be what keeps the store open.
+    // Dropped last: this may be the handle that keeps the store open.
     _store: LogStore,
 }
 
@@ -35,7 +37,8 @@ impl LogScan {
         LogScan { inner: Owned::new(inner), _store: store }
     }
 
-    /// The next record; if there is none yet it is waited for, so long at most. Behind the end of the range: `None`, at once.
+    /// Returns the next record, and waits for it at most `timeout`. Returns `None` at once behind
+    /// the end of the range.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -45,14 +48,14 @@ impl LogScan {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted; `Corruption` with file and offset if the next record is damaged ([`LogScan::skip_to`] goes
-    /// behind it); what stopped the store; `Io`.
+    /// `NotFound` if the log was deleted; `Corruption`, with the file and the offset, if the next
+    /// record is damaged ([`LogScan::skip_to`] skips it); the error that stopped the store; `Io`.
     #[doc(alias = "tail")]
     pub fn wait_next(&mut self, timeout: Duration) -> Result<Option<(Lsn, Vec<u8>)>> {
         self.inner.wait_next(timeout)
     }
 
-    /// Goes on at an LSN, if it has not come there yet.
+    /// Skips to an LSN, unless the scan is already behind it.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

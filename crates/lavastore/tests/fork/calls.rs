@@ -1,7 +1,8 @@
-//! Every call of every handle in a child process: refused, or without an answer, and no lock is taken for it. A lock may be held for ever
-//! by a thread that the child does not have.
+//! Every call of every handle in a child process is refused or returns no answer, and takes no
+//! lock. A thread that the child does not have may hold a lock for ever.
 //!
-//! `every_call_of_a_handle_is_here` reads the sources: a new call must be tried here, or be among those that need no store.
+//! `every_call_of_a_handle_is_here` reads the sources: a new call must be tested here, or be listed
+//! as one that needs no store.
 
 use super::child::fork;
 use super::{Dir, open, refused, text};
@@ -19,12 +20,12 @@ use std::time::Duration;
 
 type Tried = std::result::Result<(), String>;
 
-/// Each call is refused.
+/// Asserts that each call is refused.
 macro_rules! refuse {
     ($($call:expr),* $(,)?) => { $(refused(stringify!($call), $call)?;)* };
 }
 
-/// Each is true.
+/// Asserts that each condition is true.
 macro_rules! hold {
     ($($what:expr),* $(,)?) => { $(if !$what { return Err(stringify!($what).to_owned()); })* };
 }
@@ -33,7 +34,7 @@ fn durable() -> WriteOptions {
     WriteOptions { durability: Some(Durability::Durable), ..WriteOptions::default() }
 }
 
-/// What a handle of keys can do in a store that it belongs to.
+/// Tries the read methods of a handle.
 fn reader(reader: Reader<'_>) -> Tried {
     refuse!(reader.get("key"), reader.get_range("key", 0, 1), reader.get_stream("key"));
     refuse!(reader.multi_get(["key"]).remove(0), reader.contains_key("key"));
@@ -193,7 +194,7 @@ fn applier_calls(mut applier: Applier) -> Tried {
     Ok(())
 }
 
-/// What was made before the fork.
+/// Tries the objects made before the fork.
 fn made_before(db: &Db, log: &Log, family: &Family) -> Tried {
     let requests = db.requests(&Default::default()).map_err(text)?;
     let before = db.snapshot();
@@ -230,7 +231,7 @@ fn made_before(db: &Db, log: &Log, family: &Family) -> Tried {
         hold!(stream.write(b"more").is_err(), value.read(&mut [0; 9]).is_err());
         refuse!(stream.append("more"), stream.finish());
         refuse!(value.read_range(0, 9), value.read_some(&mut [0; 9]));
-        // These may have been over before the fork: then their answers are in memory.
+        // These may have completed before the fork: then their answers are in memory.
         hold!(polled(pending).is_ok_and(|found| found.is_some()), polled(slow.visible()).is_ok());
         let _ = polled(durable);
         let _ = (waited.wait(), polled(awaited));
@@ -260,7 +261,7 @@ fn every_call_in_a_child_is_refused_and_takes_no_lock() {
     assert_eq!(db.get("long").unwrap().unwrap().len(), 2 << 20);
 }
 
-/// Opened for reading, a store has no threads that write; its locks are the same.
+/// A read-only store has no writing threads, but the same locks.
 #[test]
 fn a_store_that_is_only_read_is_refused_as_well() {
     let dir = Dir::new("read-only");
@@ -277,7 +278,7 @@ fn a_store_that_is_only_read_is_refused_as_well() {
     assert!(db.get("key").unwrap().is_some());
 }
 
-/// Calls that are about no open store, or only make what is tried here.
+/// Calls that involve no open store, or only make an object that is tested here.
 const WITHOUT: &[&str] = &[
     "new",
     "open",

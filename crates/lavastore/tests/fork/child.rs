@@ -1,10 +1,10 @@
-//! Child processes of a test: forked, watched, ended.
+//! Child processes of a test.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// A child that takes longer hangs.
+/// Timeout after which a child counts as hanging.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// A child process.
@@ -13,11 +13,11 @@ pub struct Child {
     said: PipeReader,
 }
 
-/// Forks a child that runs `body` and ends, without unwinding into the harness of the tests.
+/// Forks a child that runs `body` and exits, without unwinding into the test harness.
 pub fn fork(body: impl FnOnce(&mut PipeWriter) -> Result<(), String>) -> Child {
     let (said, mut says) = std::io::pipe().expect("a pipe");
-    // SAFETY: the child uses nothing of the vanished threads: the allocator of glibc is prepared for that, and what the
-    // tests are about is that the store is.
+    // SAFETY: the child uses nothing of the vanished threads. The glibc allocator supports fork,
+    // and these tests check that the store does.
     match unsafe { libc::fork() } {
         0 => {
             drop(said);
@@ -26,7 +26,7 @@ pub fn fork(body: impl FnOnce(&mut PipeWriter) -> Result<(), String>) -> Child {
             if let Err(why) = &outcome {
                 let _ = says.write_all(why.as_bytes());
             }
-            // SAFETY: ends the process without running what the parent registered for its own end.
+            // SAFETY: ends the process without running the exit handlers of the parent.
             unsafe { libc::_exit(i32::from(outcome.is_err())) }
         }
         pid => {
@@ -42,12 +42,12 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 impl Child {
-    /// Waits for its end. What it said, if it ended well.
+    /// Waits for the end of the child. Returns its output if it succeeded.
     pub fn end(mut self) -> Result<String, String> {
         let begun = Instant::now();
         let mut status = 0;
         loop {
-            // SAFETY: an own child, and a place for its status.
+            // SAFETY: a child of this process, and a valid place for its status.
             match unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) } {
                 0 if begun.elapsed() > LONGEST => {
                     self.kill();
@@ -65,12 +65,12 @@ impl Child {
         }
     }
 
-    /// Its number.
+    /// Process id.
     pub fn pid(&self) -> libc::pid_t {
         self.pid
     }
 
-    /// The first line that it says.
+    /// Reads the first line of the child's output.
     pub fn line(&mut self) -> String {
         let (mut line, mut byte) = (Vec::new(), [0]);
         while self.said.read(&mut byte).is_ok_and(|n| n == 1) && byte != *b"\n" {
@@ -79,13 +79,13 @@ impl Child {
         String::from_utf8(line).expect("a line of text")
     }
 
-    /// Ends it at once.
+    /// Kills the child.
     pub fn kill(&self) {
         kill(self.pid);
     }
 }
 
-/// Ends a process at once, and takes its status if it is an own child.
+/// Kills a process, and reaps it if it is a child.
 pub fn kill(pid: libc::pid_t) {
     // SAFETY: a process of this test that has not been waited for.
     unsafe {

@@ -1,6 +1,6 @@
-//! A store and the children of its process: these are refused, and change nothing.
+//! A store and forked child processes: calls of the children are refused and change nothing.
 
-// Processes, their files and their time are what these tests are about.
+// These tests are about processes, their files and their time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod calls;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A directory of a test, gone with its end.
+/// A directory that is removed at the end of the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -41,7 +41,7 @@ fn text(e: impl std::fmt::Display) -> String {
     e.to_string()
 }
 
-/// The call was refused as one of a child.
+/// Checks that a call was refused as one of a forked child.
 fn refused<T>(what: &str, outcome: Result<T, Error>) -> Result<(), String> {
     match outcome {
         Err(e) if e.kind().name() == "forked" => Ok(()),
@@ -81,10 +81,11 @@ fn a_child_is_refused_and_the_parent_loses_nothing() {
                 refused("a flush", db.flush())?;
                 refused("a get", db.get("0/0"))?;
                 if round % 2 == 0 {
-                    // SAFETY: the copies of the child, which ends without looking at the originals again.
+                    // SAFETY: drops the child's copies; the child exits without using the originals
+                    // again.
                     unsafe { std::ptr::drop_in_place(std::ptr::from_ref(&log).cast_mut()) };
                     let copy = std::ptr::from_ref(&db);
-                    // SAFETY: as before.
+                    // SAFETY: as above.
                     unsafe { std::ptr::read(copy) }
                         .close()
                         .map_or(Ok(()), |()| Err("a close did something".to_owned()))?;
@@ -143,7 +144,7 @@ fn a_child_drops_what_it_has_in_silence() {
     let before = names(&dir);
     let child = fork(|_| {
         let copies = (std::ptr::from_ref(&others), std::ptr::from_ref(&kept));
-        // SAFETY: the copies of the child, which ends without looking at the originals again.
+        // SAFETY: drops the child's copies; the child exits without using the originals again.
         unsafe { drop((std::ptr::read(copies.0), std::ptr::read(copies.1))) };
         Ok(())
     });
@@ -189,7 +190,8 @@ fn a_child_opens_a_store_of_its_own_and_not_that_of_its_parent() {
     assert_eq!(Db::open(&own.0).unwrap().get("key").unwrap().as_deref(), Some(&b"again"[..]));
 }
 
-/// `flock` is shared with a child. One that lives on must not keep the store of its parent from being opened again.
+/// A child shares the `flock` of its parent. A child that survives its parent must not prevent the
+/// next open of the store.
 #[test]
 fn a_child_that_outlives_its_parent_does_not_keep_the_lock() {
     let dir = Dir::new("outlives");
@@ -245,7 +247,7 @@ fn a_program_that_is_started_is_no_child_of_a_fork_and_inherits_no_file() {
     db.close().unwrap();
 }
 
-/// A store of logs alone has its own threads and locks.
+/// A store with logs only has its own threads and locks.
 #[test]
 fn a_store_of_logs_is_refused_and_dropped_in_silence() {
     let dir = Dir::new("logs");
@@ -258,7 +260,7 @@ fn a_store_of_logs_is_refused_and_dropped_in_silence() {
         refused("a sync", store.sync())?;
         refused("a log", store.log("others"))?;
         let copies = (std::ptr::from_ref(&log), std::ptr::from_ref(&store));
-        // SAFETY: the copies of the child, which ends without looking at the originals again.
+        // SAFETY: drops the child's copies; the child exits without using the originals again.
         unsafe { drop((std::ptr::read(copies.0), std::ptr::read(copies.1))) };
         Ok(())
     });

@@ -1,4 +1,5 @@
-//! A full volume: every call that may take room is refused with `NoSpace`, and so are some of those that follow. Then room is given back.
+//! A full volume: every call that may allocate space is refused with `NoSpace`, and so are some
+//! later calls. Then space is freed.
 
 use crate::script::{Item, LOGS, Machine, Told, new_store, round};
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
@@ -6,7 +7,7 @@ use lavastore::{Db, LogStore, StoreFormat};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Calls that a full volume refuses, with nothing durable unknown.
+/// Calls that a full volume refuses without an unknown outcome for durable data.
 const TAKES_ROOM: [OpKind; 10] = [
     OpKind::Create,
     OpKind::CreateInPlace,
@@ -21,7 +22,7 @@ const TAKES_ROOM: [OpKind; 10] = [
 ];
 
 const FORMATS: [StoreFormat; 2] = [StoreFormat::V1, StoreFormat::V2];
-/// The rounds in which calls are refused.
+/// Number of rounds in which calls are refused.
 const ROUNDS: u64 = 6;
 
 /// One run of the script.
@@ -30,9 +31,9 @@ struct Case {
     machine: Machine,
     format: StoreFormat,
     effect: FaultEffect,
-    /// The first call that is refused, counted among those of `kinds`.
+    /// Index of the first refused call among those of `kinds`.
     nth: u64,
-    /// The number of refusals in a row; `None`: until room is given back.
+    /// Number of consecutive refusals; `None`: until space is freed.
     refusals: Option<u64>,
 }
 
@@ -53,7 +54,7 @@ impl Case {
     }
 }
 
-/// All that is in a store.
+/// The contents of a store.
 type Contents = BTreeMap<Item, Vec<u8>>;
 
 fn contents_of(db: &Db) -> lavastore::Result<Contents> {
@@ -78,7 +79,8 @@ fn contents(db: &Db, logs: &LogStore) -> lavastore::Result<Contents> {
 /// Reasons why a case is wrong.
 type Check<T> = Result<T, String>;
 
-/// Runs the script with the refusals of a case. Returns the number of refusals, and whether they poisoned the store.
+/// Runs the script with the refusals of a case. Returns the number of refusals and whether they
+/// poisoned the store.
 fn run(case: Case, kinds: &[OpKind]) -> Check<(u64, bool)> {
     let (sim, db, logs) = case.store();
     case.inject(&sim, kinds);
@@ -100,9 +102,9 @@ fn run(case: Case, kinds: &[OpKind]) -> Check<(u64, bool)> {
     judged.map(|()| (fired, is_poisoned)).map_err(|why| format!("{why}; failures before: {failures:?}"))
 }
 
-/// Nothing that was acknowledged is missing.
+/// Checks that no acknowledged write is missing.
 fn has_acknowledged(told: &Told, found: &Contents) -> Check<()> {
-    // Rounds trim the first log.
+    // The rounds trim the first log.
     let trimmed = |item: &Item| matches!(item, Item::Record("log", lsn) if *lsn < 3 * (ROUNDS + 2));
     match told.acknowledged.iter().find(|item| !found.contains_key(item) && !trimmed(item)) {
         Some(lost) => Err(format!("{lost:?} was acknowledged and is missing")),
@@ -110,7 +112,8 @@ fn has_acknowledged(told: &Told, found: &Contents) -> Check<()> {
     }
 }
 
-/// Room is given back: the store goes on without being opened again, and all that it shows is durable after syncs.
+/// Frees space and checks that the store continues without a reopen, and that all visible writes
+/// are durable after syncs.
 fn goes_on(case: Case, sim: &SimEnv, (db, logs): (Db, LogStore), mut told: Told) -> Check<()> {
     sim.advance_ns(1_000_000_000);
     db.wait_idle(Duration::from_secs(10));
@@ -133,14 +136,15 @@ fn goes_on(case: Case, sim: &SimEnv, (db, logs): (Db, LogStore), mut told: Told)
     }
 }
 
-/// Nothing is acknowledged any more, and all that was is there after the store is opened again.
+/// Checks that no further write is acknowledged, and that acknowledged writes are present after a
+/// reopen.
 fn stays_poisoned(case: Case, sim: &SimEnv, (db, logs): (Db, LogStore), mut told: Told) -> Check<()> {
     round(&db, &logs, ROUNDS + 1, &mut told).map_err(|e| format!("after room: {e}"))?;
     if !told.acknowledged_after.is_empty() {
         return Err(format!("acknowledged in a poisoned store: {:?}", told.acknowledged_after));
     }
     drop((db, logs));
-    // Buffered writes outlive the process alone.
+    // Buffered writes survive the death of the process only.
     let after = sim.crash(CrashKind::ProcessKill, case.nth);
     has_acknowledged(&told, &reopened(case, &after)?)
 }
@@ -154,13 +158,14 @@ fn reopened(case: Case, sim: &SimEnv) -> Check<Contents> {
     all().map_err(|e| format!("opened again: {e}"))
 }
 
-/// Runs the script with refusals at every call of these kinds. Returns the number of runs, and of those that were poisoned.
+/// Runs the script with refusals at every call of these kinds. Returns the number of runs and of
+/// poisoned runs.
 #[track_caller]
 fn every_call_of(machine: Machine, kinds: &[OpKind], refusals: &[Option<u64>]) -> (u64, u64) {
     refused(machine, FaultEffect::NoSpace, kinds, refusals)
 }
 
-/// The same with refusals of this kind.
+/// Same as [`every_call_of`] with another kind of refusal.
 #[track_caller]
 fn refused(machine: Machine, effect: FaultEffect, kinds: &[OpKind], refusals: &[Option<u64>]) -> (u64, u64) {
     let (mut runs, mut poisoned, mut wrong) = (0, 0, Vec::new());
@@ -191,14 +196,15 @@ fn no_refusal_of_room_poisons_a_store_on_two_disks() {
     assert!(runs > 250 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
 }
 
-/// The file is written anew elsewhere.
+/// The store rewrites the file elsewhere.
 #[test]
 fn no_sync_of_an_appended_file_poisons_a_store_for_want_of_room() {
     let (runs, poisoned) = every_call_of(Machine::Directory, &[OpKind::Sync], &[Some(1)]);
     assert!(runs > 50 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
 }
 
-/// After a sync without room, and with no room for a copy, the outcome is unknown: the store acknowledges nothing.
+/// After a sync without space, and without space for a copy, the outcome is unknown: the store
+/// acknowledges nothing more.
 #[test]
 fn a_sync_without_room_loses_nothing_that_was_acknowledged() {
     let kinds = [&TAKES_ROOM[..], &OpKind::SYNCS].concat();
@@ -206,7 +212,7 @@ fn a_sync_without_room_loses_nothing_that_was_acknowledged() {
     assert!(runs > 500 && poisoned > 50, "{poisoned} of {runs} runs were poisoned");
 }
 
-/// As on LavaFS, where the journal that records names may find no room.
+/// As on LavaFS, where the journal of names may lack space.
 #[test]
 fn names_that_find_no_room_do_not_poison_a_store() {
     let many = [Some(1), Some(2), Some(3), None];
@@ -214,7 +220,7 @@ fn names_that_find_no_room_do_not_poison_a_store() {
     assert!(runs > 50 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
 }
 
-/// A call that finds no descriptor has done nothing, a sync of a directory included.
+/// A call without a free descriptor has done nothing; this includes a sync of a directory.
 #[test]
 fn no_lack_of_descriptors_poisons_a_store() {
     let many = [Some(1), Some(2), None];

@@ -1,7 +1,8 @@
-//! One durability domain: once it is poisoned, no writer of either engine gets an acknowledgement. A full volume does not poison it.
+//! A poisoned store acknowledges no write of either engine. A full volume does not poison the
+//! store.
 //!
-//! A script of writes of keys and logs, blocking and asynchronous, runs in simulation as often as it has fault points: each input or
-//! output operation fails once, or it and all later ones do.
+//! A script of blocking and asynchronous writes of keys and logs runs in simulation once for each
+//! fault point: one I/O operation fails, or that operation and all later ones fail.
 
 mod full;
 mod script;
@@ -9,7 +10,7 @@ mod script;
 use io::sim::{FaultEffect, FaultPlan};
 use script::{Machine, Told, new_store, round};
 
-/// The operations that the script makes where nothing fails.
+/// Runs the script; returns its number of operations and the answers.
 fn run(machine: Machine, fault: Option<FaultPlan>) -> (u64, Told) {
     let sim = machine.start();
     let (db, logs) = new_store(machine, &sim);
@@ -23,7 +24,7 @@ fn run(machine: Machine, fault: Option<FaultPlan>) -> (u64, Told) {
     }
     sim.clear_faults();
     let ops = sim.op_count() - begun;
-    // What failed stays failed where the device is sound again.
+    // The store stays poisoned after the device works again.
     round(&db, &logs, 16, &mut told).unwrap();
     (ops, told)
 }

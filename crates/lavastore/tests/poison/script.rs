@@ -1,4 +1,5 @@
-//! The script: a store of keys and logs on a simulated machine, and rounds of writes by every kind of writer.
+//! The script: a store of keys and logs on a simulated machine, and rounds of writes by every kind
+//! of writer.
 
 use io::sim::SimEnv;
 use lavastore::lavafs::{Devices, FormatOptions, MountOptions, format_on, mount_on};
@@ -23,7 +24,7 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// A new machine. The volume of a LavaFS is formatted.
+    /// Returns a new machine. A LavaFS volume is formatted.
     pub fn start(self) -> SimEnv {
         let sim = SimEnv::new(7);
         if self == Machine::LavaFs {
@@ -84,20 +85,20 @@ pub enum Item {
 /// The answers to the calls of the script so far.
 #[derive(Default)]
 pub struct Told {
-    /// The first call that said that the store is poisoned.
+    /// The first call that reported the poisoned store.
     pub poisoned_at: Option<String>,
-    /// Writes that were acknowledged after that.
+    /// Writes that were acknowledged afterwards.
     pub acknowledged_after: Vec<String>,
-    /// The calls that failed, and why.
+    /// Failed calls with their errors.
     pub failures: Vec<String>,
     /// Acknowledged writes of this store.
     pub acknowledged: Vec<Item>,
-    /// Writes that were refused for want of room: nothing happened.
+    /// Writes refused for lack of space: they had no effect.
     pub refused: Vec<Item>,
 }
 
 impl Told {
-    /// An acknowledgement of these, or why there is none.
+    /// Records the outcome of a write of these items.
     fn write(&mut self, call: &str, items: &[Item], outcome: Result<()>) {
         match outcome {
             Ok(()) => {
@@ -113,7 +114,7 @@ impl Told {
         }
     }
 
-    /// A call that acknowledges no write.
+    /// Records the outcome of a call that acknowledges no write.
     pub fn other(&mut self, call: &str, outcome: Result<()>) {
         if let Err(e) = outcome {
             self.failed(call, &e);

@@ -1,12 +1,13 @@
-//! The comparison in `docs/guide/compare`: the same program on four engines, in parts. How long each part is is counted here, and
-//! so stands in the README of that folder; LavaStore's is not the longest in any.
+//! The comparison in `docs/guide/compare`: the same program on four engines, in parts. This test
+//! counts the lines of each part and compares the counts with the README of that folder.
+//! LavaStore's part is never the longest.
 
 use crate::sources;
 use std::fs;
 
 const ENGINES: [&str; 4] = ["lavastore", "rocksdb", "fjall", "redb"];
 
-/// Parts and the lines of code of each.
+/// Parts with their lines of code.
 type Parts = Vec<(String, usize)>;
 
 #[test]
@@ -27,7 +28,7 @@ fn no_part_of_ours_is_the_longest() {
     assert!(readme.contains(&table), "LAVASTORE_BLESS=1 writes the table into the README:\n{table}");
 }
 
-/// The parts of a program: from `// part: NAME` to the next one. What is under one name counts together.
+/// Splits a program at its `// part: NAME` lines. Sections with the same name count together.
 fn parts(text: &str) -> Parts {
     let mut out = Parts::new();
     for part in text.split("// part: ").skip(1) {
@@ -43,7 +44,7 @@ fn parts(text: &str) -> Parts {
     out
 }
 
-/// The parts of the first program that no other has, or has as long.
+/// Returns the parts of the first program that no other program has, or has with as many lines.
 fn longest(all: &[Parts]) -> Vec<String> {
     let (ours, others) = all.split_first().expect("there are programs");
     let judge = |(name, lines): &(String, usize)| {
@@ -56,7 +57,7 @@ fn longest(all: &[Parts]) -> Vec<String> {
     ours.iter().filter_map(judge).collect()
 }
 
-/// As the README shows it.
+/// Formats the table of the README.
 fn table(all: &[Parts]) -> String {
     let mut text = format!("| | {} |\n|---|{}\n", ENGINES.join(" | "), "---:|".repeat(ENGINES.len()));
     for (nth, (name, _)) in all[0].iter().enumerate() {

@@ -1,10 +1,10 @@
-//! The index of decisions: each page is in it, with the status that the page states, and nothing else is.
+//! The index of decisions lists exactly the existing pages, with the status that each page states.
 
 use crate::sources;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Number to title and status, as a page or a line of the index states them.
+/// Number to title and status, as stated by a page or a line of the index.
 type Stated = BTreeMap<String, (String, String)>;
 
 #[test]
@@ -23,7 +23,7 @@ fn the_index_of_decisions_is_complete() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What does not fit.
+/// Returns the mismatches.
 fn compare(pages: &[(String, String)], index: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut stated = Stated::new();
@@ -84,7 +84,7 @@ fn unknown_status(status: &str) -> bool {
     !status.split("; ").all(known)
 }
 
-/// The pages that a status leads to.
+/// Returns the pages that a status links to.
 fn links(status: &str) -> Vec<&str> {
     status.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect()
 }

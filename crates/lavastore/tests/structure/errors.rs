@@ -1,12 +1,15 @@
-//! `docs/errors.md` lists every error of the sources under its kind, with cause and way out, and tests produce each.
+//! `docs/errors.md` lists every error of the sources under its kind, with cause and remedy, and
+//! tests produce each one.
 //!
-//! What stands first in each section is written by hand. The messages are taken from the sources, where an error is made
-//! (`places`); cause and way out of each follow from kind, folder and text by a list of paragraphs (`causes.txt`).
-//! `LAVASTORE_BLESS=1 cargo test -p lavastore --test structure errors` writes the page anew.
+//! The first paragraph of each section is written by hand. The messages come from the places in the
+//! sources that make errors (`places`). A list of paragraphs (`causes.txt`) assigns cause and
+//! remedy by kind, folder and text. `LAVASTORE_BLESS=1 cargo test -p lavastore --test structure
+//! errors` rewrites the page.
 //!
-//! Which errors the tests produce they tell themselves: with `LAVASTORE_ERRORS_MADE=FILE` (see `base::error::made`) a run of all
-//! tests leaves a record, and `every_error_is_produced_by_a_test` holds it against the page. What no test produces is in
-//! `unmade.txt`, each with its reason; that list gets shorter only.
+//! Test runs record the errors that they produce: with `LAVASTORE_ERRORS_MADE=FILE` (see
+//! `base::error::made`) a run of all tests writes a record. `every_error_is_produced_by_a_test`
+//! compares it with the page. `unmade.txt` lists the errors that no test produces, with reasons; it
+//! may only get shorter.
 
 mod causes;
 mod places;
@@ -24,7 +27,7 @@ use std::path::Path;
 /// A message and its kind.
 type Message = (String, String);
 
-/// So many messages may be made by no test; lower it when one is.
+/// Maximum number of messages without a test; lower it when a test covers one.
 const UNMADE_MAX: usize = 18;
 
 fn all_places() -> Vec<Place> {
@@ -37,7 +40,7 @@ fn message(place: &Place) -> Message {
     (place.kind.clone(), place.message.clone())
 }
 
-/// The variants of an enum, as rustfmt lays them out.
+/// Returns the variants of an enum, as laid out by rustfmt.
 fn variants(path: &Path, name: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(path).unwrap();
     let body = text.split(&format!("pub enum {name} {{")).nth(1).unwrap().split("\n}").next().unwrap();
@@ -48,7 +51,7 @@ fn variants(path: &Path, name: &str) -> BTreeSet<String> {
 const BEGIN: &str = "<!-- messages: ";
 const END: &str = "<!-- end of messages -->";
 
-/// The messages of a kind, under cause and way out.
+/// Formats the messages of a kind under their cause and remedy.
 fn listed(kind: &str, places: &[Place], paragraphs: &[Paragraph]) -> String {
     let mut by_paragraph: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
     for place in places.iter().filter(|place| place.kind == kind) {
@@ -64,7 +67,7 @@ fn listed(kind: &str, places: &[Place], paragraphs: &[Paragraph]) -> String {
     lines.collect()
 }
 
-/// The page with the messages of each kind in their place.
+/// Inserts the messages of each kind into the page.
 fn filled(page: &str, places: &[Place], paragraphs: &[Paragraph]) -> String {
     let mut pieces = page.split(BEGIN);
     let mut out = pieces.next().unwrap_or_default().to_owned();
@@ -116,7 +119,7 @@ fn every_error_has_a_cause_and_every_cause_an_error() {
     }
 }
 
-/// No kind is only talked about: some test meets an error of it.
+/// Some test checks for each kind of error.
 #[test]
 fn every_kind_of_error_is_met_by_a_test() {
     let tests = sources::all().into_iter().filter(|path| sources::is_test(path));
@@ -126,7 +129,8 @@ fn every_kind_of_error_is_met_by_a_test() {
     }
 }
 
-/// What no test produces: lines of kind and message, with the reason for all of a paragraph in its first line.
+/// Parses `unmade.txt`: lines of kind and message; the first line of a paragraph gives the reason
+/// for all its errors.
 fn unmade() -> BTreeSet<Message> {
     let text = include_str!("errors/unmade.txt");
     let lines = text.split("\n\n").skip(1).flat_map(|paragraph| paragraph.trim().lines().skip(1));
@@ -143,8 +147,9 @@ fn what_no_test_produces_is_little_and_gets_less() {
     assert!(unmade.len() >= UNMADE_MAX, "lower UNMADE_MAX to {}", unmade.len());
 }
 
-/// `.ci/run` runs it behind all tests. What the machine does not let a test make is told and no failure, unless `LAVASTORE_ERRORS_MUST_BE_MADE` is 1: some errors are
-/// only met by who may mount, or is root.
+/// `.ci/run` runs this test after all others. Errors that the machine cannot produce are reported
+/// but are no failure unless `LAVASTORE_ERRORS_MUST_BE_MADE` is 1: some need the right to mount, or
+/// root.
 #[test]
 #[ignore = "needs the record of a run of all tests, in the file that LAVASTORE_ERRORS_MADE names"]
 fn every_error_is_produced_by_a_test() {
@@ -155,7 +160,7 @@ fn every_error_is_produced_by_a_test() {
     let all: BTreeSet<Message> = places.iter().map(message).collect();
     println!("{} of {} errors were produced", made.len(), all.len());
     let unmade = unmade();
-    // Some come up by chance.
+    // Some errors occur by chance.
     let listed: Vec<_> = unmade.intersection(&made).collect();
     println!("errors/unmade.txt has {} of them, which may be taken off: {listed:#?}", listed.len());
     let missing: Vec<_> = all.iter().filter(|m| !made.contains(*m) && !unmade.contains(*m)).collect();
@@ -164,7 +169,7 @@ fn every_error_is_produced_by_a_test() {
     }
     let must = std::env::var("LAVASTORE_ERRORS_MUST_BE_MADE").is_ok_and(|value| value == "1");
     assert!(!must || missing.is_empty(), "{} errors were produced by no test", missing.len());
-    // A record of nothing is no run of the tests.
+    // An empty record is no run of the tests.
     assert!(
         made.len() > all.len() / 2,
         "{} of {} errors: is this the record of all tests?",

@@ -1,20 +1,22 @@
-//! The documentation of the facade: every public item of it has an example, every call that can fail says how.
+//! Documentation of the facade: every public item has an example, and every fallible call has an `#
+//! Errors` section.
 //!
-//! Examples are run by `cargo test --doc`. What is checked here is that they are there: of each item of `crates/lavastore/src`,
-//! and of each re-export of the engine's types (where the example stands at the re-export). `# Errors` is also asked of the
-//! methods of the re-exported types, wherever they are defined.
+//! `cargo test --doc` runs the examples. This test checks that they exist: for each item of
+//! `crates/lavastore/src`, and for each re-export of an engine type (with the example at the
+//! re-export). Methods of the re-exported types need an `# Errors` section wherever they are
+//! defined.
 
 use crate::sources;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Without an example, with the reason.
+/// Exceptions, with the reason.
 const WITHOUT_EXAMPLE: &[(&str, &str)] = &[
     ("pub use lavafs", "a crate of its own, with examples of its own"),
     ("pub trait Bounds", "what seals `KeyRange`: nobody outside can name it"),
 ];
 
-/// How a public item begins.
+/// Prefixes of public items.
 const ITEMS: [&str; 8] = [
     "pub fn ",
     "pub struct ",
@@ -41,7 +43,7 @@ fn every_public_item_has_an_example_and_every_failure_is_told() {
         exported.extend(found.iter().flat_map(|item| re_exported(&item.line)));
     }
     assert!(items > 100 && exported.len() > 30, "the facade was found: {items} items, {exported:?}");
-    // Methods of types that are defined below.
+    // Methods of types that are defined in lower crates.
     for (_, dir) in sources::members().iter().filter(|(name, _)| name != "lavastore") {
         let mut files = Vec::new();
         sources::below(&dir.join("src"), &mut files);
@@ -56,7 +58,7 @@ fn every_public_item_has_an_example_and_every_failure_is_told() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A public item: the comment above it, and its first line, or its signature.
+/// A public item: its comment, and its first line or signature.
 struct Item {
     docs: String,
     line: String,
@@ -84,10 +86,10 @@ fn public_items(text: &str) -> Vec<Item> {
     out
 }
 
-/// What is wrong with an item of the facade.
+/// Returns the violation of an item of the facade, if any.
 fn fault(item: &Item) -> Option<String> {
     let excused = WITHOUT_EXAMPLE.iter().any(|(line, _)| item.line.starts_with(line));
-    // A module says what it is at its top, and what it re-exports of the facade itself is documented where it is.
+    // A module is documented at its top, and re-exports from the facade itself at their definition.
     let is_elsewhere = item.line.starts_with("pub mod ")
         || (item.line.starts_with("pub use ") && !item.line.starts_with("pub use lava"))
         || item.line.starts_with("pub use lavakv::sim::")
@@ -98,14 +100,14 @@ fn fault(item: &Item) -> Option<String> {
     is_silent(item).then(|| format!("no `# Errors`: {}", item.line))
 }
 
-/// True for a function that may fail and does not say how.
+/// Returns true for a fallible function without an `# Errors` section.
 fn is_silent(item: &Item) -> bool {
     let fails = item.line.starts_with("pub fn ")
         && item.line.split_once("->").is_some_and(|(_, result)| result.trim_start().starts_with("Result<"));
     fails && !item.hidden && !item.docs.contains("# Errors")
 }
 
-/// The names that a line takes from the engine.
+/// Returns the engine names that a line re-exports.
 fn re_exported(line: &str) -> Vec<String> {
     let engine =
         ["pub use lavakv::", "pub use lavalog::"].iter().find_map(|prefix| line.strip_prefix(prefix));
@@ -118,7 +120,7 @@ fn re_exported(line: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The blocks `impl Name { .. }` of these names.
+/// Returns the `impl Name { .. }` blocks of these names.
 fn impls<'a>(text: &'a str, names: &BTreeSet<String>) -> Vec<&'a str> {
     let begins = text.match_indices("\nimpl ").filter_map(|(at, _)| {
         let block = &text[at + 1..];

@@ -1,4 +1,4 @@
-//! Files and functions are short, and files open with what they are.
+//! Files and functions are short, and files begin with a module comment.
 
 use crate::sources;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Functions that may be longer, with the reason.
+/// Exceptions, with the reason.
 const LONG_FUNCTIONS: &[(&str, &str)] = &[];
 
 #[test]
@@ -38,12 +38,13 @@ fn functions_are_short() {
 
 struct Function<'a> {
     name: &'a str,
-    /// Where it begins, from 1.
+    /// First line, from 1.
     line: usize,
     lines: usize,
 }
 
-/// Functions with a body, as rustfmt lays them out: from the line with `fn` to the closing brace at the same indentation.
+/// Returns the functions with a body, as laid out by rustfmt: from the line with `fn` to the
+/// closing brace at the same indentation.
 fn functions(text: &str) -> Vec<Function<'_>> {
     let lines: Vec<&str> = text.lines().collect();
     let mut out = Vec::new();
@@ -60,7 +61,7 @@ fn functions(text: &str) -> Vec<Function<'_>> {
     out
 }
 
-/// The name of the function whose head begins in this line, of whatever visibility.
+/// Returns the name of the function whose signature begins in this line.
 fn declared(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     loop {

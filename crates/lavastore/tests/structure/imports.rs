@@ -1,10 +1,10 @@
-//! Which file of a crate uses which other one, and how large the circles among them are.
+//! Dependencies among the files of a crate, and limits on their cycles.
 //!
-//! A file uses another if it names something of it by a path from `crate::`, `super::` or `self::`, in a `use` or in the
-//! code; `mod` alone does not count, and neither do tests. What the files of one folder have to do with each other is the
-//! folder's affair as long as it is small: no circle has more than three files, and none those of different folders.
+//! A file uses another if it names an item of it by a path from `crate::`, `super::` or `self::`,
+//! in a `use` or in the code. `mod` alone does not count, and neither do tests. Small cycles within
+//! one folder are allowed: no cycle has more than three files, and none spans folders.
 //!
-//! The folders of `store` and `lavakv` have an order, too, and nothing points up in it.
+//! The folders of `store` and `lavakv` are ordered, and no file uses a higher folder.
 
 use crate::sources;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ fn circles_of_imports_are_small_and_in_one_folder() {
     }
 }
 
-/// What is wrong with a circle.
+/// Returns the violation of a cycle, if any.
 fn fault(circle: &BTreeSet<String>) -> Option<String> {
     if circle.len() > CIRCLE_FILES_MAX {
         return Some(format!("a circle of {} files, at most {CIRCLE_FILES_MAX}: {circle:?}", circle.len()));
@@ -30,7 +30,8 @@ fn fault(circle: &BTreeSet<String>) -> Option<String> {
     (!share_folder(circle)).then(|| format!("a circle of files of different folders: {circle:?}"))
 }
 
-/// True if all lie in one folder. The folder's own file (`jobs.rs` of `jobs/`) is one of those in it.
+/// Returns true if all files are in one folder. The folder's own file (`jobs.rs` of `jobs/`) counts
+/// as part of it.
 fn share_folder(circle: &BTreeSet<String>) -> bool {
     let folder =
         |module: &String| module.rsplit_once("::").map_or(String::new(), |(folder, _)| folder.to_owned());
@@ -40,7 +41,7 @@ fn share_folder(circle: &BTreeSet<String>) -> bool {
         .any(|within| circle.iter().all(|module| folder(module) == within || *module == within))
 }
 
-/// The folders of a crate, the lowest first; what lies beside them is the roof.
+/// The folders of a crate, lowest first; files outside of folders are the top level of the crate.
 const FOLDERS: &[(&str, &[&str])] = &[
     (
         "store",
@@ -79,7 +80,7 @@ fn no_folder_is_used_from_below() {
     }
 }
 
-/// The uses of a file in a higher folder.
+/// Returns the uses of a file in a higher folder.
 fn upward<'a>(uses: &'a Uses, order: &[&str]) -> Vec<(&'a String, &'a String)> {
     let rank = |module: &str| {
         let folder = module.split("::").next().unwrap_or_default();
@@ -89,7 +90,7 @@ fn upward<'a>(uses: &'a Uses, order: &[&str]) -> Vec<(&'a String, &'a String)> {
     all.filter(|(from, to)| rank(to) > rank(from)).collect()
 }
 
-/// Module path (`jobs::flush`; empty for the crate's root) to text.
+/// Text by module path (`jobs::flush`; empty for the crate's root).
 type Sources = BTreeMap<String, String>;
 
 fn read(src: &Path) -> Sources {
@@ -123,25 +124,27 @@ fn uses(sources: &Sources) -> Uses {
     sources.iter().map(of).collect()
 }
 
-/// The names that the crate's root takes from its modules, with the module of each: `crate::Name` is a use of that.
+/// Returns the names that the crate's root re-exports with their modules: `crate::Name` is a use of
+/// that module.
 fn exports(sources: &Sources) -> BTreeMap<String, String> {
     let root = without_tests(sources.get("").map_or("", String::as_str));
     let mut paths = Vec::new();
     for (at, start) in root.match_indices("pub use ") {
-        // `self::` tells a module from the crate of the same name.
+        // `self::` distinguishes a module from the crate of the same name.
         unfold(root[at + start.len()..].trim_start_matches("self::"), "", &mut paths);
     }
     let named = |path: String| Some((path.rsplit("::").next()?.to_owned(), longest_module(sources, &path)?));
     paths.into_iter().filter_map(named).collect()
 }
 
-/// The code, without comments and without what is only compiled for tests at the end of a file.
+/// Returns the code without comments and without the test module at the end of a file.
 fn without_tests(text: &str) -> String {
     let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// All paths from the crate's root that the code of a module names, `use` trees unfolded.
+/// Returns all paths from the crate's root that the code of a module names, with `use` trees
+/// expanded.
 fn paths(code: &str, module: &str) -> Vec<String> {
     let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
     let grandparent = parent.rsplit_once("::").map_or("", |(parent, _)| parent);
@@ -161,7 +164,8 @@ fn paths(code: &str, module: &str) -> Vec<String> {
     out
 }
 
-/// Appends the paths of a `use` tree, or the one path, that begins here, below `from`. Returns what is left.
+/// Appends the paths of the `use` tree or path at the start of `code`, relative to `from`. Returns
+/// the rest of the code.
 fn unfold<'a>(code: &'a str, from: &str, out: &mut Vec<String>) -> &'a str {
     let code = code.trim_start();
     if let Some(mut rest) = code.strip_prefix('{') {
@@ -189,7 +193,7 @@ fn unfold<'a>(code: &'a str, from: &str, out: &mut Vec<String>) -> &'a str {
     }
 }
 
-/// The module that a path leads into. What the crate's root names itself is the root's.
+/// Returns the module that a path leads into, or the root for the root's own names.
 fn longest_module(sources: &Sources, path: &str) -> Option<String> {
     let mut at = path;
     loop {
@@ -200,7 +204,7 @@ fn longest_module(sources: &Sources, path: &str) -> Option<String> {
     }
 }
 
-/// The sets of files that all reach each other.
+/// Returns the sets of files that all reach each other.
 fn circles(uses: &Uses) -> Vec<BTreeSet<String>> {
     let reached = |from: &String| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);

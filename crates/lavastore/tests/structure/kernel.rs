@@ -1,10 +1,10 @@
-//! Calls of the kernel.
+//! System calls.
 
 use crate::sources::{below, is_test, root};
 use std::fs;
 use std::path::Path;
 
-/// Calls to the operating system go through one table (`io::kernel::calls`), whose test form sees them all.
+/// System calls go through one table (`io::kernel::calls`), whose test version sees them all.
 #[test]
 fn the_kernel_is_called_through_one_table() {
     let kernel = root().join("crates/io/src");
@@ -30,7 +30,7 @@ fn the_kernel_is_called_through_one_table() {
             ];
             let called = calls.iter().any(|prefix| {
                 let rest = line.split(prefix).nth(1).unwrap_or_default();
-                // A type or a constant begins with a capital letter, a call does not.
+                // Types and constants begin with a capital letter, calls do not.
                 rest.starts_with(|c: char| c.is_lowercase())
                     && rest
                         .split(|c: char| !c.is_alphanumeric() && c != '_')

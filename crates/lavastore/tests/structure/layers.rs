@@ -1,10 +1,10 @@
-//! Crates in layers.
+//! Layers of crates.
 
 use crate::sources::members;
 use std::fs;
 use std::path::Path;
 
-/// Crates in layers, the lowest first. A crate may depend on lower layers only.
+/// Layers of crates, lowest first. A crate may depend on lower layers only.
 const LAYERS: &[&[&str]] = &[
     &["base"],
     &["io"],
@@ -24,7 +24,7 @@ fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|l| l.contains(&name))
 }
 
-/// The names in `[dependencies]` of a crate.
+/// Returns the names in `[dependencies]` of a crate.
 fn dependencies(path: &Path) -> Vec<String> {
     let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap();
     let section = manifest.split("[dependencies]").nth(1).unwrap_or_default();
@@ -45,9 +45,9 @@ fn crates_depend_downward_only() {
     }
 }
 
-/// What stands outside and uses more than the facade. The row `engines` of torture puts an engine that is not LavaKV (the toy log)
-/// into stores; engines stand on `store`, so it is no way around the facade for anything that users do. The rows of logs share lives and
-/// models with the tests of `lavalog`, which know the engines alone.
+/// Dependencies of programs on crates below the facade. The torture row `engines` runs a toy log
+/// engine in stores; engines build on `store`, so this bypasses the facade for no user feature. The
+/// log rows share workloads and models with the tests of `lavalog`, which know the engines only.
 const ALLOWED: &[(&str, &str)] = &[("torture", "store"), ("torture", "lavalog"), ("torture", "lavakv")];
 
 #[test]

@@ -1,6 +1,7 @@
-//! The shape of the code base, checked: layers point down, files and functions stay short, modules say what they are.
+//! Checks of the code structure: layers, lengths of files and functions, module comments.
 //!
-//! Each check is a function of the text it judges, and has tests of its own that show it fail ([`decisions`], [`functions`], [`imports`], [`methods`], [`structs`]).
+//! Each check is a function of the text it judges, and has tests that show it fail ([`decisions`],
+//! [`functions`], [`imports`], [`methods`], [`structs`]).
 
 #![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
 

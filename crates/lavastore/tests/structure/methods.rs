@@ -1,12 +1,13 @@
-//! The number of methods of a type is bounded: a type owns few things, and its methods show its purpose.
+//! Limit on the number of methods of a type: few methods show its purpose.
 //!
-//! Methods of a type are counted over all of its own `impl` blocks in a crate, whatever file they are in; those of traits are not, nor are tests.
+//! All inherent `impl` blocks of a type in a crate count, in any file. Trait methods and tests do
+//! not.
 
 use crate::sources;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// The most methods of a type.
+/// Maximum number of methods of a type.
 const METHODS_MAX: usize = 25;
 
 /// Crates of the engine.
@@ -15,10 +16,11 @@ const CRATES: [&str; 16] = [
     "store", "table", "values", "version", "wal",
 ];
 
-/// Types that a user or a test has in hand: they lead to the parts, and have as many methods as there are things to do.
+/// Facade types for users and tests: they lead to the parts and have one method per operation.
 const FACADES: [(&str, &str); 3] = [("io", "SimEnv"), ("lavakv", "Db"), ("lavalog", "LogStore")];
 
-/// Methods by type in a text, as rustfmt lays it out. Modules inside of it (tests) do not count.
+/// Returns the methods by type in a text, as laid out by rustfmt. Inner modules (tests) do not
+/// count.
 fn methods(text: &str) -> Vec<(&str, usize)> {
     let mut out: Vec<(&str, usize)> = Vec::new();
     let mut is_inside = false;
@@ -38,14 +40,14 @@ fn methods(text: &str) -> Vec<(&str, usize)> {
     out
 }
 
-/// The type of an `impl` block that is of no trait; `head`: its first line behind `impl`.
+/// Returns the type of an inherent `impl` block; `head` is its first line after `impl`.
 fn own_type(head: &str) -> Option<&str> {
     let mut rest = head;
     if head.starts_with('<') {
         let mut depth = 0;
         let end = head.char_indices().find(|(at, c)| {
             depth += i32::from(*c == '<');
-            // Not the arrow of a function's type.
+            // Excludes the arrow of a function type.
             depth -= i32::from(*c == '>' && !head[..*at].ends_with('-'));
             depth == 0
         })?;
@@ -55,7 +57,7 @@ fn own_type(head: &str) -> Option<&str> {
     (!name.is_empty() && !head.contains(" for ")).then_some(name)
 }
 
-/// True for the first line of a function directly in an `impl` block.
+/// Returns true for the first line of a function directly in an `impl` block.
 fn is_method(line: &str) -> bool {
     let Some(own) = line.strip_prefix("    ").filter(|own| !own.starts_with(' ')) else { return false };
     let before = own.split("fn ").next().filter(|before| before.len() < own.len());

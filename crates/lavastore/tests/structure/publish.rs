@@ -1,4 +1,4 @@
-//! Crates are ready to be published, or say that they are not to be.
+//! Crates are ready for publication, or marked as private.
 
 use crate::sources;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ fn manifests() -> Vec<(PathBuf, String)> {
     dirs.map(|dir| (dir.clone(), fs::read_to_string(dir.join("Cargo.toml")).unwrap())).collect()
 }
 
-/// The value of a field of `[package]`, as it stands.
+/// Returns the value of a field of `[package]` verbatim.
 fn field<'a>(manifest: &'a str, name: &str) -> Option<&'a str> {
     let package = manifest.split("[package]").nth(1)?.split("\n[").next()?;
     package
@@ -19,21 +19,21 @@ fn field<'a>(manifest: &'a str, name: &str) -> Option<&'a str> {
         .map(str::trim)
 }
 
-/// Crates of other projects' worlds, which are looked for by the names that are usual there.
+/// Crates for other ecosystems, named by their conventions.
 const USUAL_ELSEWHERE: [&str; 1] = ["openraft-lavalog"];
 
 fn is_our_name(name: &str) -> bool {
     name.starts_with("lavastore") || USUAL_ELSEWHERE.contains(&name)
 }
 
-/// What a crate lacks of what the registry asks for.
+/// Returns the manifest fields that the registry requires and a crate lacks.
 fn lacks(manifest: &str) -> Vec<&'static str> {
     if field(manifest, "publish") == Some("false") {
         return Vec::new();
     }
     let needed = ["description", "license", "keywords", "rust-version", "version"];
     let mut out: Vec<_> = needed.into_iter().filter(|name| field(manifest, name).is_none()).collect();
-    // Names without it are taken, or would be taken for somebody else's.
+    // Names without the prefix are taken or misleading.
     if !field(manifest, "name").is_some_and(|name| is_our_name(name.trim_matches('"'))) {
         out.push("a name that begins with lavastore");
     }
@@ -49,7 +49,7 @@ fn every_crate_can_be_published_or_says_that_it_must_not() {
     assert!(lacks("[package]\nname = \"fuzz\"\npublish = false\n").is_empty());
 }
 
-/// `cargo run --example NAME` must mean one of them.
+/// `cargo run --example NAME` must be unambiguous.
 #[test]
 fn examples_have_names_of_their_own() {
     let mut seen: BTreeMap<String, PathBuf> = BTreeMap::new();
@@ -63,20 +63,22 @@ fn examples_have_names_of_their_own() {
     }
 }
 
-/// The names that stand in a manifest as those of other crates of ours, by the workspace's table of dependencies.
+/// Returns the workspace crates that a manifest depends on, by the workspace's table of
+/// dependencies.
 fn needs(manifest: &str, names: &BTreeMap<String, String>) -> Vec<String> {
     let sections = manifest.split("\n[").filter(|section| {
         let head = section.lines().next().unwrap_or_default();
         head.ends_with("dependencies]")
     });
     let keys = sections.flat_map(|section| section.lines().skip(1));
-    // The registry does not look for a dependency by its path alone, which is for tests.
+    // The registry ignores dependencies with only a path, which are for tests.
     let keys = keys.filter(|line| !line.contains("path = \"") || line.contains("version = \""));
     let keys = keys.filter_map(|line| line.split(['.', ' ', '=']).next());
     keys.filter_map(|key| names.get(key).cloned()).collect()
 }
 
-/// docs/RELEASING.md lists what is published, each crate behind what it needs (for its tests too: the registry looks for all).
+/// docs/RELEASING.md lists the published crates, each after its dependencies (including those of
+/// its tests, which the registry checks too).
 #[test]
 fn the_order_of_publication_is_that_of_the_dependencies() {
     let page = fs::read_to_string(sources::root().join("docs/RELEASING.md")).unwrap();

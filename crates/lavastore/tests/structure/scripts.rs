@@ -1,16 +1,16 @@
-//! Scripts of tests are run.
+//! Test scripts are run.
 
 use crate::sources::{below, members};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The folders that a source hands to `datadriven`, relative to the crate.
+/// Returns the folders that a source passes to `datadriven`, relative to the crate.
 fn walked(source: &str) -> impl Iterator<Item = &str> {
     source.split("datadriven::walk(\"").skip(1).filter_map(|after| after.split('"').next())
 }
 
-/// The folders with a script below one, relative to the crate.
+/// Collects the folders with a script below a directory, relative to the crate.
 fn with_scripts(dir: &Path, within: &Path, out: &mut BTreeSet<String>) {
     for path in fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()) {
         if path.is_dir() {
@@ -21,7 +21,8 @@ fn with_scripts(dir: &Path, within: &Path, out: &mut BTreeSet<String>) {
     }
 }
 
-/// `datadriven` passes where a folder is absent or empty, and nobody misses the scripts of a folder that no test walks.
+/// `datadriven` passes for an absent or empty folder, so an unused folder of scripts would go
+/// unnoticed.
 #[test]
 fn every_folder_of_scripts_is_walked_and_every_walk_has_scripts() {
     for (name, path) in members() {
@@ -30,7 +31,7 @@ fn every_folder_of_scripts_is_walked_and_every_walk_has_scripts() {
             below(part, &mut sources);
             with_scripts(part, &path, &mut there);
         }
-        // This file names no folder, and has the call in a string.
+        // This file names no folder, and contains the call in a string.
         sources.retain(|source| !source.ends_with("structure/scripts.rs"));
         let texts: Vec<String> = sources.iter().map(|source| fs::read_to_string(source).unwrap()).collect();
         let walked: BTreeSet<String> =

@@ -1,4 +1,4 @@
-//! Where the sources are.
+//! Locations of the sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,15 +1,16 @@
-//! No god object: what threads share has few fields, and nobody below the roof of the engine knows the whole of it.
+//! Shared structs have few fields, and only the top level of the engine knows the engine type.
 
 use crate::sources;
 use std::fs;
 use std::path::Path;
 
-/// The most fields of a struct that threads share.
+/// Maximum number of fields of a struct shared by threads.
 const FIELDS_MAX: usize = 12;
-/// What makes a struct one that threads share: a field that is locked or atomic.
+/// Field types that mark a struct as shared by threads.
 const SHARED: [&str; 5] = ["Mutex<", "RwLock<", "Atomic", "OnceLock<", "Condvar"];
 
-/// Files of `lavakv` that put the engine together, and so know its type. All others get what they use.
+/// Files of `lavakv` that assemble the engine and so know its type. All others get only the parts
+/// they use.
 const ROOF: [&str; 6] =
     ["db.rs", "engine.rs", "open.rs", "read_only.rs", "read_only/catch_up.rs", "service.rs"];
 
@@ -18,7 +19,7 @@ struct Struct<'a> {
     fields: Vec<&'a str>,
 }
 
-/// Structs with named fields, as rustfmt lays them out.
+/// Returns the structs with named fields, as laid out by rustfmt.
 fn structs(text: &str) -> Vec<Struct<'_>> {
     let lines: Vec<&str> = text.lines().collect();
     let mut out = Vec::new();
@@ -40,22 +41,22 @@ fn structs(text: &str) -> Vec<Struct<'_>> {
     out
 }
 
-/// Structs that threads share and that have too many fields.
+/// Returns shared structs with too many fields.
 fn too_large(text: &str) -> Vec<String> {
     let shared = |s: &Struct<'_>| s.fields.iter().any(|f| SHARED.iter().any(|mark| f.contains(mark)));
     let large = structs(text).into_iter().filter(|s| shared(s) && s.fields.len() > FIELDS_MAX);
     large.map(|s| format!("{}: {} fields", s.name, s.fields.len())).collect()
 }
 
-/// True if the code names the type; comments do not count.
+/// Returns true if the code names the engine type; comments do not count.
 fn names_engine(text: &str) -> bool {
     let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
     let mut words = code.flat_map(|l| l.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':'));
-    // A variant or a path that ends so is something else.
+    // A variant or a path with this suffix is a different name.
     words.any(|word| word.trim_matches(':') == "Engine" || word == "crate::engine::Engine")
 }
 
-/// Fields that are locks and of which no comment says what they guard.
+/// Returns lock fields without a comment on the guarded data.
 fn unexplained_locks(text: &str) -> Vec<&str> {
     let fields = structs(text).into_iter().flat_map(|s| s.fields);
     let locks = fields.filter(|f| (f.contains("Mutex<") || f.contains("RwLock<")) && f.contains("rank::"));

@@ -1,15 +1,15 @@
-//! What threads synchronize by.
+//! Synchronization of threads.
 
 use crate::sources::{all, root};
 use std::fs;
 
-/// Whatever threads synchronize by comes from `base::sync`, where campaigns impose a schedule on it (see there for the three
-/// kinds). Tests may use the standard library's types for themselves.
+/// Synchronization primitives come from `base::sync`, where campaigns control the schedule (see
+/// there for the three kinds). Tests may use the standard library's types for themselves.
 #[test]
 fn threads_synchronize_by_base_sync() {
-    /// The kernel's side, the simulated machine, and the model of the skiplist's memory order.
+    /// The kernel side, the simulated machine, and the memory-order model of the skiplist.
     const OTHERWISE: &[&str] = &["crates/base/", "crates/io/", "crates/memtable/src/sync.rs"];
-    /// Locks in which nothing is waited for.
+    /// Leaf locks: no thread waits while it holds one.
     const LEAVES: &[&str] = &["crates/base/", "crates/io/", "crates/cache/"];
     let root = root();
     for path in all() {

@@ -1,19 +1,19 @@
-//! Cause and way out of each error: `causes.txt`, read.
+//! Causes and remedies of errors, parsed from `causes.txt`.
 
 use super::places::Place;
 
-/// What it says about some messages.
+/// Cause and remedy for a set of messages.
 pub struct Paragraph {
     kind: String,
     below: Vec<String>,
     says: Vec<String>,
-    /// In the lines in which it was written.
+    /// Keeps the line breaks of the file.
     pub cause: String,
     pub way_out: String,
 }
 
 impl Paragraph {
-    /// True if it holds for an error that is made there.
+    /// Returns true if the paragraph applies to the errors of a place.
     pub fn holds_for(&self, place: &Place) -> bool {
         self.kind == place.kind
             && (self.below.is_empty() || self.below.iter().any(|path| place.file.starts_with(path)))
@@ -21,7 +21,7 @@ impl Paragraph {
     }
 }
 
-/// All paragraphs, in their order.
+/// Returns all paragraphs in order.
 pub fn all() -> Vec<Paragraph> {
     let text = include_str!("causes.txt");
     text.split("\n\n").skip(1).map(paragraph).collect()

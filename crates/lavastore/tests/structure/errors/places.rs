@@ -1,14 +1,15 @@
 //! The places in the sources that make errors, with the messages that each can make.
 //!
-//! No parser of Rust: it knows what this project writes. A message is the literal at the place; or that of a variable, a
-//! constant or a `match` before it; or, where a function or a closure makes errors for others, what its callers hand it.
+//! This is no Rust parser: it knows the style of this project. A message is the literal at the
+//! place, or that of a variable, a constant or a `match` before it. Where a function or a closure
+//! makes errors for its callers, the message is their argument.
 
 use super::text::{arguments, blanked, line_of, literal, literals, statement, without_tests, words};
 use crate::sources;
 use std::fs;
 use std::ops::Range;
 
-/// What an error is made by, and its kind where that is not an argument.
+/// Constructors of errors, and the kind where it is not an argument.
 const MAKERS: [(&str, &str); 7] = [
     ("Error::corruption(", "Corruption"),
     ("Error::invalid(", "InvalidArgument"),
@@ -19,8 +20,8 @@ const MAKERS: [(&str, &str); 7] = [
     ("failure(", ""),
 ];
 
-/// The same in `lava`, where many an error is a text in a box, and what stands before the message of an error from below. Where
-/// no text is found, one only hands an error on.
+/// The same for `lava`, where many errors are a boxed text, and for texts that are prepended to a
+/// lower error. A place without a text only passes an error on.
 const PERHAPS: [(&str, &str, &str); 8] = [
     ("", ".context(", "Before"),
     (LAVA, "Err(", "Failed"),
@@ -32,30 +33,30 @@ const PERHAPS: [(&str, &str, &str); 8] = [
     (LAVA, "io::Error::new(io::ErrorKind::InvalidData", "Failed"),
 ];
 
-/// A hole that more texts fit stays one.
+/// Maximum number of substitutions for a placeholder; with more, the placeholder stays.
 const PARTS_MAX: usize = 40;
 
-/// Where the command line is.
+/// Path of the command line program.
 pub const LAVA: &str = "apps/lava/src/";
 
-/// Crates whose errors nobody meets but those who test.
+/// Crates whose errors only tests encounter.
 const WITHOUT: [&str; 4] = ["torture", "fuzz", "bench", "sim"];
 
-/// An error that somewhere is made.
+/// A place in the sources that makes an error.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub kind: String,
-    /// With `{...}` for what is filled in.
+    /// Placeholders are written as `{...}`.
     pub message: String,
-    /// From the root of the sources.
+    /// Relative to the root of the sources.
     pub file: String,
     pub line: usize,
 }
 
-/// The code of a file.
+/// Code of a file.
 pub struct Source {
     pub file: String,
-    /// Without comments and without what is only for tests; every character where it was.
+    /// Without comments and test code; all other characters keep their positions.
     code: String,
 }
 
@@ -65,18 +66,18 @@ impl Source {
     }
 }
 
-/// A function or closure that makes errors of what it is handed.
+/// A function or closure that makes errors from its arguments.
 struct Helper {
     name: String,
-    /// Which of its arguments.
+    /// Index of the message argument.
     nth: usize,
-    /// Who calls it: this file, this crate, or all.
+    /// Visibility: this file, this crate, or all crates.
     seen: Seen,
-    /// Where in the file it can be called.
+    /// Range of the file in which it can be called.
     within: Range<usize>,
 }
 
-/// How far a function is seen.
+/// Visibility of a function.
 #[derive(Clone, Copy, PartialEq)]
 enum Seen {
     File,
@@ -84,7 +85,7 @@ enum Seen {
     All,
 }
 
-/// All sources of what users run.
+/// Returns all sources of the programs and libraries for users.
 pub fn sources() -> Vec<Source> {
     let mut out = Vec::new();
     for path in sources::all() {
@@ -100,7 +101,7 @@ pub fn sources() -> Vec<Source> {
     out
 }
 
-/// Every place that makes errors, and what could not be understood.
+/// Returns every place that makes errors, and the places that could not be parsed.
 pub fn all(sources: &[Source]) -> (Vec<Place>, Vec<String>) {
     let (mut places, mut unknown) = (Vec::new(), Vec::new());
     for source in sources {
@@ -116,7 +117,7 @@ pub fn all(sources: &[Source]) -> (Vec<Place>, Vec<String>) {
     (places, unknown)
 }
 
-/// What a maker makes in a file.
+/// Finds the errors that a constructor makes in a file.
 fn made_by(
     all: &[Source],
     source: &Source,
@@ -152,10 +153,10 @@ fn made_by(
     }
 }
 
-/// What an expression that begins at `at` may be.
+/// Returns the possible messages of an expression that begins at `at`.
 fn messages(all: &[Source], source: &Source, at: usize, expression: &str, depth: usize) -> Vec<String> {
     let expression = expression.trim().trim_start_matches('&');
-    // What a closure gives.
+    // The value of a closure.
     let closure = expression.strip_prefix('|').and_then(|rest| rest.split_once('|'));
     let expression = closure.map_or(expression, |(_, body)| body.trim());
     if depth > 4 {
@@ -176,13 +177,13 @@ fn messages(all: &[Source], source: &Source, at: usize, expression: &str, depth:
     found.into_iter().flat_map(|text| filled(all, source, at, text, depth)).collect()
 }
 
-/// A message with those of its parts filled in that are texts of the sources themselves.
+/// Substitutes those placeholders of a message whose values are texts in the sources.
 fn filled(all: &[Source], source: &Source, at: usize, text: String, depth: usize) -> Vec<String> {
     let mut out = vec![text.clone()];
     for name in words(&text) {
         let parts = of_name(all, source, at, &name, depth + 1);
         let hole = format!("{{{name}}}");
-        // What a message is set by may end in the error that is made.
+        // The expression that sets a message may end in the error itself.
         let is_itself = parts.contains(&text) || parts.iter().any(|part| part.contains(&hole));
         if !parts.is_empty() && !is_itself && parts.len() * out.len() <= PARTS_MAX {
             out = out.iter().flat_map(|text| parts.iter().map(|part| text.replace(&hole, part))).collect();
@@ -191,7 +192,7 @@ fn filled(all: &[Source], source: &Source, at: usize, text: String, depth: usize
     out
 }
 
-/// What a name may be that is used at `at`.
+/// Returns the possible values of a name used at `at`.
 fn of_name(all: &[Source], source: &Source, at: usize, name: &str, depth: usize) -> Vec<String> {
     if name.is_empty() || depth > 4 {
         return Vec::new();
@@ -242,13 +243,13 @@ fn of_name(all: &[Source], source: &Source, at: usize, name: &str, depth: usize)
     out
 }
 
-/// Where the function begins that `at` lies in.
+/// Returns the start of the function around `at`.
 fn function_start(code: &str, at: usize) -> usize {
     let starts = ["\nfn ", " fn "];
     starts.iter().filter_map(|start| code[..at].rfind(start)).max().unwrap_or(0)
 }
 
-/// Where the next one begins.
+/// Returns the start of the next function.
 fn function_end(code: &str, at: usize) -> usize {
     ["\nfn ", " fn "]
         .iter()
@@ -257,7 +258,7 @@ fn function_end(code: &str, at: usize) -> usize {
         .map_or(code.len(), |end| at + end)
 }
 
-/// The function, or the closure in it, that has `name` among its parameters.
+/// Returns the function, or the closure in it, that has `name` among its parameters.
 fn helper(code: &str, from: usize, at: usize, name: &str) -> Option<Helper> {
     let typed = |parameter: &str| {
         let (own, kind) = parameter.split_once(':').unwrap_or((parameter, ""));
@@ -287,7 +288,7 @@ fn helper(code: &str, from: usize, at: usize, name: &str) -> Option<Helper> {
     let parameters = arguments(code, from + open);
     let parameters = parameters.iter().map(|p| code[p.clone()].trim()).filter(|p| !p.ends_with("self"));
     let (nth, parameter) = parameters.enumerate().find(|(_, p)| typed(p))?;
-    // What makes errors only, of whatever is told, serves other crates too.
+    // A public constructor of errors from any displayable value serves other crates too.
     let for_all = parameter.contains("Display");
     let line = code[..from + 1].rfind('\n').map_or(0, |at| at + 1);
     let head = code[line..].trim_start();

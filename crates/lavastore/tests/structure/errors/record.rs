@@ -1,17 +1,18 @@
-//! What a run of the tests leaves behind of the errors that it made (`base::error::made`), held against the places.
+//! The errors recorded by a test run (`base::error::made`), compared with the places in the
+//! sources.
 
 use super::places::Place;
 use std::collections::BTreeMap;
 
-/// The messages of `lava` are recorded where it prints them.
+/// Messages of `lava` are recorded where it prints them.
 const LAVA: &str = "apps/lava/src/";
 const LAVA_PRINTS: &str = "apps/lava/src/main.rs";
 
-/// What was made, by the place in the sources: file and line.
+/// Recorded messages by place in the sources: file and line.
 pub struct Record(BTreeMap<(String, usize), Vec<String>>);
 
 impl Record {
-    /// Lines of kind, place and message, with tabs between them.
+    /// Parses lines of kind, place and message, separated by tabs.
     pub fn parse(text: &str) -> Record {
         let mut made: BTreeMap<(String, usize), Vec<String>> = BTreeMap::new();
         for line in text.lines() {
@@ -28,7 +29,7 @@ impl Record {
         Record(made)
     }
 
-    /// True if the error of this place was made.
+    /// Returns true if the error of this place was recorded.
     pub fn has(&self, place: &Place) -> bool {
         let is_lava = place.file.starts_with(LAVA);
         let at = if is_lava { (LAVA_PRINTS.to_owned(), 0) } else { (place.file.clone(), place.line) };
@@ -37,7 +38,8 @@ impl Record {
     }
 }
 
-/// True if a message is this one with its holes filled in; what is told with something around it may be a part.
+/// Returns true if a recorded message matches the template; with `is_part`, it may be embedded in a
+/// longer text.
 fn fits(message: &str, made: &str, is_part: bool) -> bool {
     let mut pieces = Vec::new();
     let mut rest = message;

@@ -1,8 +1,9 @@
-//! Pieces of source text.
+//! Lexical helpers for source text.
 
 use std::ops::Range;
 
-/// The text with comments and characters in quotes made blank, every other character where it was.
+/// Returns the text with comments and character literals blanked; all other characters keep their
+/// positions.
 pub fn blanked(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -32,7 +33,7 @@ pub fn blanked(text: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The string literal at the beginning of some code.
+/// Parses the string literal at the beginning of some code.
 pub fn literal(code: &str) -> Option<String> {
     let inside = code.trim_start().strip_prefix('"')?;
     let (mut out, mut chars) = (String::new(), inside.chars().peekable());
@@ -47,7 +48,7 @@ pub fn literal(code: &str) -> Option<String> {
     None
 }
 
-/// All string literals in some code.
+/// Returns all string literals in some code.
 pub fn literals(code: &str) -> Vec<String> {
     let (mut out, mut at) = (Vec::new(), 0);
     while let Some(start) = code[at..].find('"') {
@@ -63,7 +64,7 @@ pub fn literals(code: &str) -> Vec<String> {
     out
 }
 
-/// The arguments between the parenthesis at `open` and the one that closes it.
+/// Returns the arguments between the parenthesis at `open` and its closing one.
 pub fn arguments(code: &str, open: usize) -> Vec<Range<usize>> {
     let (mut commas, end) = list(code, open);
     commas.push(end);
@@ -72,7 +73,8 @@ pub fn arguments(code: &str, open: usize) -> Vec<Range<usize>> {
     all.filter(|a| !code[a.clone()].trim().is_empty()).collect()
 }
 
-/// The commas between the bracket at `open` and the one that closes it, and where that is.
+/// Returns the commas between the bracket at `open` and its closing one, and the position of the
+/// latter.
 fn list(code: &str, open: usize) -> (Vec<usize>, usize) {
     let (mut commas, mut depth, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (i, c) in code[open..].char_indices().map(|(i, c)| (open + i, c)) {
@@ -93,19 +95,19 @@ fn list(code: &str, open: usize) -> (Vec<usize>, usize) {
     (commas, code.len())
 }
 
-/// The names that a message has holes for.
+/// Returns the names of the placeholders of a message.
 pub fn words(message: &str) -> Vec<String> {
     let holes = message.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
     let names = holes.map(|(name, _)| name.to_owned());
     names.filter(|name| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_')).collect()
 }
 
-/// The line of a position, from 1.
+/// Returns the line of a position, from 1.
 pub fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// The code without the items that are only for tests.
+/// Returns the code without items that are only for tests.
 pub fn without_tests(code: String) -> String {
     let mut out = code.clone().into_bytes();
     for (at, _) in code.match_indices("#[cfg(test)]").chain(code.match_indices("#[cfg(all(test")) {
@@ -117,7 +119,7 @@ pub fn without_tests(code: String) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The statement that begins at `at`, without what ends it.
+/// Returns the statement that begins at `at`, without its terminator.
 pub fn statement(code: &str, at: usize) -> &str {
     let (mut depth, mut quoted, mut escaped) = (0_i32, false, false);
     for (i, c) in code[at..].char_indices() {
