@@ -1,4 +1,4 @@
-//! Changes that happen together.
+//! Atomic batches.
 
 use crate::error::LavaError;
 use crate::ffi::{Slice, call, free, give, handle_mut, range};
@@ -16,13 +16,13 @@ pub extern "C" fn lava_batch_new() -> *mut LavaBatch {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_batch_free(batch: *mut LavaBatch) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(batch) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_batch_clear(batch: *mut LavaBatch) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     if let Some(batch) = unsafe { batch.as_mut() } {
         batch.0.clear();
     }
@@ -37,16 +37,16 @@ pub unsafe extern "C" fn lava_batch_put(
     error: *mut *mut LavaError,
 ) -> u32 {
     let put = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (batch, key, value) = unsafe { (handle_mut(batch)?, key.bytes()?, value.bytes()?) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         match unsafe { family.as_ref() } {
             Some(family) => drop(batch.0.family(&family.0).put(key, value)),
             None => drop(batch.0.put(key, value)),
         }
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, put) }
 }
 
@@ -58,16 +58,16 @@ pub unsafe extern "C" fn lava_batch_delete(
     error: *mut *mut LavaError,
 ) -> u32 {
     let delete = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (batch, key) = unsafe { (handle_mut(batch)?, key.bytes()?) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         match unsafe { family.as_ref() } {
             Some(family) => drop(batch.0.family(&family.0).delete(key)),
             None => drop(batch.0.delete(key)),
         }
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, delete) }
 }
 
@@ -80,15 +80,15 @@ pub unsafe extern "C" fn lava_batch_delete_range(
     error: *mut *mut LavaError,
 ) -> u32 {
     let delete = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (batch, start, end) = unsafe { (handle_mut(batch)?, start.bound()?, end.bound()?) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         match unsafe { family.as_ref() } {
             Some(family) => drop(batch.0.family(&family.0).delete_range(range(start, end))),
             None => drop(batch.0.delete_range(range(start, end))),
         }
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, delete) }
 }

@@ -1,4 +1,4 @@
-//! What comes out of a queue.
+//! Completions: the results of requests in a queue.
 
 use crate::error::{LavaError, OK, lava_error_free, status_of};
 use crate::ffi::{Slice, free, give};
@@ -21,9 +21,9 @@ pub struct Completion {
 /// A `lava_entries`.
 #[derive(Debug)]
 pub enum LavaEntries {
-    /// Of a scan.
+    /// Result of a scan.
     Page(Vec<Entry>),
-    /// Of many keys.
+    /// Result of a read of many keys.
     Values(Vec<Option<Value>>),
 }
 
@@ -53,9 +53,9 @@ impl Completion {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_completion_free(completion: *mut Completion) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     let Some(completion) = (unsafe { completion.as_mut() }) else { return };
-    // SAFETY: the same: what is in it is its own, or NULL.
+    // SAFETY: as above; the completion owns its handles, or they are NULL.
     unsafe {
         lava_value_free(std::mem::replace(&mut completion.value, null_mut()));
         lava_entries_free(std::mem::replace(&mut completion.entries, null_mut()));
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn lava_completion_free(completion: *mut Completion) {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_entries_len(entries: *const LavaEntries) -> usize {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     match unsafe { entries.as_ref() } {
         Some(LavaEntries::Page(page)) => page.len(),
         Some(LavaEntries::Values(values)) => values.len(),
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn lava_entries_len(entries: *const LavaEntries) -> usize 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_entries_key(entries: *const LavaEntries, i: usize) -> Slice {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     match unsafe { entries.as_ref() } {
         Some(LavaEntries::Page(page)) => page.get(i).map_or(Slice::NONE, |(key, _)| Slice::of(key)),
         _ => Slice::NONE,
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn lava_entries_key(entries: *const LavaEntries, i: usize)
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_entries_value(entries: *const LavaEntries, i: usize) -> Slice {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     match unsafe { entries.as_ref() } {
         Some(LavaEntries::Page(page)) => page.get(i).map_or(Slice::NONE, |(_, value)| Slice::of(value)),
         Some(LavaEntries::Values(values)) => {
@@ -96,6 +96,6 @@ pub unsafe extern "C" fn lava_entries_value(entries: *const LavaEntries, i: usiz
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_entries_free(entries: *mut LavaEntries) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(entries) }
 }

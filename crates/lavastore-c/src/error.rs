@@ -1,4 +1,4 @@
-//! Errors, and the numbers of their kinds.
+//! Errors and the status numbers of their kinds.
 
 use crate::ffi::{free, quiet};
 use lavastore::ErrorKind;
@@ -22,13 +22,14 @@ impl LavaError {
     pub(crate) fn new(status: u32, message: &str, file: Option<&Path>) -> LavaError {
         use std::os::unix::ffi::OsStrExt;
         let file = file.and_then(|file| CString::new(file.as_os_str().as_bytes()).ok());
-        // A message quotes keys and names, which may hold any byte; up to the first 0 there would be less to read.
+        // A message quotes keys and names, which may contain NUL; escape it so that the C string is
+        // not cut.
         let message = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
         LavaError { status, message, file }
     }
 }
 
-/// The number of a kind, which never changes.
+/// Returns the status number of a kind. Assigned numbers never change.
 pub(crate) fn status_of(kind: ErrorKind) -> u32 {
     match kind {
         ErrorKind::Corruption => 1,
@@ -48,7 +49,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> u32 {
         ErrorKind::UserCallback => 15,
         ErrorKind::Forked => 16,
         ErrorKind::Cancelled => 17,
-        // A kind that this version of the interface has no number for.
+        // A kind without a number in this version of the interface.
         _ => BUG,
     }
 }
@@ -60,25 +61,25 @@ pub extern "C" fn lava_abi() -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_error_message(error: *const LavaError) -> *const c_char {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { error.as_ref() }.map_or(c"no error".as_ptr(), |error| error.message.as_ptr())
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_error_status(error: *const LavaError) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { error.as_ref() }.map_or(OK, |error| error.status)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_error_file(error: *const LavaError) -> *const c_char {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     let file = unsafe { error.as_ref() }.and_then(|error| error.file.as_ref());
     file.map_or(std::ptr::null(), |file| file.as_ptr())
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_error_free(error: *mut LavaError) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     quiet((), || unsafe { free(error) });
 }

@@ -1,4 +1,5 @@
-//! What every function does: pointers become references, answers become handles, errors and panics become a status.
+//! Common part of all functions: pointers become references, results become handles, errors and
+//! panics become a status.
 
 use crate::error::{BUG, LavaError, OK, status_of};
 use lavastore::{Error, ErrorKind, Result};
@@ -7,7 +8,7 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Bytes of the caller's, or bytes of a handle.
+/// Bytes owned by the caller or by a handle.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
@@ -16,7 +17,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// No bytes, and not even none.
+    /// The NULL slice, distinct from an empty one.
     pub const NONE: Slice = Slice { data: std::ptr::null(), len: 0 };
 
     pub fn of(bytes: &[u8]) -> Slice {
@@ -24,7 +25,8 @@ impl Slice {
     }
 
     /// # Safety
-    /// `data` is NULL, or has `len` bytes that live and do not change as long as the answer is used.
+    /// `data` is NULL, or points to `len` bytes that stay valid and unchanged while the result is
+    /// used.
     pub unsafe fn bytes<'a>(self) -> Result<&'a [u8]> {
         if self.len == 0 {
             return Ok(&[]);
@@ -38,11 +40,11 @@ impl Slice {
                 format!("{} bytes in one piece of memory", self.len),
             ));
         }
-        // SAFETY: not NULL, no longer than memory can be, and the caller's promise.
+        // SAFETY: not NULL, within the size limit, and otherwise guaranteed by the caller.
         Ok(unsafe { std::slice::from_raw_parts(self.data.cast(), self.len) })
     }
 
-    /// The same; `None` where it is NULL.
+    /// Same as [`Slice::bytes`]; `None` for the NULL slice.
     ///
     /// # Safety
     /// As [`Slice::bytes`].
@@ -50,12 +52,12 @@ impl Slice {
         if self.data.is_null() && self.len == 0 {
             return Ok(None);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.bytes() }.map(Some)
     }
 }
 
-/// The keys from `start` on and below `end`, as far as these are bounds.
+/// Returns the keys from `start` on and below `end`; `None` is unbounded.
 pub fn range<'a>(start: Option<&'a [u8]>, end: Option<&'a [u8]>) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
     (start.map_or(Bound::Unbounded, Bound::Included), end.map_or(Bound::Unbounded, Bound::Excluded))
 }
@@ -67,38 +69,40 @@ fn invalid(what: &str) -> Error {
     )
 }
 
-/// A handle that must be there.
+/// Dereferences a required handle.
 ///
 /// # Safety
-/// It is NULL, or one that was handed out and not freed, and nobody frees or changes it as long as the answer is used.
+/// `handle` is NULL, or was handed out and not freed, and no thread frees or changes it while the
+/// result is used.
 pub unsafe fn handle<'a, T>(handle: *const T) -> Result<&'a T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { handle.as_ref() }.ok_or_else(|| invalid("NULL in place of a handle"))
 }
 
-/// The same, to be changed.
+/// Dereferences a required handle mutably.
 ///
 /// # Safety
-/// As [`handle`], and nobody else uses it.
+/// As [`handle`], and no other thread uses the handle.
 pub unsafe fn handle_mut<'a, T>(handle: *mut T) -> Result<&'a mut T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { handle.as_mut() }.ok_or_else(|| invalid("NULL in place of a handle"))
 }
 
-/// A text that ends with a 0 byte.
+/// Converts a NUL-terminated string.
 ///
 /// # Safety
-/// It is NULL, or such a text, which lives and does not change as long as the answer is used.
+/// `text` is NULL, or a NUL-terminated string that stays valid and unchanged while the result is
+/// used.
 pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     if text.is_null() {
         return Err(invalid("NULL in place of a text"));
     }
-    // SAFETY: not NULL, and the caller's promise.
+    // SAFETY: not NULL, otherwise guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|e| invalid("a text that is no UTF-8").caused_by(e))
 }
 
-/// A path: any bytes but 0.
+/// Converts a NUL-terminated path of any bytes.
 ///
 /// # Safety
 /// As [`text`].
@@ -107,43 +111,43 @@ pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
     if path.is_null() {
         return Err(invalid("NULL in place of a path"));
     }
-    // SAFETY: not NULL, and the caller's promise.
+    // SAFETY: not NULL, otherwise guaranteed by the caller.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
     Ok(Path::new(std::ffi::OsStr::from_bytes(bytes)))
 }
 
-/// Where an answer goes.
+/// Dereferences an output parameter.
 ///
 /// # Safety
-/// It is NULL, or there is room for one, and nobody else uses it.
+/// `out` is NULL, or valid for a write of one value, and no other thread uses it.
 pub unsafe fn place<'a, T>(out: *mut T) -> Result<&'a mut T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { out.as_mut() }.ok_or_else(|| invalid("NULL in place of room for the answer"))
 }
 
-/// Hands something out.
+/// Moves a value to the heap and hands out its pointer.
 pub fn give<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// Frees what was handed out.
+/// Frees a handle that was handed out.
 ///
 /// # Safety
-/// It is NULL, or what [`give`] returned; nobody uses it any more.
+/// `handle` is NULL, or was returned by [`give`] and is not used any more.
 pub unsafe fn free<T>(handle: *mut T) {
     if handle.is_null() {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let handle = unsafe { Box::from_raw(handle) };
-    // What is left of a panic in a destructor cannot be told to anybody.
+    // The payload of a panic in a destructor cannot be reported.
     drop(catch_unwind(AssertUnwindSafe(|| drop(handle))));
 }
 
-/// What a call came to, with its error for whoever wants it.
+/// Runs a call and returns its status; writes an error to `error` unless it is NULL.
 ///
 /// # Safety
-/// `error` is NULL, or there is room for a pointer.
+/// `error` is NULL, or valid for a write of one pointer.
 pub unsafe fn call(error: *mut *mut LavaError, body: impl FnOnce() -> Result<()>) -> u32 {
     let failed = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return OK,
@@ -151,14 +155,14 @@ pub unsafe fn call(error: *mut *mut LavaError, body: impl FnOnce() -> Result<()>
         Err(panic) => LavaError::new(BUG, &format!("a bug of the library: {}", said(&*panic)), None),
     };
     let status = failed.status;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if let Some(error) = unsafe { error.as_mut() } {
         *error = give(failed);
     }
     status
 }
 
-/// What a function that cannot fail answers; `otherwise` where it panics.
+/// Runs an infallible function; returns `otherwise` if it panics.
 pub fn quiet<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }

@@ -1,4 +1,4 @@
-//! Going through keys.
+//! Iterators.
 
 use crate::error::LavaError;
 use crate::ffi::{Slice, call, free, give, handle, handle_mut, place};
@@ -12,20 +12,20 @@ use std::ops::Bound;
 pub struct LavaIter(Cursor);
 
 impl LavaIter {
-    /// The cursor, if it stands on an entry.
+    /// Returns the cursor if it is on an entry.
     fn standing(&self) -> Result<&Cursor> {
         let why = "the iterator stands on no entry: ask lava_iter_valid first";
         self.0.valid().then_some(&self.0).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, why))
     }
 }
 
-/// The range from `start` on and below `end`, where they are bounds.
+/// Returns the range from `start` on and below `end`; a NULL slice is unbounded.
 pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// # Safety
-/// The rules of the header.
+/// The caller must follow the rules of the header.
 pub(crate) unsafe fn range_of<'a>(start: Slice, end: Slice) -> Result<Range<'a>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (start, end) = unsafe { (start.bound()?, end.bound()?) };
     Ok((start.map_or(Bound::Unbounded, Bound::Included), end.map_or(Bound::Unbounded, Bound::Excluded)))
 }
@@ -41,9 +41,9 @@ pub unsafe extern "C" fn lava_iter_new(
     error: *mut *mut LavaError,
 ) -> u32 {
     let make = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (db, iter, range) = unsafe { (handle(db)?, place(iter)?, range_of(start, end)?) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let (family, snapshot) = unsafe { (family_or_default(&db.0, family), snapshot.as_ref()) };
         let entries = match snapshot {
             Some(snapshot) => snapshot.0.family(family).range(range),
@@ -52,37 +52,37 @@ pub unsafe extern "C" fn lava_iter_new(
         *iter = give(LavaIter(entries.cursor()?));
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, make) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_iter_free(iter: *mut LavaIter) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(iter) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_iter_valid(iter: *const LavaIter) -> bool {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { iter.as_ref() }.is_some_and(|iter| iter.0.valid())
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_iter_first(iter: *mut LavaIter, error: *mut *mut LavaError) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle_mut(iter)?.0.seek_to_first()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_iter_last(iter: *mut LavaIter, error: *mut *mut LavaError) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle_mut(iter)?.0.seek_to_last()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_iter_seek(iter: *mut LavaIter, key: Slice, error: *mut *mut LavaError) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle_mut(iter)?.0.seek(key.bytes()?)) }
 }
 
@@ -92,31 +92,31 @@ pub unsafe extern "C" fn lava_iter_seek_for_prev(
     key: Slice,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle_mut(iter)?.0.seek_for_prev(key.bytes()?)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_iter_next(iter: *mut LavaIter, error: *mut *mut LavaError) -> u32 {
     let step = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let iter = unsafe { handle_mut(iter)? };
         iter.standing()?;
         iter.0.next()
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, step) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_iter_prev(iter: *mut LavaIter, error: *mut *mut LavaError) -> u32 {
     let step = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let iter = unsafe { handle_mut(iter)? };
         iter.standing()?;
         iter.0.prev()
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, step) }
 }
 
@@ -127,12 +127,12 @@ pub unsafe extern "C" fn lava_iter_key(
     error: *mut *mut LavaError,
 ) -> u32 {
     let tell = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (iter, key) = unsafe { (handle(iter)?, place(key)?) };
         *key = Slice::of(iter.standing()?.key());
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, tell) }
 }
 
@@ -143,11 +143,11 @@ pub unsafe extern "C" fn lava_iter_value(
     error: *mut *mut LavaError,
 ) -> u32 {
     let tell = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (iter, value) = unsafe { (handle(iter)?, place(value)?) };
         *value = Slice::of(iter.standing()?.value()?);
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, tell) }
 }

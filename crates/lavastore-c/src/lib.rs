@@ -1,17 +1,18 @@
-//! LavaStore for C: the functions of `include/lavastore.h`, which is their documentation.
+//! C interface of LavaStore. `include/lavastore.h` documents its functions.
 //!
-//! Each function is a thin coat around a call of the facade `lavastore`: it turns pointers into references, calls, and turns the answer into a
-//! status and handles. What is the same for all stands in `ffi`:
+//! Each function wraps one call of the facade `lavastore`: it converts pointers to references,
+//! calls, and converts the result to a status and handles. `ffi` has the common rules:
 //!
-//! * A *handle* is a box that the caller owns. NULL is an error or, where the header says so, a default; what was freed cannot be
-//!   recognized.
-//! * No panic leaves: it becomes `LAVA_BUG`.
-//! * An answer is written only where the call succeeded; an error only where somebody wants it.
+//! * A *handle* is a box owned by the caller. NULL is an error or, where the header says so, a
+//!   default. A freed handle cannot be detected.
+//! * No panic crosses the boundary: it becomes `LAVA_BUG`.
+//! * A result is written only on success; an error only if the caller passes a place for it.
 //!
-//! `unsafe` is all that this crate is about, and the proofs are the rules of the header: pointers come from the function that makes such handles, were
-//! not freed, and live as long as the call. A program in C goes through every function, under the address sanitizer where there is one.
+//! The `unsafe` code relies on the rules of the header: a pointer comes from the function that
+//! makes such handles, is not freed, and stays valid during the call. A C program tests every
+//! function, with the address sanitizer where available.
 
-// The header says what each function does, and what a caller has to see to.
+// The header documents each function and the obligations of the caller.
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 mod batch;

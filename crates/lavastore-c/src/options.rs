@@ -5,7 +5,7 @@ use lavastore::{Options, PolicyChoice, SpaceLimit, VlsmOptions};
 use std::ffi::c_char;
 use std::time::Duration;
 
-/// A `lava_options`. Opening checks all of them.
+/// A `lava_options`. The open checks all of them.
 #[derive(Debug)]
 pub struct LavaOptions(pub(crate) Options);
 
@@ -16,99 +16,99 @@ pub extern "C" fn lava_options_new() -> *mut LavaOptions {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_free(options: *mut LavaOptions) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(options) }
 }
 
-/// Changes options that are there.
+/// Changes existing options.
 ///
 /// # Safety
-/// The rules of the header.
+/// The caller must follow the rules of the header.
 unsafe fn set(options: *mut LavaOptions, change: impl FnOnce(&mut Options)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if let Some(options) = unsafe { options.as_mut() } {
         change(&mut options.0);
     }
 }
 
-/// What does not fit into memory is refused where the store is opened, as the largest number there is.
+/// Clamps a size; the open refuses the maximum.
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_create_if_missing(options: *mut LavaOptions, create: bool) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.create_if_missing = create) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_cache_bytes(options: *mut LavaOptions, bytes: u64) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.cache_bytes = size(bytes)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_memtable_bytes(options: *mut LavaOptions, bytes: u64) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.memtable_bytes = size(bytes)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_background_threads(options: *mut LavaOptions, threads: u32) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.background_threads = size(threads.into())) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_space_limit_bytes(options: *mut LavaOptions, bytes: u64) {
     let limit = (bytes > 0).then_some(SpaceLimit::Bytes(bytes));
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.space_limit = limit) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_space_limit_percent(options: *mut LavaOptions, percent: u8) {
     let limit = (percent > 0).then_some(SpaceLimit::VolumePercent(percent));
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.space_limit = limit) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_stall_budget_us(options: *mut LavaOptions, us: u64) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.stall_budget = Duration::from_micros(us)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_io_budget(options: *mut LavaOptions, bytes_per_s: u64) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.io_budget = bytes_per_s) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_rest(options: *mut LavaOptions, rest: bool) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.rest = rest) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_min_blob_bytes(options: *mut LavaOptions, bytes: u64) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.family.min_blob_size = size(bytes)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_policy_vlsm(options: *mut LavaOptions, vlsm: bool) {
     let policy = if vlsm { PolicyChoice::vlsm(&VlsmOptions::default()) } else { PolicyChoice::default() };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { set(options, |options| options.family.policy = policy) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_metrics_file(options: *mut LavaOptions, file: *const c_char) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     let file = unsafe { path(file) }.ok().map(Into::into);
-    // SAFETY: the same.
+    // SAFETY: as above.
     unsafe { set(options, |options| options.metrics_file = file) }
 }

@@ -1,4 +1,4 @@
-//! Requests in flight, for one thread.
+//! Asynchronous requests for one thread.
 
 use crate::batch::LavaBatch;
 use crate::completions::Completion;
@@ -21,10 +21,10 @@ pub struct LavaQueue {
 /// `LAVA_QUEUE_STOP_AT_FAILURE`.
 const STOP_AT_FAILURE: u32 = 32;
 
-/// Submits what is asked of a family, by the token that it comes out with.
+/// Submits a request for a family with a token.
 ///
 /// # Safety
-/// The rules of the header.
+/// The caller must follow the rules of the header.
 unsafe fn submit<R: Into<AnyRequest>>(
     queue: *mut LavaQueue,
     family: *const LavaFamily,
@@ -33,7 +33,7 @@ unsafe fn submit<R: Into<AnyRequest>>(
     request: impl FnOnce(&Requests) -> Result<R>,
 ) -> u32 {
     let submit = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (queue, family) = unsafe { (handle_mut(queue)?, family.as_ref()) };
         let request = match family {
             Some(family) => request(&queue.requests.family(&family.0))?,
@@ -42,7 +42,7 @@ unsafe fn submit<R: Into<AnyRequest>>(
         queue.queue.submit(request, token);
         Ok(())
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { call(error, submit) }
 }
 
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn lava_queue_new(
     error: *mut *mut LavaError,
 ) -> u32 {
     let make = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (db, queue) = unsafe { (handle(db)?, place(queue)?) };
         let mut options = RequestOptions {
             write: options_of(how & !STOP_AT_FAILURE)?,
@@ -70,19 +70,19 @@ pub unsafe extern "C" fn lava_queue_new(
         *queue = give(LavaQueue { requests, queue: own });
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, make) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_queue_free(queue: *mut LavaQueue) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(queue) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_queue_resume(queue: *const LavaQueue) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     if let Some(queue) = unsafe { queue.as_ref() } {
         queue.requests.resume();
     }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn lava_submit_put(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { submit(queue, family, token, error, |requests| requests.put(key.bytes()?, value.bytes()?)) }
 }
 
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn lava_submit_delete(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { submit(queue, family, token, error, |requests| requests.delete(key.bytes()?)) }
 }
 
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn lava_submit_write(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { submit(queue, null(), token, error, |requests| requests.write(handle(batch)?.0.clone())) }
 }
 
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn lava_submit_get(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { submit(queue, family, token, error, |requests| requests.get(key.bytes()?)) }
 }
 
@@ -148,13 +148,13 @@ pub unsafe extern "C" fn lava_submit_multi_get(
     let copied = || -> Result<Vec<Vec<u8>>> {
         let mut own = Vec::new();
         for i in 0..count {
-            // SAFETY: the rules of the header: there are `count` slices, if `keys` is not NULL.
+            // SAFETY: by the rules of the header there are `count` slices if `keys` is not NULL.
             let key = unsafe { handle(if keys.is_null() { keys } else { keys.add(i) })?.bytes()? };
             own.push(key.to_vec());
         }
         Ok(own)
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { submit(queue, family, token, error, |requests| requests.multi_get(copied()?)) }
 }
 
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn lava_submit_scan(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { submit(queue, family, token, error, |requests| requests.scan(range_of(start, end)?, limit)) }
 }
 
@@ -178,22 +178,22 @@ pub unsafe extern "C" fn lava_submit_flush(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { submit(queue, null(), token, error, Requests::flush) }
 }
 
-/// Hands out what is over, if somebody wants it.
+/// Hands out a finished request.
 ///
 /// # Safety
-/// The rules of the header.
+/// The caller must follow the rules of the header.
 unsafe fn take(
     queue: *mut LavaQueue,
     completion: *mut Completion,
     next: impl FnOnce(&mut RequestQueue) -> Option<(u64, Result<lavastore::Outcome>)>,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (queue, room) = unsafe { (queue.as_mut(), completion.as_mut()) };
-    // Without room for it nothing is taken out, and nothing lost.
+    // Without a place for the completion, nothing is taken from the queue.
     let (Some(queue), Some(room)) = (queue, room) else { return false };
     let over = quiet(None, || next(&mut queue.queue));
     let is_over = over.is_some();
@@ -205,7 +205,7 @@ unsafe fn take(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_poll(queue: *mut LavaQueue, completion: *mut Completion) -> bool {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { take(queue, completion, RequestQueue::poll) }
 }
 
@@ -216,12 +216,12 @@ pub unsafe extern "C" fn lava_wait(
     completion: *mut Completion,
 ) -> bool {
     let longest = (timeout_us < u64::MAX).then(|| Duration::from_micros(timeout_us));
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { take(queue, completion, |queue| queue.wait(longest)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_queue_len(queue: *const LavaQueue) -> usize {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { queue.as_ref() }.map_or(0, |queue| queue.queue.len())
 }

@@ -12,9 +12,9 @@ pub struct LavaSnapshot(pub(crate) Snapshot);
 /// A `lava_value`.
 #[derive(Debug)]
 pub enum LavaValue {
-    /// Of the store.
+    /// A value of the store.
     Value(Value),
-    /// Anything else.
+    /// Other bytes.
     Bytes(Vec<u8>),
 }
 
@@ -26,7 +26,7 @@ impl LavaValue {
         }
     }
 
-    /// NULL if it is not there.
+    /// Returns NULL for a missing value.
     pub(crate) fn give(value: Option<Value>) -> *mut LavaValue {
         value.map_or(std::ptr::null_mut(), |value| give(LavaValue::Value(value)))
     }
@@ -34,13 +34,13 @@ impl LavaValue {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_value_bytes(value: *const LavaValue) -> Slice {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { value.as_ref() }.map_or(Slice::NONE, |value| Slice::of(value.bytes()))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_value_free(value: *mut LavaValue) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(value) }
 }
 
@@ -51,18 +51,18 @@ pub unsafe extern "C" fn lava_snapshot_new(
     error: *mut *mut LavaError,
 ) -> u32 {
     let make = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (db, snapshot) = unsafe { (handle(db)?, place(snapshot)?) };
         *snapshot = give(LavaSnapshot(db.0.snapshot()));
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, make) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_snapshot_free(snapshot: *mut LavaSnapshot) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(snapshot) }
 }
 
@@ -76,9 +76,9 @@ pub unsafe extern "C" fn lava_get(
     error: *mut *mut LavaError,
 ) -> u32 {
     let get = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (db, key, value) = unsafe { (handle(db)?, key.bytes()?, place(value)?) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let (family, snapshot) = unsafe { (family_or_default(&db.0, family), snapshot.as_ref()) };
         let found = match snapshot {
             Some(snapshot) => snapshot.0.family(family).get(key)?,
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn lava_get(
         *value = LavaValue::give(found);
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, get) }
 }
 
@@ -101,9 +101,9 @@ pub unsafe extern "C" fn lava_contains_key(
     error: *mut *mut LavaError,
 ) -> u32 {
     let look = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (db, key, there) = unsafe { (handle(db)?, key.bytes()?, place(there)?) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let (family, snapshot) = unsafe { (family_or_default(&db.0, family), snapshot.as_ref()) };
         *there = match snapshot {
             Some(snapshot) => snapshot.0.family(family).contains_key(key)?,
@@ -111,6 +111,6 @@ pub unsafe extern "C" fn lava_contains_key(
         };
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, look) }
 }

@@ -1,4 +1,4 @@
-//! A store and its families: opened, closed, flushed.
+//! Stores and families: open, close, flush.
 
 use crate::error::LavaError;
 use crate::ffi::{call, free, give, handle, path, place, text};
@@ -17,24 +17,24 @@ pub struct LavaDb(pub(crate) Db);
 #[derive(Debug)]
 pub struct LavaFamily(pub(crate) Family);
 
-/// The family that is meant: NULL is `default`.
+/// Returns the family, or `default` for NULL.
 ///
 /// # Safety
-/// The rules of the header.
+/// The caller must follow the rules of the header.
 pub(crate) unsafe fn family_or_default<'a>(db: &'a Db, family: *const LavaFamily) -> &'a Family {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { family.as_ref() }.map_or_else(|| db.default_family(), |family: &'a LavaFamily| &family.0)
 }
 
 /// # Safety
-/// The rules of the header.
+/// The caller must follow the rules of the header.
 unsafe fn open(
     at: *const c_char,
     options: *const LavaOptions,
     db: *mut *mut LavaDb,
     open: impl FnOnce(&Path, &Options) -> Result<Db>,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (at, options, db) = unsafe { (path(at)?, options.as_ref(), place(db)?) };
     let options = options.map_or_else(Options::default, |options| options.0.clone());
     *db = give(LavaDb(open(at, &options)?));
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn lava_open(
     db: *mut *mut LavaDb,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || open(at, options, db, |at, options| Db::open_with(at, options))) }
 }
 
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn lava_open_read_only(
     db: *mut *mut LavaDb,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || open(at, options, db, |at, options| Db::open_read_only(at, options))) }
 }
 
@@ -70,12 +70,12 @@ pub unsafe extern "C" fn lava_catch_up(
     error: *mut *mut LavaError,
 ) -> u32 {
     let catch_up = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (db, now) = unsafe { (handle(db)?, place(now)?) };
         *now = give(LavaDb(db.0.catch_up()?));
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, catch_up) }
 }
 
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn lava_set_space_limit_bytes(
     error: *mut *mut LavaError,
 ) -> u32 {
     let limit = (bytes > 0).then_some(SpaceLimit::Bytes(bytes));
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle(db)?.0.set_space_limit(limit)) }
 }
 
@@ -97,26 +97,26 @@ pub unsafe extern "C" fn lava_set_space_limit_percent(
     error: *mut *mut LavaError,
 ) -> u32 {
     let limit = (percent > 0).then_some(SpaceLimit::VolumePercent(percent));
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle(db)?.0.set_space_limit(limit)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_close(db: *mut LavaDb, error: *mut *mut LavaError) -> u32 {
     let close = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let own = unsafe { handle(db)? }.0.clone();
-        // SAFETY: the same; nobody uses the handle any more, however closing ends.
+        // SAFETY: as above; the handle is not used any more, whatever the result of the close.
         unsafe { free(db) };
         own.close()
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, close) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_db_free(db: *mut LavaDb) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(db) }
 }
 
@@ -128,12 +128,12 @@ pub unsafe extern "C" fn lava_family_open(
     error: *mut *mut LavaError,
 ) -> u32 {
     let open = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (db, name, family) = unsafe { (handle(db)?, text(name)?, place(family)?) };
         *family = give(LavaFamily(db.0.family(name)?));
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, open) }
 }
 
@@ -143,32 +143,32 @@ pub unsafe extern "C" fn lava_family_drop(
     family: *mut LavaFamily,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle(db)?.0.drop_family(&handle(family)?.0)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_family_free(family: *mut LavaFamily) {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { free(family) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_sync(db: *mut LavaDb, error: *mut *mut LavaError) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle(db)?.0.sync()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_flush(db: *mut LavaDb, error: *mut *mut LavaError) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle(db)?.0.flush()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_upgrade(db: *mut LavaDb, format: u32, error: *mut *mut LavaError) -> u32 {
     let to = |number| if number == 0 { Ok(StoreFormat::NEWEST) } else { StoreFormat::from_number(number) };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle(db)?.0.upgrade(to(format)?)) }
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn lava_checkpoint(
     at: *const c_char,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, || handle(db)?.0.checkpoint(path(at)?)) }
 }
 
@@ -191,11 +191,11 @@ pub unsafe extern "C" fn lava_checkpoint_within(
 ) -> u32 {
     let copy = || {
         let cancel = Cancel::with_deadline(&Env::kernel(), Duration::from_millis(milliseconds));
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (own, at) = unsafe { (handle(db)?, path(at)?) };
         own.0.checkpoint_with(at, &CheckpointOptions { cancel: Some(cancel) })
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, copy) }
 }
 
@@ -206,11 +206,11 @@ pub unsafe extern "C" fn lava_metrics(
     error: *mut *mut LavaError,
 ) -> u32 {
     let tell = || {
-        // SAFETY: the rules of the header.
+        // SAFETY: the caller follows the rules of the header.
         let (db, text) = unsafe { (handle(db)?, place(text)?) };
         *text = give(LavaValue::Bytes(db.0.metrics()?.into_bytes()));
         Ok(())
     };
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { call(error, tell) }
 }

@@ -1,4 +1,4 @@
-//! Writes, each with how it is made.
+//! Writes and their options.
 
 use crate::batch::LavaBatch;
 use crate::error::LavaError;
@@ -10,7 +10,7 @@ use std::ptr::null;
 /// `LAVA_WRITE_NO_WAIT`.
 const NO_WAIT: u32 = 16;
 
-/// What the bits say.
+/// Decodes the bits of `how`.
 pub(crate) fn options_of(how: u32) -> Result<WriteOptions> {
     let durability = match how & !NO_WAIT {
         0 => None,
@@ -28,10 +28,10 @@ pub(crate) fn options_of(how: u32) -> Result<WriteOptions> {
     Ok(if how & NO_WAIT == 0 { options } else { options.no_wait() })
 }
 
-/// Writes to a family in this way.
+/// Writes to a family with the options in `how`.
 ///
 /// # Safety
-/// The rules of the header.
+/// The caller must follow the rules of the header.
 unsafe fn write(
     db: *mut LavaDb,
     family: *const LavaFamily,
@@ -40,13 +40,13 @@ unsafe fn write(
     change: impl FnOnce(&Writer<'_>) -> Result<()>,
 ) -> u32 {
     let write = || {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let db = unsafe { handle(db)? };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let family = unsafe { family_or_default(&db.0, family) };
         change(&family.writing(&options_of(how)?))
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { call(error, write) }
 }
 
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn lava_put(
     how: u32,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { write(db, family, how, error, |writer| writer.put(key.bytes()?, value.bytes()?)) }
 }
 
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn lava_delete(
     how: u32,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { write(db, family, how, error, |writer| writer.delete(key.bytes()?)) }
 }
 
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn lava_delete_range(
     how: u32,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe {
         write(db, family, how, error, |writer| writer.delete_range(range(start.bound()?, end.bound()?)))
     }
@@ -97,6 +97,6 @@ pub unsafe extern "C" fn lava_write(
     how: u32,
     error: *mut *mut LavaError,
 ) -> u32 {
-    // SAFETY: the rules of the header.
+    // SAFETY: the caller follows the rules of the header.
     unsafe { write(db, null(), how, error, |writer| writer.write(&handle(batch)?.0)) }
 }

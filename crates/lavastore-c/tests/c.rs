@@ -1,6 +1,6 @@
-//! The header says what there is, and a program in C uses all of it.
+//! The header and the library agree, and a C program uses all functions.
 
-// What is looked at are sources and libraries, not stores.
+// This test reads sources and libraries, not stores.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(here().join(path)).unwrap()
 }
 
-/// How many there are between two brackets, by their commas.
+/// Counts the parameters in a list by its commas.
 fn count(parameters: &str) -> usize {
     match parameters.trim().trim_end_matches(',') {
         "" | "void" => 0,
@@ -23,7 +23,7 @@ fn count(parameters: &str) -> usize {
     }
 }
 
-/// The functions that the header declares, with how many parameters they have.
+/// Returns the functions declared in the header with their numbers of parameters.
 fn declared() -> BTreeMap<String, usize> {
     let header = read("include/lavastore.h");
     let functions = header.lines().filter(|line| line.ends_with(");") && line.contains("lava_"));
@@ -34,7 +34,7 @@ fn declared() -> BTreeMap<String, usize> {
     functions.map(one).collect()
 }
 
-/// Those that the library has.
+/// Returns the functions defined by the library.
 fn defined() -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
     for file in std::fs::read_dir(here().join("src")).unwrap() {
@@ -54,12 +54,12 @@ fn the_header_declares_what_there_is() {
     assert_eq!(declared(), defined());
 }
 
-/// The library to link.
+/// Returns the path of the library to link.
 fn library() -> PathBuf {
     built(".a")
 }
 
-/// The library of this kind: beside this test, or where a build leaves it. The newest, if there are several.
+/// Returns the newest library of this kind, next to this test or in a build directory.
 fn built(end: &str) -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let files =
@@ -75,7 +75,7 @@ fn is_library(path: &Path, end: &str) -> bool {
     name.starts_with("liblavastore_c") && name.ends_with(end)
 }
 
-/// Compiles a program, and says whether that went well.
+/// Compiles a program; returns whether that succeeded.
 fn compile(source: &str, program: &Path, flags: &[&str]) -> Result<(), String> {
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let out = Command::new(cc)
@@ -100,7 +100,8 @@ fn a_program_in_c_uses_every_function() {
     let dir = std::env::temp_dir().join(format!("lavastore-c-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let program = dir.join("program");
-    // With the sanitizer leaks and uses of what was freed end the program; not every compiler has it.
+    // With the sanitizer, leaks and uses after free end the program; not every compiler supports
+    // it.
     if let Err(why) = compile("tests/program.c", &program, &["-fsanitize=address"]) {
         println!("without the address sanitizer: {}", why.lines().next().unwrap_or_default());
         compile("tests/program.c", &program, &[]).unwrap();
@@ -109,7 +110,7 @@ fn a_program_in_c_uses_every_function() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Not with the sanitizer: a child leaks what belongs to its parent.
+/// Without the sanitizer: a child leaks memory of its parent.
 #[test]
 fn a_program_in_c_forks() {
     let dir = std::env::temp_dir().join(format!("lavastore-c-fork-{}", std::process::id()));

@@ -1,4 +1,4 @@
-/* A store and the children of its process: fork DIR. Ends with 0 if all is as the header says. */
+/* A store and forked children: fork DIR. Exits with 0 if all behave as the header says. */
 #define _GNU_SOURCE
 #include "lavastore.h"
 
@@ -18,7 +18,7 @@ extern char **environ;
             _exit(1);                                                          \
         }                                                                      \
     } while (0)
-/* What a child gets, with the words that say why. */
+/* Checks the status and the message that a child gets. */
 #define REFUSED(call)                                                          \
     do {                                                                       \
         lava_error *error_ = NULL, **error = &error_;                          \
@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
         child(&h);
     }
     ends_well(pid);
-    /* These share the memory of the parent until they run their program: nothing may change for it. */
+    /* Such children share the memory of the parent until exec: the parent must see no change. */
     char *arguments[] = {"true", NULL};
     CHECK(posix_spawnp(&pid, "true", NULL, NULL, arguments, environ) == 0);
     ends_well(pid);

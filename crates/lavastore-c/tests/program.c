@@ -1,4 +1,4 @@
-/* Uses every function of lavastore.h as a program would: program DIR. Ends with 0 if all is as the header says. */
+/* Uses every function of lavastore.h: program DIR. Exits with 0 if all behave as the header says. */
 #include "lavastore.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@
             exit(1);                                                           \
         }                                                                      \
     } while (0)
-/* Refused with this status, and an error that says so. */
+/* Checks that a call failed with this status and error. */
 #define REFUSED(status, call)                                                  \
     do {                                                                       \
         lava_error *error_ = NULL, **error = &error_;                          \
@@ -47,7 +47,7 @@ static bool is(lava_slice found, const char *wanted) {
     return found.data != NULL && found.len == strlen(wanted) && memcmp(found.data, wanted, found.len) == 0;
 }
 
-/* The value of a key is this one; NULL: it is not there. */
+/* Checks the value of a key; NULL: the key is missing. */
 static bool has(lava_db *db, const lava_family *family, const lava_snapshot *snapshot, const char *key, const char *wanted) {
     lava_value *value = NULL;
     OK(lava_get(db, family, snapshot, text(key), &value, error));
@@ -224,7 +224,7 @@ static void requests_in_flight(lava_db *db, lava_family *moons) {
         default: CHECK(false);
         }
         if (over.token == 9) {
-            /* What was taken out of a completion is the caller's. */
+            /* The caller owns a value taken out of a completion. */
             lava_entries *own = over.entries;
             over.entries = NULL;
             lava_completion_free(&over);
@@ -233,7 +233,7 @@ static void requests_in_flight(lava_db *db, lava_family *moons) {
         lava_completion_free(&over);
     }
 
-    /* One more than may be in flight is refused, and does not come out. */
+    /* A request beyond the depth is refused, and does not come out. */
     lava_queue *narrow = NULL;
     OK(lava_queue_new(db, 1, LAVA_WRITE_DURABLE, &narrow, error));
     lava_error *error = NULL;
@@ -246,13 +246,13 @@ static void requests_in_flight(lava_db *db, lava_family *moons) {
         error = NULL;
     }
     CHECK(taken + refused == 1000 && taken > 0 && lava_queue_len(narrow) == (size_t)taken);
-    /* What is in flight is done all the same. */
+    /* Requests in flight are still executed. */
     lava_queue_free(narrow);
     lava_queue_free(queue);
     CHECK(has(db, NULL, NULL, "mars", "red"));
 }
 
-/* The writes behind one that fails are attempted, unless the queue stops there. */
+/* Writes after a failed one are attempted unless the queue stops at failures. */
 static void failures_in_a_queue(lava_db *db) {
     uint32_t hows[] = {LAVA_WRITE_DURABLE, LAVA_WRITE_DURABLE | LAVA_QUEUE_STOP_AT_FAILURE};
     for (int stops = 0; stops < 2; stops++) {
@@ -305,7 +305,7 @@ static void misuse(lava_db *db, const char *dir) {
     CHECK(lava_error_status(NULL) == LAVA_OK && lava_error_file(NULL) == NULL);
 }
 
-/* Beside a writer: the limit of the store changes, and a reader comes to its present state. */
+/* While a writer is open: the space limit changes, and a reader catches up. */
 static void changes_while_open(lava_db *db, const char *dir) {
     OK(lava_put(db, NULL, text("limit"), text("before"), LAVA_WRITE_DURABLE, error));
     lava_db *reader = NULL, *now = NULL;
@@ -313,7 +313,7 @@ static void changes_while_open(lava_db *db, const char *dir) {
     REFUSED(LAVA_INVALID_ARGUMENT, lava_set_space_limit_percent(db, 101, error));
     REFUSED(LAVA_INVALID_ARGUMENT, lava_set_space_limit_bytes(db, 1, error));
     REFUSED(LAVA_READ_ONLY, lava_set_space_limit_bytes(reader, 1ull << 30, error));
-    /* Not as much as the store has: deletes only. */
+    /* Below the size of the store: only deletes are admitted. */
     OK(lava_flush(db, error));
     OK(lava_set_space_limit_bytes(db, 2ull << 20, error));
     char long_value[4096];
@@ -366,7 +366,7 @@ int main(int argc, char **argv) {
     snprintf(late, sizeof late, "%s-late", copy);
     REFUSED(LAVA_CANCELLED, lava_checkpoint_within(db, late, 0, error));
     OK(lava_checkpoint_within(db, late, 60000, error));
-    /* It closes beside a family and a snapshot, which are refused from then on. */
+    /* The store closes while a family and a snapshot exist; their calls then fail. */
     lava_snapshot *before = NULL;
     OK(lava_snapshot_new(db, &before, error));
     OK(lava_close(db, error));
