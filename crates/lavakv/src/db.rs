@@ -47,7 +47,8 @@ use store::engines::{self, EngineSpace};
 use store::format::StoreFormat;
 use store::guest::BatchSink;
 
-/// An open store. Cheap to clone, usable from any thread; [`Db::close`] closes it, and so does the drop of the last clone.
+/// An open store. Cheap to clone, usable from any thread. [`Db::close`] closes it, and so does the
+/// drop of the last clone.
 ///
 /// ```no_run
 /// use lavastore_lavakv::Db;
@@ -62,21 +63,22 @@ pub struct Db {
     handle: Arc<Handle>,
 }
 
-/// What the clones of a [`Db`] share. Its drop is the close.
+/// State shared by the clones of a [`Db`]. Its drop closes the store.
 struct Handle {
     engine: Owned<Arc<Engine>>,
     default: ColumnFamily,
-    /// Of a store that was opened for reading.
+    /// Parameters of a read-only open; `None` for a writable store.
     reading: Option<Reading>,
 }
 
 impl Db {
-    /// Opens a store with default options, making a new one if there is none.
+    /// Opens a store with default options. Creates it if it does not exist.
     ///
     /// # Errors
-    /// `Locked` if another process (or this one) has it open; `Corruption` naming file and offset if its log or manifest is
-    /// damaged (damaged tables and value files do not keep it from opening: see [`Db::damaged_files`]);
-    /// `Unsupported` if a newer release wrote it; `InvalidArgument` if the path is not a store's directory.
+    /// `Locked` if another process, or this one, has it open. `Corruption`, with file and offset,
+    /// if its log or manifest is damaged. (Damaged tables and value files do not prevent the open:
+    /// see [`Db::damaged_files`].) `Unsupported` if a newer release wrote it. `InvalidArgument` if
+    /// the path is not a store's directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Self::open_with(path, Options::default())
     }
@@ -108,7 +110,7 @@ impl Db {
         &self.handle.engine
     }
 
-    /// The engine, in the process that opened it, until it is closed.
+    /// Returns the engine. Fails after a close, and in a child process.
     fn here(&self) -> Result<&Arc<Engine>> {
         self.engine().tree.reads.check()?;
         Ok(self.engine())
@@ -122,7 +124,7 @@ impl Db {
         self.engine().context.check_process()
     }
 
-    /// Which store it is: the same wherever and whenever it is open, and another for a checkpoint of it.
+    /// A unique id of the store. It never changes; a checkpoint of the store has another one.
     pub fn store_id(&self) -> [u8; 16] {
         self.engine().files.manifest.state().store.uid.0
     }
@@ -142,8 +144,8 @@ impl Db {
         self.put_opt(family, key, value, &WriteOptions::default())
     }
 
-    /// Sets a key in a family, with options. The value may have up to 1 GiB; one that is not in memory is better written
-    /// by [`Db::put_stream`].
+    /// Sets a key in a family, with options. The value may have up to 1 GiB. For a value that is
+    /// not in memory use [`Db::put_stream`].
     pub fn put_opt(
         &self,
         family: &ColumnFamily,
@@ -161,7 +163,7 @@ impl Db {
         put
     }
 
-    /// Sets a key to a value that is written piece by piece, in constant memory; see [`ValueWriter`].
+    /// Sets a key to a value that is written in pieces, in constant memory; see [`ValueWriter`].
     ///
     /// # Errors
     /// Those of a put.
@@ -175,7 +177,7 @@ impl Db {
         ValueWriter::new(&self.engine().writes, family, key, terms)
     }
 
-    /// Deletes a key from the default family. Deleting what is not there is fine.
+    /// Deletes a key from the default family. A missing key is no error.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         self.delete_opt(&self.handle.default, key, &WriteOptions::default())
     }
@@ -231,18 +233,18 @@ impl Db {
         self.run_write(Payload::one(family, change, &Frame::of(&change)), terms)
     }
 
-    /// Writes a batch: all of it or nothing.
+    /// Writes a batch atomically.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.write_opt(batch, &WriteOptions::default())
     }
 
-    /// Writes a batch, with options.
+    /// Writes a batch atomically, with options.
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let (_entered, terms) = self.writable(options)?;
         self.run_write(Payload::batch(batch), terms)
     }
 
-    /// A write whose batch goes to a sink: see [`crate::beside`].
+    /// Writes a batch through a sink: see [`crate::beside`].
     pub(crate) fn write_carried(
         &self,
         batch: &WriteBatch,
@@ -276,7 +278,7 @@ impl Db {
             Body::One(..) if payload.is_delete_only() => &times.delete,
             Body::One(..) => &times.put,
         };
-        // A durable write waits for the device, so each is timed.
+        // A durable write waits for the device, so each one is timed.
         let begun = timing.begin_as(terms.durability.waits_for_device());
         let written = match &payload.body {
             Body::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
@@ -288,22 +290,23 @@ impl Db {
         written
     }
 
-    /// The store's jobs, once it serves: see [`Engine::serve`]. For a call that waits for them and changes nothing itself.
+    /// Returns the store's jobs, once it serves: see [`Engine::serve`]. For calls that wait for
+    /// jobs and change nothing themselves.
     fn served(&self) -> Result<&Arc<Jobs>> {
         self.engine().serve().map(|_| &self.engine().jobs)
     }
 
-    /// A call that changes the store begins.
+    /// Enters a call that changes the store.
     fn changes(&self) -> Result<(Entered<'_>, &Arc<Jobs>)> {
         Ok((self.engine().serve()?, &self.engine().jobs))
     }
 
-    /// What a write with these options promises, and how long it may wait.
+    /// Enters a write. Returns its durability and its deadline.
     fn writable(&self, options: &WriteOptions) -> Result<(Entered<'_>, Terms)> {
         Ok((self.engine().serve()?, Terms::of(&self.engine().context, options)))
     }
 
-    /// Checks that a handle is of this store.
+    /// Checks that a handle belongs to this store.
     fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
         self.engine().tree.own(family)
     }
@@ -323,7 +326,7 @@ impl Db {
         self.get_at(family, key, options.at())
     }
 
-    /// As [`Db::get_opt`], with what it needs of the options only.
+    /// Reads a key like [`Db::get_opt`], with the options of a point read only.
     ///
     /// # Errors
     /// Those of [`Db::get_opt`].
@@ -331,7 +334,8 @@ impl Db {
         self.engine().context.times.get.time(|| self.read(family, key, at)?.run())
     }
 
-    /// The value of a key in tables, whatever memory has of it: what survives a loss of memory and log.
+    /// Reads the value of a key from tables only, ignoring memtables: the state that survives a
+    /// loss of memory and log.
     ///
     /// # Errors
     /// Those of [`Db::get_opt`].
@@ -339,15 +343,15 @@ impl Db {
         self.read(family, key, ReadOptions::default().at())?.below_memtables().run()
     }
 
-    /// Reads many keys of a family as of one moment, with all the reads of the device that they need next in flight at the
-    /// same time: those of up to 256 keys, in rounds (the value of a separated one whose index is cached takes one).
-    /// The answers come in the order of the keys; a key that is there more than once is read once. They are those of
-    /// [`Db::get_at`], errors included, and the error of one key is no other's.
+    /// Reads many keys of a family as of one moment. The device reads of up to 256 keys are in
+    /// flight at the same time, in rounds: a separated value with a cached index takes one. The
+    /// answers come in the order of the keys; a duplicate key is read once. They equal those of
+    /// [`Db::get_at`], errors included, and an error concerns only its own key.
     ///
     /// All the values are in memory at once.
     ///
     /// # Errors
-    /// Of each key those of [`Db::get_opt`].
+    /// For each key those of [`Db::get_opt`].
     pub fn multi_get_at<K: AsRef<[u8]>>(
         &self,
         family: &ColumnFamily,
@@ -363,7 +367,8 @@ impl Db {
         })
     }
 
-    /// Begins a read of a key that reads nothing itself, but says what is to be read for it. What it shows is decided now.
+    /// Begins a read whose device reads the caller performs. The read sees the state of this
+    /// moment.
     ///
     /// # Errors
     /// Those of [`Db::get_opt`].
@@ -372,7 +377,7 @@ impl Db {
         Ok(PendingGet::new(&self.engine().tree, pinned, key, at.fill_cache))
     }
 
-    /// Begins a read of many keys, in the same way.
+    /// Begins a read of many keys whose device reads the caller performs.
     ///
     /// # Errors
     /// Those of [`Db::get_opt`] that concern no single key.
@@ -396,7 +401,7 @@ impl Db {
         Ok(GetOp::new(&self.engine().tree, pinned, key, at.fill_cache))
     }
 
-    /// What a read shows: a read state, and the sequence to read at.
+    /// Pins a read state and a sequence for a read.
     fn pinned(&self, family: &ColumnFamily, at: ReadAt<'_>) -> Result<(Arc<ReadState>, SeqNo)> {
         let family = self.own(family)?;
         let snapshot = self.engine().tree.sequence_of(at.snapshot)?;
@@ -404,7 +409,7 @@ impl Db {
         family.check_there().map(|()| pinned)
     }
 
-    /// Reads the value of a key piece by piece, in constant memory if it is large; see [`ValueReader`].
+    /// Reads the value of a key in pieces, in constant memory if it is large; see [`ValueReader`].
     ///
     /// # Errors
     /// Those of [`Db::get_opt`].
@@ -418,8 +423,8 @@ impl Db {
         Ok(content.map(|content| ValueReader::new(&self.engine().tree, content)))
     }
 
-    /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
-    /// value only what is asked for is read.
+    /// Reads part of a value: at most `len` bytes from `offset` on, fewer at the end of the value.
+    /// Of a large value only this part is read.
     ///
     /// # Errors
     /// Those of [`Db::get_opt`].
@@ -437,13 +442,13 @@ impl Db {
         })
     }
 
-    /// Keeps the present state readable until the snapshot is dropped.
+    /// Retains the present state for reads until the snapshot is dropped.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot_named("")
     }
 
-    /// As [`Db::snapshot`], with a name under which [`Db::space`] shows it and what it holds: so one that was forgotten is
-    /// found.
+    /// Takes a snapshot with a name. [`Db::space`] shows the name with the bytes that the snapshot
+    /// retains, which reveals forgotten snapshots.
     pub fn snapshot_named(&self, name: &str) -> Snapshot {
         let engine = self.engine();
         match self.check_process() {
@@ -464,7 +469,7 @@ impl Db {
         family.check_there().map(|()| iterator)
     }
 
-    /// Makes a column family.
+    /// Creates a column family.
     ///
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` for an option out of range or a name over 1024 bytes.
@@ -475,8 +480,9 @@ impl Db {
         families::create(jobs, name, options).map(|family| ColumnFamily(Owned::new(family)))
     }
 
-    /// Replaces the options of a column family, from now on. Data that is there stays as it is until compaction or
-    /// collection rewrites it. (For the family `default` the next open with [`Options::family`] does so again.)
+    /// Replaces the options of a column family. Existing data changes only when compaction or
+    /// collection rewrites it. (For the family `default` the next open replaces them by
+    /// [`Options::family`].)
     ///
     /// # Errors
     /// `InvalidArgument` for an option out of range.
@@ -487,8 +493,8 @@ impl Db {
         families::set_options(jobs, family, options)
     }
 
-    /// The options of each column family of a store that need not be open, by name, in the order of their creation. It
-    /// reads the manifest only, and changes nothing.
+    /// Returns the options of each column family by name, in the order of their creation. The store
+    /// need not be open: this reads only the manifest and changes nothing.
     ///
     /// # Errors
     /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
@@ -504,8 +510,8 @@ impl Db {
         crate::read_only::family_options(env, path.as_ref())
     }
 
-    /// The names of the other engines that keep something in a store that need not be open. It reads the manifest only, and changes
-    /// nothing.
+    /// Returns the names of the secondary engines with data in a store. The store need not be open:
+    /// this reads only the manifest and changes nothing.
     ///
     /// # Errors
     /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
@@ -513,7 +519,8 @@ impl Db {
         crate::read_only::other_engines(env, path.as_ref())
     }
 
-    /// Drops a column family with all its data. Its handles then fail; iterators over it go on.
+    /// Drops a column family with all its data. Its handles then fail, while existing iterators
+    /// keep working.
     pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
         let family = self.own(family)?;
         if family.id == DEFAULT_FAMILY {
@@ -523,35 +530,36 @@ impl Db {
         families::drop(jobs, family)
     }
 
-    /// The family with this name.
+    /// Returns the family with this name.
     pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
         let engine = self.here().ok()?;
         let id = engine.files.manifest.state().family_named(name)?.id;
         engine.tree.families.get(id).map(|family| ColumnFamily(Owned::new(family)))
     }
 
-    /// The names of all families, in order of their creation.
+    /// Returns the names of all families, in the order of their creation.
     pub fn column_families(&self) -> Vec<String> {
         let families = self.here().map_or_else(|_| Vec::new(), |engine| engine.tree.families.all());
         families.iter().map(|f| f.name.clone()).collect()
     }
 
-    /// Makes the log durable: buffered writes that were acknowledged before the call then survive a loss of power, as
-    /// durable ones do. Volatile writes are in no log: [`Db::flush`] makes them durable. A durable batch of nothing does
-    /// the same.
+    /// Makes the log durable, and with it all buffered writes acknowledged before the call.
+    /// Volatile writes are in no log: [`Db::flush`] makes them durable. Equivalent to an empty
+    /// durable batch.
     ///
     /// # Errors
-    /// Those of a durable write: the first failure of the device, and `Poisoned` from then on; `ReadOnly`.
+    /// Those of a durable write: the first failure of the device, and `Poisoned` from then on;
+    /// `ReadOnly`.
     pub fn sync(&self) -> Result<()> {
         self.write_opt(&WriteBatch::new(), &WriteOptions::durable())
     }
 
-    /// Writes all memtables to tables. What was written before the call is then durable.
+    /// Flushes all memtables to tables. All writes before the call are then durable.
     pub fn flush(&self) -> Result<()> {
         crate::admin::flush::flush(self.served()?)
     }
 
-    /// As [`Db::flush`], until the token is cancelled: then the wait ends, and the flush goes on.
+    /// Flushes like [`Db::flush`], until the token is cancelled: that ends the wait, not the flush.
     ///
     /// # Errors
     /// `Cancelled`; those of [`Db::flush`].
@@ -569,7 +577,8 @@ impl Db {
         self.compact_range_with(family, (start, end), CompactRequest::default(), &mut |_| {})
     }
 
-    /// As [`Db::compact_range`], with what the request says besides; `tell` hears how far it has come, on the calling thread.
+    /// Compacts like [`Db::compact_range`], with options. `tell` receives the progress on the
+    /// calling thread.
     pub fn compact_range_with(
         &self,
         family: &ColumnFamily,
@@ -585,17 +594,19 @@ impl Db {
         crate::admin::compact::compact_range(self.served()?, family, (start, end), request, tell)
     }
 
-    /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not
-    /// exposed yet stays: [`Db::compact_range`] exposes it.
+    /// Collects garbage in value files now, within the limits of the request, and waits for it.
+    /// Garbage that compaction has not exposed yet stays: [`Db::compact_range`] exposes it.
     ///
     /// # Errors
-    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused; `NoSpace`.
+    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused;
+    /// `NoSpace`.
     pub fn collect_garbage(&self, request: GcRequest) -> Result<GcReport> {
         self.collect_garbage_with(request, &mut |_| {})
     }
 
-    /// As [`Db::collect_garbage`]; `tell` hears how far it has come, at least once, on the calling thread, whenever a
-    /// collection ended and now and then between. It may call into the store.
+    /// Collects like [`Db::collect_garbage`]. `tell` receives the progress on the calling thread:
+    /// at least once, after each collection and now and then in between. It may call into the
+    /// store.
     ///
     /// # Errors
     /// Those of [`Db::collect_garbage`].
@@ -608,26 +619,29 @@ impl Db {
         crate::admin::collect::collect(self.served()?, &request, tell)
     }
 
-    /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
+    /// Returns what [`Db::collect_garbage`] would do now. Works in a read-only store too, and
+    /// changes nothing.
     pub fn gc_plan(&self, request: GcRequest) -> Result<GcPlan> {
         crate::admin::collect::plan(&self.here()?.jobs, &request)
     }
 
-    /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
-    /// down for the garbage that piles up meanwhile; they are once the pause has ended, until it is collected.
+    /// Starts no collection of garbage until the guard is dropped; running ones continue. Writes
+    /// are not slowed down for the growing garbage during the pause. After it they are, until the
+    /// garbage is collected.
     pub fn pause_gc(&self) -> GcPause {
         self.here().map_or_else(|_| GcPause::of_child(), |engine| GcPause::begin(&engine.jobs))
     }
 
-    /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
-    /// the damage, of each family a state that it once had. Empty: nothing, and this is all there is. What is behind the
-    /// damage is saved by the crate `repair`.
+    /// Returns the damage of log and manifest of a store opened read-only in spite of it. Such a
+    /// store shows an earlier state of each family, from before the damage. Empty: there is no
+    /// damage, and the state is complete. The crate `repair` saves data behind the damage.
     pub fn damage(&self) -> Vec<Error> {
         self.here().map_or_else(|e| vec![e], |engine| engine.files.tables.quarantine.damage())
     }
 
-    /// The tables and value files that were found damaged and set aside: by the open, by background work, or by
-    /// [`Db::verify`]. Keys in their ranges that no newer table has cannot be read; the store goes on with the rest.
+    /// Returns the tables and value files that the open, background work or [`Db::verify`] found
+    /// damaged and set aside. Keys in their ranges without a newer version elsewhere cannot be
+    /// read. The rest of the store remains usable.
     pub fn damaged_files(&self) -> Vec<DamagedFile> {
         let found = self
             .here()
@@ -645,8 +659,8 @@ impl Db {
         self.here().map(|engine| engine.files.cache.stats()).unwrap_or_default()
     }
 
-    /// Counters and gauges as text for Prometheus, in its exposition format: all of [`Db::space`], [`Db::stats`] and
-    /// [`Db::cache_stats`]. docs/guide/ledger.md tells what to watch.
+    /// Returns counters and gauges in the Prometheus exposition format: all of [`Db::space`],
+    /// [`Db::stats`] and [`Db::cache_stats`]. docs/guide/ledger.md explains the important ones.
     ///
     /// # Errors
     /// Those of listing the directory.
@@ -654,12 +668,12 @@ impl Db {
         crate::admin::metrics::metrics(&self.here()?.jobs)
     }
 
-    /// Who owns which bytes on disk.
+    /// Returns the disk space by owner.
     pub fn space(&self) -> Result<Space> {
         crate::admin::space_report::space(&self.here()?.jobs)
     }
 
-    /// The engines that have something in the store, with what each has there.
+    /// Returns the engines with data in the store, with the space of each.
     ///
     /// # Errors
     /// Those of listing the directory.
@@ -667,52 +681,54 @@ impl Db {
         engines::list(&self.here()?.files)
     }
 
-    /// Removes an engine other than this one from the store for good, with all that it has there.
+    /// Removes a secondary engine and all its data from the store for good.
     ///
     /// # Errors
     /// Those of [`store::engines::remove`]; `ReadOnly`.
     pub fn remove_engine(&self, name: &str) -> Result<()> {
         let engine = self.engine();
         let _entered = engine.serve()?;
-        // A checkpoint copies what it has.
+        // A checkpoint may be copying the engine's files.
         let _alone = lock(&engine.checkpointing);
         engines::remove(&engine.files, [engine.log.shared()].into_iter(), name)
     }
 
-    /// The format of the store: what earlier releases must know to open it.
+    /// The format of the store, which a release must support to open it.
     pub fn format(&self) -> StoreFormat {
         self.here().map_or(StoreFormat::V1, |engine| engine.files.format())
     }
 
-    /// Raises the format of the store, beside readers and writers. Durable on return; does nothing if the store has the format already.
+    /// Raises the format of the store while it is in use. Durable on return; does nothing if the
+    /// store already has the format.
     ///
     /// # Errors
     /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         let engine = self.engine();
         let _entered = engine.serve()?;
-        // A checkpoint has the one format or the other.
+        // A checkpoint must not mix two formats.
         let _alone = lock(&engine.checkpointing);
         engine.files.upgrade(format)
     }
 
-    /// What the manifest names now, for tests that compare it with the directory.
+    /// Files named by the manifest, for tests that compare them with the directory.
     #[doc(hidden)]
     pub fn live_files(&self) -> crate::admin::live_files::LiveFiles {
         crate::admin::live_files::LiveFiles::of(&self.engine().jobs)
     }
 
-    /// Shape of the tree: a line for each family and level.
+    /// Describes the shape of the tree: a line for each family and level.
     pub fn describe(&self) -> String {
         self.here().map_or_else(|e| e.to_string(), |engine| crate::admin::describe::describe(&engine.jobs))
     }
 
-    /// Waits until there is no background work left, at most `timeout`. True if there is none.
+    /// Waits until no background work is left, at most `timeout`. Returns true if none is left.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
         self.here().is_ok_and(|engine| crate::admin::idle::wait_idle(&engine.jobs, timeout))
     }
 
-    /// For many requests at once without a thread for each; see [`Requests`]. Reads work in a read-only store, too.
+    /// Creates asynchronous requests: many at once without a thread for each; see [`Requests`]. In
+    /// a read-only store reads work.
     ///
     /// # Errors
     /// `InvalidArgument` for an option out of range; those of the system that makes threads.
@@ -722,7 +738,8 @@ impl Db {
         Requests::new(&self.engine().requests, serve, options)
     }
 
-    /// In a simulated environment: what a future comes to, which background work is done for.
+    /// In a simulated environment: runs background work until the future completes, and returns its
+    /// output.
     #[doc(hidden)]
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let (mut future, mut task) = (std::pin::pin!(future), Task::from_waker(Waker::noop()));
@@ -732,27 +749,28 @@ impl Db {
         })
     }
 
-    /// In a simulated environment: does one step of background work. False if there was none.
+    /// In a simulated environment: runs one step of background work. False if there was none.
     #[doc(hidden)]
     pub fn run_background_step(&self) -> bool {
         self.engine().context.env.is_simulated() && self.engine().scheduler.run_one()
     }
 
-    /// In a simulated environment: how many jobs are between two of their steps.
+    /// In a simulated environment: the number of jobs between two of their steps.
     #[doc(hidden)]
     pub fn jobs_under_way(&self) -> usize {
         self.engine().scheduler.under_way()
     }
 
-    /// Closes the store, whoever has handles of it, and reports what a drop would hide. Calls that run on other threads end early or to
-    /// their end: a write is as durable as it was promised to be, or fails with `Closed`; a compaction, a collection, a verification or
-    /// a checkpoint fails with `Closed` and leaves nothing behind. On return the directory may be opened again. Later calls of
-    /// clones, families, iterators and streams fail with `Closed`. To close it again does nothing.
+    /// Closes the store regardless of remaining handles, and returns errors that a drop would hide.
+    /// Calls on other threads end. A write is as durable as promised, or fails with `Closed`. A
+    /// compaction, a collection, a verification or a checkpoint fails with `Closed` and leaves no
+    /// files behind. On return the directory may be opened again. Later calls of clones, families,
+    /// iterators and streams fail with `Closed`. Closing twice is harmless.
     ///
     /// An event listener must not call it.
     ///
     /// # Errors
-    /// What failed in the background or fails now. The store is closed all the same.
+    /// The first failure of background work or of the close. The store is closed in any case.
     pub fn close(self) -> Result<()> {
         if let Err(e) = self.check_process() {
             // The parent closes it.
@@ -765,11 +783,11 @@ impl Db {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The engine of a child is leaked.
+        // The engine is leaked in a child process.
         if self.engine.context.check_process().is_err() {
             return;
         }
-        // What fails here was reported to the listener, and recovery handles it as it handles a crash.
+        // The listener has received any error, and recovery handles it like a crash.
         let _ = self.engine.close();
     }
 }
@@ -780,7 +798,8 @@ impl std::fmt::Debug for Db {
     }
 }
 
-/// A store that another engine made has no families until LavaKV opens it for writing; from then on it always has this one.
+/// A store created by another engine has no families until LavaKV opens it for writing. From then
+/// on this one always exists.
 fn without_default(engine: &Engine) -> Error {
     let e = match engine.files.manifest.state().next_family {
         0 => Error::not_found("there are no column families in this store: another engine made it"),

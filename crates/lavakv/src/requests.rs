@@ -55,20 +55,19 @@ use scanning::Scanning;
 use std::sync::Arc;
 use store::context::closed;
 
-/// How requests are made.
+/// Options of asynchronous requests.
 #[derive(Clone, Debug)]
 pub struct RequestOptions {
-    /// The most that may be in flight at once, those of clones and families included: 1 to
-    /// 1,048,576. One more is refused with `Busy`. Default: 1024.
+    /// Most requests in flight, including those of clones and families: 1 to 1,048,576. Further
+    /// requests fail with `Busy`. Default: 1024.
     pub depth: usize,
-    /// Of writes. Default: those of every write.
+    /// Options of writes.
     pub write: WriteOptions,
-    /// Whether blocks that are read are put into the cache. Default: true.
+    /// Whether blocks read enter the cache. Default: true.
     pub fill_cache: bool,
-    /// Whether the first write that fails stops all later ones, until [`Requests::resume`]: each
-    /// fails with `Busy`, and nothing of it was written. A call that is refused before its write is
-    /// in line stops nothing: its family was dropped, or `depth` is reached. Default: false. Later
-    /// writes are attempted, and each has its own outcome.
+    /// Whether the first failed write stops all later ones until [`Requests::resume`]: they fail
+    /// with `Busy`, unwritten. A call refused before its write is queued stops nothing: its family
+    /// was dropped, or `depth` is reached. Default: false, each later write has its own outcome.
     pub stop_at_first_failure: bool,
 }
 
@@ -85,11 +84,11 @@ impl Default for RequestOptions {
 
 const DEPTH_MAX: usize = 1 << 20;
 
-/// Makes the store serve, if it does not: see `Engine::serve`. Fails once it is closed.
+/// Starts the store's service, if it is not running: see `Engine::serve`. Fails in a closed store.
 pub(crate) type Serve = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// Makes requests, a bounded number of them at once. Clones share the bound, and the order of
-/// writes. It does not keep the store open: requests that are made later fail with `Closed`.
+/// Submits a bounded number of concurrent requests. Clones share the bound and the order of writes.
+/// It does not keep the store open: requests after a close fail with `Closed`.
 #[derive(Clone)]
 pub struct Requests {
     path: Arc<RequestPath>,
@@ -98,7 +97,7 @@ pub struct Requests {
     lane: Arc<Lane>,
     write: WriteOptions,
     fill_cache: bool,
-    /// What is read; `None`: what is visible.
+    /// The snapshot for reads; `None`: reads see the current state.
     snapshot: Option<Snapshot>,
 }
 
@@ -123,13 +122,13 @@ impl Requests {
         })
     }
 
-    /// The same, reading as of a snapshot, which lives as long as it does at least. Reads fail if
-    /// the snapshot is of another store.
+    /// Returns the same with reads at a snapshot, which lives at least as long. Reads fail if the
+    /// snapshot belongs to another store.
     pub fn reading_at(&self, snapshot: &Snapshot) -> Requests {
         Requests { snapshot: Some(snapshot.clone()), ..self.clone() }
     }
 
-    /// The same with other options for writes.
+    /// Returns the same with other options for writes.
     pub fn writing(&self, options: &WriteOptions) -> Requests {
         Requests { write: *options, ..self.clone() }
     }
@@ -142,7 +141,7 @@ impl Requests {
         }
     }
 
-    /// How many are in flight.
+    /// The number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.admission.in_flight()
     }
@@ -150,8 +149,8 @@ impl Requests {
     /// Sets a key.
     ///
     /// # Errors
-    /// `Busy`: too many are in flight, or it may not wait and would have to; those of a put that
-    /// are known at once. Nothing was written.
+    /// `Busy`: too many requests are in flight, or the write would have to wait and may not; those
+    /// of a put that are known at once. The key was not written.
     pub fn put(&self, family: &ColumnFamily, key: Vec<u8>, value: Vec<u8>) -> Result<WriteRequest> {
         self.change(family, ValueKind::Value, key, value)
     }
@@ -180,8 +179,8 @@ impl Requests {
         self.submit(OwnedPayload::one(family, kind, key, value))
     }
 
-    /// Writes a batch: all of it or nothing. A durable batch of nothing is durable when all before
-    /// it is.
+    /// Writes a batch atomically. An empty durable batch completes when all earlier writes are
+    /// durable.
     ///
     /// # Errors
     /// As [`Requests::put`], of any of its changes.
@@ -220,7 +219,7 @@ impl Requests {
         self.read(permit, family, read)
     }
 
-    /// Reads several keys, as of one moment. The answers are in the order of the keys.
+    /// Reads several keys as of one moment. The answers come in the order of the keys.
     ///
     /// # Errors
     /// As [`Requests::get`].
@@ -236,7 +235,7 @@ impl Requests {
         self.read(permit, family, read)
     }
 
-    /// Takes the first step of a read. A read with wants left is in flight then.
+    /// Takes the first step of a read. If reads are missing then, the request is in flight.
     fn read<P: PointRead + 'static>(
         &self,
         permit: Permit,
@@ -259,8 +258,8 @@ impl Requests {
         }
     }
 
-    /// Reads the first `limit` entries of what the options say. As of a moment between its
-    /// submission and its answer.
+    /// Reads the first `limit` entries within the bounds of `options`, as of a moment between
+    /// submission and answer.
     ///
     /// # Errors
     /// As [`Requests::get`].
@@ -280,11 +279,11 @@ impl Requests {
         Ok(Request::new(completion))
     }
 
-    /// Writes all memtables to tables: what was visible when it was submitted is durable then.
+    /// Flushes all memtables to tables. All writes visible at the submission are then durable.
     ///
     /// # Errors
-    /// `Busy`: too many are in flight; `ReadOnly`, `Closed`; `NoSpace` where there is no room to
-    /// begin a log.
+    /// `Busy`: too many requests are in flight; `ReadOnly`; `Closed`; `NoSpace`: no room to begin a
+    /// log.
     pub fn flush(&self) -> Result<Request<()>> {
         let permit = self.admit()?;
         (self.serve)()?;
@@ -293,7 +292,7 @@ impl Requests {
         Ok(Request::new(completion))
     }
 
-    /// A queue from which the answers of requests are taken by their tokens.
+    /// Returns a queue that yields the answers of requests by token.
     pub fn queue(&self) -> RequestQueue {
         RequestQueue::new(self.path.context())
     }
@@ -306,7 +305,7 @@ impl Requests {
         self.admission.admit()
     }
 
-    /// Checks that a handle is of this store.
+    /// Checks that a handle belongs to this store.
     fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
         self.path.tree().own(family)
     }

@@ -3,8 +3,8 @@
 //! * [`commit`]: the order of sequence, log append, insert, publication and durability. Start here.
 //! * [`admission`]: the rate of writes, the room that they need, and their waits.
 //! * [`memtables`]: inserts under way, visibility, and rotation.
-//! * `large_value`: values in files of their own, written before the log. `owned`: writes that no thread waits for.
-//!   `fate`: the errors of writes of unknown fate.
+//! * `large_value`: values in files of their own, written before the log. `owned`: writes that no
+//!   thread waits for. `fate`: the errors of writes of unknown fate.
 
 pub(crate) mod admission;
 pub(crate) mod commit;
@@ -53,7 +53,8 @@ impl WritePath {
         }
     }
 
-    /// Refuses an empty key where the format of the store has none: an earlier release could not open the store.
+    /// Refuses an empty key where the format of the store has none: an earlier release could not
+    /// open the store.
     pub fn check_empty_key(&self) -> Result<()> {
         let format = self.files.format();
         if format.allows(Feature::EmptyKeys) {

@@ -1,4 +1,4 @@
-//! Calls that are others with more or less to them.
+//! Variants of other calls.
 
 use super::Db;
 use crate::batch::WriteBatch;
@@ -28,7 +28,8 @@ impl Db {
         self.write_opt(&batch, options)
     }
 
-    /// Returns whether a key of a family has a value. A separated value is not read, so damage to it is not noticed.
+    /// Returns whether a key of a family has a value. A separated value is not read, so damage to
+    /// it is not noticed.
     ///
     /// # Errors
     /// Those of [`Db::get_opt`].

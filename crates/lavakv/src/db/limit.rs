@@ -7,11 +7,13 @@ use base::Result;
 
 impl Db {
     /// Changes the space limit of the open store; `None`: the end of the volume is the limit. See
-    /// [`Options::space_limit`](field@crate::Options::space_limit). A store above a lower limit admits deletes only, until its jobs have
-    /// brought it below. Memtables and log groups keep their sizes until the next open, which takes the limit of its own options.
+    /// [`Options::space_limit`](field@crate::Options::space_limit). A store above a lower limit
+    /// admits deletes only, until its jobs have brought it below. Memtables and log groups keep
+    /// their sizes until the next open, which takes the limit of its own options.
     ///
     /// # Errors
-    /// `InvalidArgument` for a limit out of range; `ReadOnly`; `NoSpace` if the store has no log and still has no room for one.
+    /// `InvalidArgument` for a limit out of range; `ReadOnly`; `NoSpace` if the store has no log
+    /// and still has no room for one.
     pub fn set_space_limit(&self, limit: Option<SpaceLimit>) -> Result<()> {
         let engine = self.here()?;
         leaves_room(&Options { space_limit: limit, ..engine.context.options.clone() })?;

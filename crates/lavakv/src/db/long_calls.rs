@@ -1,4 +1,4 @@
-//! Calls that go through the whole store, and end early where they are cancelled.
+//! Calls that read the whole store, with cancellation.
 
 use super::Db;
 use crate::work::verify::VerifyReport;
@@ -12,7 +12,8 @@ impl Db {
         self.checkpoint_unless(dir, None)
     }
 
-    /// As [`Db::checkpoint`], until the token is cancelled: then nothing is left of the copy.
+    /// Makes a checkpoint like [`Db::checkpoint`], until the token is cancelled; then no file of
+    /// the copy remains.
     ///
     /// # Errors
     /// `Cancelled`; those of [`Db::checkpoint`].
@@ -20,8 +21,8 @@ impl Db {
         self.engine().checkpoint_unless(dir.as_ref(), cancel)
     }
 
-    /// Reads and checks every byte of every table. Damage is reported, not returned as an error, so that one damaged
-    /// file does not hide another.
+    /// Reads and checks every byte of every table. Damage is reported, not returned as an error, so
+    /// that one damaged file does not hide another.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_unless(None)
     }

@@ -1,4 +1,4 @@
-//! How many requests may be in flight.
+//! The bound on requests in flight.
 
 use crate::context::Context;
 use base::completion::Completer;
@@ -6,7 +6,7 @@ use base::sync::atomic::{AtomicUsize, Ordering};
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// The bound, and how many there are.
+/// The bound, and the number in flight.
 pub(crate) struct Admission {
     context: Arc<Context>,
     depth: usize,
@@ -18,10 +18,10 @@ impl Admission {
         Arc::new(Admission { context: context.clone(), depth, in_flight: AtomicUsize::new(0) })
     }
 
-    /// One more, if it may be.
+    /// Admits a request.
     ///
     /// # Errors
-    /// `Busy`: there are as many as may be.
+    /// `Busy`: the bound is reached.
     pub fn admit(self: &Arc<Self>) -> Result<Permit> {
         let more = |n: usize| (n < self.depth).then_some(n + 1);
         if self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
@@ -39,11 +39,12 @@ impl Admission {
     }
 }
 
-/// One that is in flight, until this is dropped.
+/// A request in flight. Its drop ends it.
 pub(crate) struct Permit(Arc<Admission>);
 
 impl Permit {
-    /// It is in flight until `completer` is resolved, and no more when that tells anybody.
+    /// Keeps the request in flight until `completer` is resolved. It is counted out before its
+    /// caller is notified.
     pub fn told<T: Send + 'static>(self, completer: Completer<T>) -> Completer<T> {
         Completer::calling(move |answer| {
             drop(self);

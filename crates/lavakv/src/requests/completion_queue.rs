@@ -1,9 +1,9 @@
-//! Requests for a loop without futures: each goes in with a token, and comes out with its answer,
-//! in the order in which they are over.
+//! A completion queue for loops without futures: requests are submitted with a token, and completed
+//! in the order in which they end.
 //!
-//! The queue is the task of all its requests: it polls each once, with a waker that leaves the
-//! number of the request where the loop looks. So a request needs nothing of its own to be in a
-//! queue, and the loop asks only those that have something to say.
+//! The queue is the task of all its requests: it polls each once, with a waker that puts the number
+//! of the request into a shared list. So a queued request needs no state of its own, and the loop
+//! polls only completed requests.
 
 use super::request::{Entry, Request, WriteRequest};
 use crate::context::Context as StoreContext;
@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// What a request came to.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// A write is what was promised; a flush is over.
+    /// The write reached its durability; the flush ended.
     Done,
     /// The value of a key.
     Value(Option<Value>),
@@ -31,8 +31,7 @@ pub enum Outcome {
     Entries(Vec<Entry>),
 }
 
-/// A request as a queue takes it: any kind. Of a write it is what resolves when it is what its
-/// durability promises.
+/// A request of any kind, as accepted by a queue. A write completes when it reaches its durability.
 pub struct AnyRequest(Kind);
 
 enum Kind {
@@ -98,10 +97,10 @@ impl std::fmt::Debug for AnyRequest {
     }
 }
 
-/// The numbers of requests that are over, and the loop that may wait for one.
+/// The numbers of completed requests, and the loop that may wait for one.
 #[derive(Default)]
 struct Over {
-    /// The numbers, in the order in which they were told.
+    /// The numbers, in the order of completion.
     numbers: Mutex<VecDeque<u64>, rank::RequestsOver>,
     told: Condvar,
 }
@@ -120,7 +119,7 @@ impl Over {
         !model::lock(&self.numbers).is_empty()
     }
 
-    /// Waits for one, at most so long.
+    /// Waits for a completion, up to `longest`.
     fn wait(&self, longest: Option<Duration>) {
         let numbers = model::lock(&self.numbers);
         if numbers.is_empty() {
@@ -132,7 +131,7 @@ impl Over {
     }
 }
 
-/// Leaves the number of a request where the loop looks.
+/// A waker that adds the number of its request to the completed ones.
 struct Tell {
     over: Arc<Over>,
     number: u64,
@@ -144,13 +143,13 @@ impl Wake for Tell {
     }
 }
 
-/// See the module.
+/// A completion queue: see the module.
 pub struct RequestQueue {
     context: Arc<StoreContext>,
     over: Arc<Over>,
-    /// Those in flight, by number, with their tokens.
+    /// Requests in flight with their tokens, by number.
     in_flight: HashMap<u64, (u64, AnyRequest)>,
-    /// Those that were over when they were submitted.
+    /// Requests that completed at their submission.
     known: VecDeque<(u64, Result<Outcome>)>,
     next: u64,
 }
@@ -166,7 +165,7 @@ impl RequestQueue {
         }
     }
 
-    /// Takes a request, which comes out with this token when it is over.
+    /// Adds a request, which completes with this token.
     pub fn submit(&mut self, request: impl Into<AnyRequest>, token: u64) {
         let mut request = request.into();
         if let Some(answer) = request.take() {
@@ -181,13 +180,13 @@ impl RequestQueue {
         }
     }
 
-    /// A request that is over, if there is one: its token, and what it came to.
+    /// Returns a completed request, if any: its token and its outcome.
     pub fn poll(&mut self) -> Option<(u64, Result<Outcome>)> {
         if let Some(known) = self.known.pop_front() {
             return Some(known);
         }
         if let Err(e) = self.context.check_process() {
-            // No thread of a child resolves any.
+            // No thread of a child process completes requests.
             let number = *self.in_flight.keys().next()?;
             return self.in_flight.remove(&number).map(|(token, _)| (token, Err(e)));
         }
@@ -200,9 +199,8 @@ impl RequestQueue {
         }
     }
 
-    /// As [`RequestQueue::poll`], but waits for one, at most so long (`None`: as long as it takes).
-    /// `None`: the time is over, or there is none in the queue. On a simulated machine it drives
-    /// the store.
+    /// Waits for a completed request, up to `longest` (`None`: without limit). Returns `None` after
+    /// that time, or if the queue is empty. On a simulated machine it drives the store.
     pub fn wait(&mut self, longest: Option<Duration>) -> Option<(u64, Result<Outcome>)> {
         let longest_ns = longest.map(|longest| u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
         let now_ns = || self.context.now_ns();
@@ -229,12 +227,12 @@ impl RequestQueue {
         }
     }
 
-    /// How many are in it.
+    /// The number of requests in the queue.
     pub fn len(&self) -> usize {
         self.in_flight.len() + self.known.len()
     }
 
-    /// True if none is in it.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,10 +1,10 @@
-//! Writes in the order of their submission.
+//! Writes in the order of submission.
 //!
-//! The submitter of a write takes its steps itself, under the lane's lock, if no write is before
-//! it. A write behind others, or one that has to wait, is queued, and the reactor drives the queue:
-//! one operation for each lane, as long as the queue has writes. So at any time either the queue is
-//! empty, or exactly one operation drives it. That operation takes the first write out, so the
-//! write may wait for the device without the lock.
+//! If the queue is empty, the submitter steps its write itself, under the lane's lock. A write
+//! behind others, or one that has to wait, is queued. The reactor drives the queue by one operation
+//! for each lane while it has writes. So at any time either the queue is empty, or exactly one
+//! operation drives it. That operation takes the first write out, so that the write may wait for
+//! the device without the lock.
 
 use super::admission::Permit;
 use super::path::RequestPath;
@@ -17,12 +17,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use store::context::closed;
 
-/// Writes that are logged before the reactor looks for something else.
+/// Writes in a row before the reactor turns to other operations.
 const WRITES_AT_ONCE: usize = 64;
 
-/// A write in line, and who is told.
+/// A queued write and its completers.
 struct Queued {
-    /// Counted from 1, in the order of submission.
+    /// Its number, from 1, in the order of submission.
     number: u64,
     write: OwnedWrite,
     visible: Completer<()>,
@@ -32,7 +32,7 @@ struct Queued {
 impl Queued {
     fn fail(self, error: Error) {
         let error = self.write.given_up(error);
-        // It leaves whatever it waited for before anybody hears of it.
+        // The write leaves its wait before its caller is notified.
         drop(self.write);
         self.visible.resolve(Err(error.clone()));
         self.done.resolve(Err(error));
@@ -41,16 +41,16 @@ impl Queued {
 
 struct Line {
     waiting: VecDeque<Queued>,
-    /// None of them may wait no longer before this, in clock nanoseconds; a line may be long, so
-    /// nobody goes through it earlier.
+    /// The earliest deadline in the queue, in clock nanoseconds. A queue may be long, so that it is
+    /// searched only then.
     earliest_ns: u64,
-    /// Somebody drives it, or is about to.
+    /// True if an operation drives the queue, or is about to.
     driven: bool,
-    /// The store is closed.
+    /// True if the store is closed.
     over: bool,
-    /// Number of writes that were submitted.
+    /// Number of submitted writes.
     submitted: u64,
-    /// Error of all writes behind the first failure, until the lane is resumed.
+    /// Error of all writes after the first failure, until the lane is resumed.
     stopped: Option<Error>,
 }
 
@@ -77,7 +77,7 @@ impl Line {
         }
     }
 
-    /// Stops at a write that failed. Returns the writes behind it, and their error.
+    /// Stops the lane at a failed write. Returns the writes behind it, and their error.
     fn stop(&mut self, number: u64, failure: &Error) -> (VecDeque<Queued>, Error) {
         let not_attempted = not_attempted(number, failure);
         self.stopped.get_or_insert_with(|| not_attempted.clone());
@@ -87,7 +87,7 @@ impl Line {
         (behind, not_attempted)
     }
 
-    /// Takes those out that may wait no longer.
+    /// Removes the writes whose deadline has passed.
     fn take_expired(&mut self, now_ns: u64) -> Vec<Queued> {
         if now_ns < self.earliest_ns {
             return Vec::new();
@@ -100,17 +100,17 @@ impl Line {
     }
 }
 
-/// See the module.
+/// Writes of one submitter, in order: see the module.
 pub(crate) struct Lane {
     path: Arc<RequestPath>,
     /// Whether the first failure stops the lane.
     stops: bool,
-    /// Writes in line, and whether somebody drives it; held while a write that has nobody before it
+    /// The queue, and whether an operation drives it. Locked while a write with no other before it
     /// is logged.
     line: Mutex<Line, rank::RequestOrder>,
 }
 
-/// What tells when a write is visible, and when it is what it was promised to be.
+/// Completions of a write: it is visible; it has reached its durability.
 pub(crate) type Told = (Completion<()>, Completion<()>);
 
 impl Lane {
@@ -123,7 +123,7 @@ impl Lane {
         lock(&self.line).stopped = None;
     }
 
-    /// Fails the writes behind a failed one, in a lane that stops.
+    /// Fails the writes behind a failed one, if the lane stops at failures.
     fn failed(&self, number: u64, failure: &Error) {
         if !self.stops {
             return;
@@ -132,10 +132,10 @@ impl Lane {
         behind.into_iter().for_each(|queued| queued.fail(why.clone()));
     }
 
-    /// Logs a write, now or when its turn comes.
+    /// Logs a write, now or at its turn.
     ///
     /// # Errors
-    /// What it came to at once: it was not written. `Closed`.
+    /// The write's own immediate error, nothing was written; `Closed`.
     pub fn submit(self: &Arc<Self>, mut write: OwnedWrite, permit: Permit) -> Result<Told> {
         let mut line = lock(&self.line);
         if line.over {
@@ -150,7 +150,7 @@ impl Lane {
         let stand = match ahead {
             true => match write.advance(false) {
                 Err(e) => {
-                    // Nobody is behind it.
+                    // No write is queued behind it.
                     line.stopped = self.stops.then(|| not_attempted(number, &e));
                     return Err(e);
                 }
@@ -169,7 +169,7 @@ impl Lane {
             Some(Stand::Waits(at_ns)) => at_ns,
             Some(Stand::Device) | None => 0,
         };
-        // A write that waits for the device has no deadline: it is in the log.
+        // A write that waits for the device is in the log, and has no deadline.
         if stand != Some(Stand::Device)
             && let Some(refused) = write.expired(self.path.context().now_ns())
         {
@@ -186,7 +186,7 @@ impl Lane {
         Ok((seen, done))
     }
 
-    /// The store is closed: what is in line is not written.
+    /// Fails the queued writes, unwritten, since the store is closed.
     fn abandon(&self) {
         let waiting = {
             let mut line = lock(&self.line);
@@ -203,8 +203,8 @@ impl Lane {
         first
     }
 
-    /// The first has to wait on; those that may wait no longer are not written. Before what it says
-    /// none of the others is among them.
+    /// Puts the first write back, since it has to wait longer, and fails the writes whose deadline
+    /// has passed. Returns the next deadline.
     fn put_back(&self, first: Queued, now_ns: u64) -> u64 {
         let (expired, earliest_ns) = {
             let mut line = lock(&self.line);
@@ -229,11 +229,11 @@ fn not_attempted(number: u64, failure: &Error) -> Error {
     Error::new(ErrorKind::Busy, why).caused_by(failure.clone())
 }
 
-/// Drives a line.
+/// The operation that drives a queue.
 struct Drive(Arc<Lane>);
 
-/// A line is driven. Where that ends with a panic, which is a bug, nobody is left who would go on:
-/// those in line are told.
+/// Guards the drive of a queue. After a panic, which is a bug, no operation drives it any more, so
+/// the queued writes fail.
 pub(crate) struct Driving(pub Arc<Lane>);
 
 impl Drop for Driving {

@@ -1,4 +1,5 @@
-//! Operations of LavaKV on the threads of the reactor: flushes, and syncs that write values first.
+//! Operations of LavaKV on the threads of the reactor: flushes, and syncs that must write values
+//! first.
 
 use crate::admin::flush::{freeze_all, look_flushed};
 use crate::work::jobs::Jobs;
@@ -8,17 +9,17 @@ use base::completion::Completer;
 use requests::{Next, Operation, OperationClass};
 use std::sync::Arc;
 
-/// Place of a write in the log.
+/// Position of a write in the log.
 pub(crate) type Logged = (wal::Lane, wal::Position);
 
-/// Time until the next look at a flush, nanoseconds.
+/// Interval between two checks of a flush, nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
 
 /// A flush of all memtables.
 pub(crate) struct Flush {
     jobs: Arc<Jobs>,
     done: Completer<()>,
-    /// The sequence up to which all memtables are frozen, once they are.
+    /// Once all memtables are frozen: the highest sequence in them.
     upto: Option<SeqNo>,
 }
 

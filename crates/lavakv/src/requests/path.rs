@@ -12,7 +12,7 @@ use base::completion::Completer;
 use requests::Reactor;
 use std::sync::Arc;
 
-/// See the module.
+/// The engine as seen by requests: see the module.
 pub(crate) struct RequestPath {
     jobs: Arc<Jobs>,
     reactor: Arc<Reactor>,

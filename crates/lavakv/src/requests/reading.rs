@@ -36,13 +36,13 @@ pub(crate) trait PointRead: Send {
     fn forget(&mut self);
     /// See [`ResumableRead::phase`].
     fn phase(&self) -> usize;
-    /// True if a large value is still to be read, which blocks.
+    /// True if a large value has yet to be read, which blocks.
     fn is_large(found: &Self::Found) -> bool;
     /// Returns the answer. Blocks for a large value.
     fn answer(found: Self::Found) -> Result<Self::Answer>;
 }
 
-/// See the module.
+/// A point read in flight: see the module.
 pub(crate) struct Reading<P: PointRead> {
     read: P,
     found: Option<P::Found>,
@@ -60,17 +60,17 @@ impl<P: PointRead> Reading<P> {
         Reading { read, found: None, answer: None, family, context, begun, done: None }
     }
 
-    /// Puts the read in flight: `done` gets its answer.
+    /// Sets the completer of a read in flight.
     pub fn completed_by(self, done: Completer<P::Answer>) -> Reading<P> {
         Reading { done: Some(done), ..self }
     }
 
-    /// Ends a read that needed no wait.
+    /// Completes a read that needed no wait.
     pub fn known(self) -> Request<P::Answer> {
         Request::known(self.end().0)
     }
 
-    /// Returns the answer and the completer, and releases all that the read has pinned.
+    /// Returns the answer and the completer, and releases everything that the read has pinned.
     fn end(self) -> (Result<P::Answer>, Option<Completer<P::Answer>>) {
         let Reading { answer, family, context, begun, done, .. } = self;
         P::timing(&context.times).end(begun);

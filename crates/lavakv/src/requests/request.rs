@@ -1,4 +1,4 @@
-//! What resolves when a request is over.
+//! Futures of requests.
 
 use crate::context::Context as StoreContext;
 use crate::write::fate::of_unknown_fate;
@@ -11,11 +11,10 @@ use std::task::{Context, Poll};
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// Resolves when a request is over: a future, for any runtime. Dropped, what was asked for is done
-/// all the same, and nobody is told.
+/// The future of a request, for any runtime. Dropping it does not cancel the request.
 ///
-/// It wakes its task from a thread of the store, and does not keep the store open: one that is
-/// closed resolves it, with `Closed` if what was asked for was not done.
+/// It wakes its task from a thread of the store, and does not keep the store open. A close
+/// completes it, with `Closed` if the request was not performed.
 #[must_use = "what became of it is told here and nowhere else"]
 pub struct Request<T>(Completion<T>);
 
@@ -28,7 +27,7 @@ impl<T> Request<T> {
         Request(Completion::known(answer))
     }
 
-    /// The answer, once, if it is known: for a loop that asks now and then.
+    /// Returns the answer once, when it is known: for loops that poll.
     pub fn take(&mut self) -> Option<Result<T>> {
         self.0.take()
     }
@@ -48,16 +47,16 @@ impl<T> std::fmt::Debug for Request<T> {
     }
 }
 
-/// Resolves when a write is what its durability promises: at once when it is visible, or when it is
-/// durable. Of the two, [`WriteRequest::visible`] and [`WriteRequest::durable`] tell apart.
-/// Dropped, it is written all the same.
+/// The future of a write. It completes when the write reaches its durability: when it is visible,
+/// or when it is durable. [`WriteRequest::visible`] and [`WriteRequest::durable`] are separate
+/// futures for the two. Dropping it does not cancel the write.
 #[must_use = "before it has resolved, what was written may be lost"]
 #[derive(Debug)]
 pub struct WriteRequest {
     visible: Request<()>,
     done: Request<()>,
     is_durable: bool,
-    /// What was told who asked when it is durable, where nothing tells.
+    /// The error from [`WriteRequest::durable`] for a write that was not submitted as durable.
     refusal: Option<Request<()>>,
 }
 
@@ -66,14 +65,14 @@ impl WriteRequest {
         WriteRequest { visible: Request(visible), done: Request(done), is_durable, refusal: None }
     }
 
-    /// Resolves when readers see it, which is before it is durable: until then a durable write is
-    /// promised nothing. With an error nothing was written, unless it is `Io`.
+    /// Completes when the write is visible to readers, which precedes its durability: until then a
+    /// durable write may be lost. After an error other than `Io` the write was not performed.
     pub fn visible(&mut self) -> &mut Request<()> {
         &mut self.visible
     }
 
-    /// Resolves when it is durable; with `InvalidArgument` if that was not asked for, which says
-    /// nothing of the write.
+    /// Completes when the write is durable. Fails with `InvalidArgument` if the write was not
+    /// submitted as durable; that error says nothing about the write.
     pub fn durable(&mut self) -> &mut Request<()> {
         if self.is_durable {
             return &mut self.done;
@@ -82,8 +81,8 @@ impl WriteRequest {
         self.refusal.insert(Request::known(Err(Error::invalid(why))))
     }
 
-    /// The two apart: what resolves when it is visible, and what resolves when it is what its
-    /// durability promises.
+    /// Returns two futures: one completes when the write is visible, the other when it reaches its
+    /// durability.
     pub fn split(self) -> (Request<()>, Request<()>) {
         (self.visible, self.done)
     }
@@ -97,9 +96,9 @@ impl Future for WriteRequest {
     }
 }
 
-/// The log's answer to a write that waited without a thread, as a blocking one gets it: after an
-/// error its fate is unknown. The store is poisoned, unless there was no room: then the log goes
-/// on, and says so itself if it does not.
+/// Handles the log's result for an asynchronous durable write, as for a blocking one. After an
+/// error the fate of the write is unknown. The store is poisoned, except for `NoSpace`: then the
+/// log continues, or reports its own failure.
 pub(crate) fn of_durable(context: &StoreContext, outcome: Result<()>) -> Result<()> {
     outcome.map_err(|e| {
         if !matches!(e.kind(), ErrorKind::Closed | ErrorKind::NoSpace) {

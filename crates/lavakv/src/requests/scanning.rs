@@ -1,5 +1,5 @@
-//! Asynchronous scans. Each step, but for its reads, runs on a thread of the reactor: merging is
-//! too long for the driver of reads, and a step may open tables.
+//! Asynchronous scans. Each step, except for its device reads, runs on a thread of the reactor:
+//! merging takes too long for the thread that drives reads, and a step may open tables.
 
 use super::request::Entry;
 use crate::read::pending::Progress;
@@ -48,7 +48,7 @@ impl ResumableRead for Scanning {
         self.scan.close_files();
     }
 
-    /// A begun scan keeps its bytes, which are counted.
+    /// A scan in progress keeps its bytes, which are counted.
     fn forget(&mut self) {}
 
     fn needs_all(&self) -> bool {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-/// A store whose memory is nearly full: nobody runs jobs but who waits.
+/// A store whose memory is nearly full. Only waiting calls run jobs.
 fn nearly_full(sim: &SimEnv) -> Db {
     let db = with_little_memory(sim);
     let memory = &db.engine().space.memory;
@@ -45,8 +45,7 @@ fn what_waits_for_nothing_is_over_when_the_call_returns() {
     assert_eq!(several.take().unwrap().unwrap(), [None, None]);
     let mut get = requests.get(&family, b"other".to_vec()).unwrap();
     assert_eq!(get.take().unwrap().unwrap(), None, "there are no tables");
-    // Of what is on the device nobody answers before he has looked; once the cache has it, it is
-    // known.
+    // A read of uncached data completes only after the device read; cached data is known at once.
     db.block_on(requests.put(&family, b"flushed".to_vec(), b"v".to_vec()).unwrap()).unwrap();
     db.block_on(requests.flush().unwrap()).unwrap();
     for is_cached in [false, true] {
@@ -59,7 +58,7 @@ fn what_waits_for_nothing_is_over_when_the_call_returns() {
         let found = several_known.unwrap_or_else(|| db.block_on(several)).unwrap();
         assert!(found[0].is_some() && found[1].is_none());
     }
-    // Durable is later than visible.
+    // Durability comes after visibility.
     let mut durable =
         requests.writing(&WriteOptions::durable()).put(&family, b"d".to_vec(), vec![1]).unwrap();
     assert!(durable.visible().take().unwrap().is_ok() && durable.durable().take().is_none());
@@ -86,7 +85,7 @@ fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
     let while_ = WriteOptions { wait_at_most: Some(Duration::from_millis(3)), ..Default::default() };
     let mut refused = put(&requests.writing(&while_), b"nor this").unwrap();
     let last = put(&requests, b"last").unwrap();
-    // Nobody flushes meanwhile.
+    // No flush runs meanwhile.
     for _ in 0..10 {
         db.engine().context.env.clock.sleep_ns(1_000_000);
         store::run::Foreground::step(&**db.engine().requests.reactor());
@@ -101,8 +100,8 @@ fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
     assert_eq!(requests.in_flight(), 0);
 }
 
-/// A value with files of its own is written by a thread, since it waits for the device: what comes
-/// after it could go at once, and must not.
+/// A value with a file of its own is written by a thread, since it waits for the device. The next
+/// write could be logged at once, and must not.
 #[test]
 fn who_waits_for_the_device_is_not_overtaken() {
     let sim = SimEnv::new(5);
@@ -119,7 +118,7 @@ fn who_waits_for_the_device_is_not_overtaken() {
     assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"behind"[..]), "what was submitted last");
 }
 
-/// A step that panics, a bug, takes no thread with it: the store is poisoned, and says why.
+/// A step that panics, a bug, does not end the thread: it poisons the store with an explanation.
 #[test]
 fn a_request_that_panics_poisons_the_store() {
     struct Panics;
@@ -141,7 +140,7 @@ fn a_request_that_panics_poisons_the_store() {
     assert!(e.to_string().contains("a request in the background panicked"), "{e}");
 }
 
-/// Whatever poisons the store, those who wait for the log without a thread are told.
+/// A poisoned store fails the asynchronous writes that wait for the log.
 #[test]
 fn a_poisoned_store_refuses_what_is_in_flight() {
     let sim = SimEnv::new(3);
@@ -159,8 +158,7 @@ fn a_poisoned_store_refuses_what_is_in_flight() {
     assert!(matches!(db.block_on(requests.get(family, b"k".to_vec()).unwrap()), Ok(Some(_))), "reads go on");
 }
 
-/// A bug in a write takes nobody's answer away: who is in line behind it is told, and who comes
-/// later.
+/// After a panic while a lane is driven, its queued writes fail, and so do later ones.
 #[test]
 fn a_panic_of_who_drives_a_line_leaves_nobody_waiting() {
     let sim = SimEnv::new(5);
@@ -183,7 +181,7 @@ fn a_panic_of_who_drives_a_line_leaves_nobody_waiting() {
     db.block_on(others.put(&family, b"k".to_vec(), vec![1]).unwrap()).unwrap();
 }
 
-/// A store that closes while writes wait: they are not written, and told.
+/// A close fails the waiting writes, unwritten.
 #[test]
 fn those_in_line_are_told_that_the_store_was_closed() {
     let sim = SimEnv::new(4);
@@ -198,14 +196,14 @@ fn those_in_line_are_told_that_the_store_was_closed() {
     }
     assert_eq!(requests.put(&family, b"k".to_vec(), vec![]).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(requests.in_flight(), 0);
-    // It keeps the store's files, though not the store.
+    // It keeps the store's files open, though not the store.
     drop((requests, family));
     let db = with_little_memory(&sim);
     assert!(db.get(b"behind").unwrap().is_none() && db.get(b"long").unwrap().is_none());
 }
 
-/// A write fails in line for want of room. The default attempts the write behind it; a lane that
-/// stops does not.
+/// A queued write fails with `NoSpace`. By default the next one is attempted; a lane that stops at
+/// failures refuses it.
 #[test]
 fn writes_behind_a_failure_are_attempted_unless_requests_stop() {
     for stops in [false, true] {

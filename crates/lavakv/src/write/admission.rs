@@ -1,7 +1,8 @@
 //! Admission of writes: the rate at which they enter, and the room that they need.
 //!
-//! A write passes these checks in this order before it is logged. No check sleeps: it returns the condition
-//! to wait for ([`need::Need`]), and the caller waits with no lock held, up to its deadline ([`patience`]).
+//! A write passes these checks in this order before it is logged. No check sleeps: it returns the
+//! condition to wait for ([`need::Need`]), and the caller waits with no lock held, up to its
+//! deadline ([`patience`]).
 //!
 //! | check | lock | condition | refused with |
 //! |---|---|---|---|
@@ -11,26 +12,30 @@
 //! | [`room`]: level 0 below its stop | writer | `Levels` | |
 //! | [`room`]: the length of the log, where space is scarce | writer | `ShorterLog` | |
 //!
-//! **The verdict.** The charge is the bytes of the write over the allowed rate, which follows from memory,
-//! level 0, levels, garbage and space ([`price`]). An evaluation of these costs more than the rest of the
-//! admission of a short put. So its outcome, the verdict, holds for the next writes until they have used
-//! up its credit, the state of the store changes, or a limited rate is a millisecond old
-//! ([`crate::context::verdict`]). The store and each family have one verdict per kind of write. A write is
-//! charged by all that concern it, and waits for the highest charge.
+//! **The verdict.** The charge is the bytes of the write over the allowed rate, which follows from
+//! memory, level 0, levels, garbage and space ([`price`]). An evaluation of these costs more than
+//! the rest of the admission of a short put. So its outcome, the verdict, is kept for the next
+//! writes ([`crate::context::verdict`]). It holds until they have used up its credit, the state of
+//! the store changes, or a limited rate is a millisecond old. The store and each family have one
+//! verdict per kind of write. A write is charged by all that concern it, and waits for the highest
+//! charge.
 //!
 //! **Invariants**
 //!
-//! * A check under the writer's lock still holds at the append, because the lock is held until then.
-//! * Memory is granted in the order of arrival: a write counts the bytes of all before it in the queue.
-//! * Deletes free space. So the charge for space is waived for them and they may use the reserve, but
-//!   memory, level 0 and the log limit them like any write. A batch whose deletes free more than its other
-//!   changes take may use half of the reserve; the other half stays for deletes alone ([`space`]).
+//! * A check under the writer's lock still holds at the append, because the lock is held until
+//!   then.
+//! * Memory is granted in the order of arrival: a write counts the bytes of all before it in the
+//!   queue.
+//! * Deletes free space. So the charge for space is waived for them and they may use the reserve,
+//!   but memory, level 0 and the log limit them like any write. A batch whose deletes free more
+//!   than its other changes take may use half of the reserve; the other half stays for deletes
+//!   alone ([`space`]).
 //! * A write that fails before it is logged owes nothing: its charge is refunded.
-//! * Every wait ends. Where no job can bring a condition about, it counts as met, and the next step either
-//!   goes on without it or reports the reason ([`Admission::is_met`]).
+//! * Every wait ends. Where no job can bring a condition about, it counts as met, and the next step
+//!   either goes on without it or reports the reason ([`Admission::is_met`]).
 //!
-//! Rotation is a part of [`room`]: it freezes full memtables, and the family with the oldest change when the
-//! log is over its bound.
+//! Rotation is a part of [`room`]: it freezes full memtables, and the family with the oldest change
+//! when the log is over its bound.
 
 pub(crate) mod need;
 pub(crate) mod patience;
@@ -56,7 +61,7 @@ use room::Tried;
 use std::sync::Arc;
 use store::space::SpaceBudget;
 
-/// See the module.
+/// Admission of the writes of a store: see the module.
 pub(crate) struct Admission {
     context: Arc<Context>,
     space: Arc<SpaceBudget>,
@@ -64,7 +69,8 @@ pub(crate) struct Admission {
     log: Arc<Log>,
     drain: Arc<Drain>,
     memtables: Arc<Memtables>,
-    /// The rate of writers as far as memory and space limit it. Each family has a gate for its own limits.
+    /// The rate of writers as far as memory and space limit it. Each family has a gate for its own
+    /// limits.
     gate: Arc<Gate>,
 }
 
@@ -93,9 +99,9 @@ pub(crate) enum Entered<'a> {
 }
 
 impl Admission {
-    /// Admits a write: takes its charge, if that can be paid before `until_ns`, and then the writer's lock, which is
-    /// kept if there is room for the write on disk, in memory, in level 0 and in the log. `is_logged`: the write goes
-    /// to the log.
+    /// Admits a write: takes its charge, if that can be paid before `until_ns`, and then the
+    /// writer's lock. Keeps the lock if there is room for the write on disk, in memory, in level 0
+    /// and in the log. `is_logged`: the write goes to the log.
     ///
     /// # Errors
     /// `Busy`: the charge ends too late. `NoSpace`. `NotFound`: a family was dropped. `Poisoned`.

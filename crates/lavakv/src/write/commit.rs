@@ -1,8 +1,8 @@
 //! The write path: admission, sequence, log append, insert, publication, durability.
 //!
-//! A write is a state machine ([`WriteOp`]), so blocking and asynchronous calls drive the same steps.
-//! A step that cannot go on releases its locks and returns a wait condition ([`Need`]); the next step
-//! evaluates everything anew.
+//! A write is a state machine ([`WriteOp`]), so blocking and asynchronous calls drive the same
+//! steps. A step that cannot go on releases its locks and returns a wait condition ([`Need`]); the
+//! next step evaluates everything anew.
 //!
 //! | | part of a write | lock | function |
 //! |---|---|---|---|
@@ -20,27 +20,32 @@
 //!
 //! **Invariants**
 //!
-//! * *One order.* Parts 3 to 5 happen under one hold of the writer's lock. So the orders of sequences, of
-//!   batches in the log and of publication are the same, and a reader sees a prefix of the writes.
+//! * *One order.* Parts 3 to 5 happen under one hold of the writer's lock. So the orders of
+//!   sequences, of batches in the log and of publication are the same, and a reader sees a prefix
+//!   of the writes.
 //! * *No gap.* `next_seq` advances after the append. An append that fails leaves nothing in the log
-//!   ([`Unlogged::Certain`]), or its outcome is unknown and the store is poisoned ([`Unlogged::Perhaps`]).
-//! * *Whole batches.* Rotation holds the writer's lock and waits for all registered inserts. So a frozen
-//!   memtable holds whole, visible batches, and an insert keeps the memtables that were active at part 5.
-//! * *Acknowledged last.* A durable batch may be visible before it is durable, but the call returns only
-//!   when it is both. A failed sync poisons the store. Batches that are in the log by then become visible, and
-//!   their calls fail with `Io`, at any durability: their fate is unknown until the next open. Later writes are refused.
-//! * *Refused means unwritten.* Nothing is logged before part 2 has succeeded. `Busy`, `NoSpace` and the
-//!   other kinds named at [`WriteOp::step`] promise that the batch is not in the store.
+//!   ([`Unlogged::Certain`]), or its outcome is unknown and the store is poisoned
+//!   ([`Unlogged::Perhaps`]).
+//! * *Whole batches.* Rotation holds the writer's lock and waits for all registered inserts. So a
+//!   frozen memtable holds whole, visible batches, and an insert keeps the memtables that were
+//!   active at part 5.
+//! * *Acknowledged last.* A durable batch may be visible before it is durable, but the call returns
+//!   only when it is both. A failed sync poisons the store. Batches that are in the log by then
+//!   become visible, and their calls fail with `Io`, at any durability: their fate is unknown until
+//!   the next open. Later writes are refused.
+//! * *Refused means unwritten.* Nothing is logged before part 2 has succeeded. `Busy`, `NoSpace`
+//!   and the other kinds named at [`WriteOp::step`] promise that the batch is not in the store.
 //!
-//! Long batches, batches with segments and all batches under a space limit keep the writer's lock during
-//! part 6 ([`WriteOp::inserts_alone`]). A step never waits for admission under the lock; [`super::memtables`]
-//! lists what it may wait for there.
+//! Long batches, batches with segments and all batches under a space limit keep the writer's lock
+//! during part 6 ([`WriteOp::inserts_alone`]). A step never waits for admission under the lock. The
+//! table in [`super::memtables`] lists its waits there.
 //!
-//! **Several families.** Tables hold a prefix of all writes, whatever a loss of power takes. A flush syncs
-//! the log first if another family has earlier changes, or a part of the same batch, in the log alone.
-//! Otherwise a table could keep one half of a batch, and the log lose the other. Where log pages wait to be
-//! superseded by flushes, all families flush in one edit instead ([`super::memtables`]). A volatile batch
-//! is in no log: if it spans families, the next flush takes all of them in one edit.
+//! **Several families.** Tables hold a prefix of all writes, whatever a loss of power takes. A
+//! flush syncs the log first if another family has earlier changes, or a part of the same batch, in
+//! the log alone. Otherwise a table could keep one half of a batch, and the log lose the other.
+//! Where log pages wait to be superseded by flushes, all families flush in one edit instead
+//! ([`super::memtables`]). A volatile batch is in no log: if it spans families, the next flush
+//! takes all of them in one edit.
 
 mod carry;
 
@@ -66,7 +71,7 @@ use wal::{Lane, Position};
 pub(crate) enum WriteStep {
     /// The next step can be taken when this is met.
     Needs(Need),
-    /// It is acknowledged.
+    /// The write is acknowledged.
     Done,
 }
 
@@ -77,12 +82,12 @@ enum Stage {
     Done,
 }
 
-/// A write that is in the log, if it is to be there, and in the memtables.
+/// A write in the log, unless it is volatile, and in the memtables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Logged {
-    /// It is visible when this sequence is.
+    /// Its last sequence, at which it is visible.
     pub last_seq: SeqNo,
-    /// Up to where which lane is to be durable, if that was promised.
+    /// The lane and position that must be durable first, if the write promised durability.
     pub to_be_durable: Option<(Lane, Position)>,
 }
 
@@ -90,18 +95,21 @@ pub(crate) struct Logged {
 pub(crate) struct WriteState {
     durability: Durability,
     stage: Stage,
-    /// The segments that the payload refers to; kept from the moment in which it may be in the log.
+    /// The segments that the payload references; kept from the moment at which the payload may be
+    /// in the log.
     drafts: Vec<Draft>,
     /// Its charge, and its attempts to find room.
     entry: Entry,
     resort: Option<LastResort>,
-    /// The end of the other lane, which must be durable before it is logged, and whether that was waited for already.
+    /// The end of the other lane, which must be durable before the append, and whether the write
+    /// has waited for it already.
     behind: Option<(Lane, Position)>,
     waited: bool,
 }
 
 impl WriteState {
-    /// Of a write that has not begun. It refers to these segments, which are finished; if it is not logged they are removed.
+    /// Creates the state of a new write. `drafts`: the finished segments that it references,
+    /// removed if it is not logged.
     pub fn new(payload: &Payload<'_>, durability: Durability, drafts: Vec<Draft>) -> WriteState {
         WriteState {
             durability,
@@ -128,7 +136,8 @@ pub(crate) struct WriteOp<'a> {
     writes: &'a WritePath,
     payload: Payload<'a>,
     state: WriteState,
-    /// The destination of the batch, if that is not the first lane: a guest's batch in the lane of records.
+    /// The destination of the batch, if it is not the first lane: the batch of a secondary engine
+    /// that embeds it.
     sink: Option<&'a mut dyn BatchSink>,
 }
 
@@ -137,7 +146,7 @@ impl<'a> WriteOp<'a> {
         Self::with_drafts(writes, payload, durability, Vec::new())
     }
 
-    /// A write that refers to these segments, which are finished. If it is not logged they are removed.
+    /// Creates a write that references finished segments. They are removed if it is not logged.
     pub fn with_drafts(
         writes: &'a WritePath,
         payload: Payload<'a>,
@@ -148,7 +157,7 @@ impl<'a> WriteOp<'a> {
         Self::resumed(writes, payload, state)
     }
 
-    /// A write that goes on where it was paused.
+    /// Continues a paused write.
     pub fn resumed(writes: &'a WritePath, payload: Payload<'a>, state: WriteState) -> Self {
         WriteOp { writes, payload, state, sink: None }
     }
@@ -159,7 +168,8 @@ impl<'a> WriteOp<'a> {
         std::mem::replace(&mut self.state, WriteState { stage: Stage::Done, ..done })
     }
 
-    /// A write whose batch goes to a sink. If the sink does not take it now, the write ends, and nothing was written.
+    /// Creates a write whose batch goes to a sink. If the sink cannot take it now, the write ends
+    /// unwritten.
     pub fn into_sink(
         writes: &'a WritePath,
         payload: Payload<'a>,
@@ -171,7 +181,7 @@ impl<'a> WriteOp<'a> {
         op
     }
 
-    /// The lane it goes to.
+    /// Returns the destination lane.
     fn lane(&self) -> Lane {
         if self.sink.is_some() { Lane::LOG } else { Lane::FIRST }
     }
@@ -179,8 +189,9 @@ impl<'a> WriteOp<'a> {
     /// Advances, if its throttle charge can be paid before `until_ns`.
     ///
     /// # Errors
-    /// After an error the fate of the write is unknown until the store is reopened, except for the kinds that
-    /// are returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed`, `Poisoned`).
+    /// After an error the fate of the write is unknown until the store is reopened, with these
+    /// exceptions. `InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed` and
+    /// `Poisoned` are returned before anything is logged.
     pub fn step(&mut self, until_ns: u64) -> Result<WriteStep> {
         if let Some((lane, position)) = self.state.behind.take() {
             self.writes.sync_lane(lane, position)?;
@@ -269,8 +280,8 @@ impl<'a> WriteOp<'a> {
         self.wait_for(Logged { last_seq, to_be_durable })
     }
 
-    /// Returns the wait condition of a write that is logged and inserted, or acknowledges it. A store that failed
-    /// meanwhile acknowledges no write, whatever its durability.
+    /// Returns the wait condition of a write that is logged and inserted, or acknowledges it. A
+    /// store that failed meanwhile acknowledges no write, whatever its durability.
     fn wait_for(&mut self, logged: Logged) -> Result<WriteStep> {
         self.state.stage = Stage::Logged(logged);
         if logged.to_be_durable.is_some() {
@@ -284,7 +295,7 @@ impl<'a> WriteOp<'a> {
         Ok(WriteStep::Done)
     }
 
-    /// An empty batch. A durable one waits for all writes that were logged before it.
+    /// Handles an empty batch. A durable one waits for all writes that were logged before it.
     fn log_nothing(&mut self) -> Result<WriteStep> {
         let writes = self.writes;
         self.state.stage = Stage::Done;
@@ -292,13 +303,13 @@ impl<'a> WriteOp<'a> {
             return Ok(WriteStep::Done);
         }
         writes.context.health.check()?;
-        // With the last that was logged all before it is durable, in both lanes.
+        // When the last logged batch is durable, all earlier ones are, in both lanes.
         let last = writes.memtables.lock().last_logged.filter(|(lane, _)| *lane != Lane::FIRST);
         let last = last.or_else(|| Some((Lane::FIRST, writes.log.wal().content().last_position()?)));
         self.wait_for(Logged { last_seq: 0, to_be_durable: last })
     }
 
-    /// Notes a volatile write, which is in no log.
+    /// Records a volatile write, which is in no log.
     fn leave_unlogged(&self, writer: &mut Writer, last_seq: SeqNo, over_families: bool) {
         writer.volatile_seq = last_seq;
         if over_families {
@@ -307,8 +318,9 @@ impl<'a> WriteOp<'a> {
         }
     }
 
-    /// Logs the write in its lane, once all earlier batches of the other lane are durable (see [`carry`]). The log is given a
-    /// group where it asks for one. `None`: the guest does not take it now.
+    /// Appends the write to its lane, once all earlier batches of the other lane are durable (see
+    /// [`carry`]). Provides a log group if the log asks for one. `None`: the secondary engine
+    /// cannot take it now.
     fn append(&mut self, writer: &mut Writer, seqs: (SeqNo, SeqNo)) -> Result<Option<Position>, Unlogged> {
         let (writes, lane) = (self.writes, self.lane());
         let WriteOp { payload, state, sink, .. } = self;
@@ -353,8 +365,9 @@ impl<'a> WriteOp<'a> {
         }
     }
 
-    /// True if no other write may be logged and inserted during this insert. A batch with segments inserts alone, and so
-    /// does every batch under a space limit. A long batch does, too: the memory of inserts in flight is not booked yet.
+    /// True if no other write may be logged and inserted during this insert. A batch with segments
+    /// inserts alone, and so does every batch under a space limit. A long batch does, too: the
+    /// memory of inserts in flight is not booked yet.
     fn inserts_alone(&self) -> bool {
         let is_short = self.state.drafts.is_empty() && self.payload.weight <= UNDER_WAY_BYTES_MAX;
         !is_short || self.writes.space.is_limited()
@@ -363,37 +376,40 @@ impl<'a> WriteOp<'a> {
 
 impl Drop for WriteOp<'_> {
     fn drop(&mut self) {
-        // Given up, or failed, during a wait for memory: the writes behind it need not wait for it.
+        // The write was abandoned or failed during a wait for memory: later writes need not wait
+        // for it.
         if self.state.entry.tried.ticket.is_some() {
             self.writes.admission.leave_queue(&mut self.writes.memtables.lock(), &mut self.state.entry.tried);
         }
     }
 }
 
-/// Why a batch was not logged.
+/// The reason why a batch was not logged.
 pub(crate) enum Unlogged {
-    /// Nothing of it is in the log. (After a failed sync of the other lane the caller gets `Io` all the same.)
+    /// The batch is not in the log. (After a failed sync of the other lane the caller still gets
+    /// `Io`.)
     Certain(Error),
-    /// It may be found there after a restart.
+    /// A restart may find the batch in the log.
     Perhaps(Error),
-    /// Nothing of it is, and it may be tried again when this is met: its deletes wait for the room that a flush of
-    /// everything frees.
+    /// The batch is not in the log and may be retried when the condition is met: its deletes wait
+    /// for the room that a flush of all memtables frees.
     NotYet(Need, LastResort),
-    /// Nothing of it is, and it may be tried again when the other lane is durable.
+    /// The batch is not in the log and may be retried when the other lane is durable.
     Behind,
 }
 
-/// A wait for a group, after a flush of everything.
+/// A wait for a log group, after a flush of all memtables.
 #[derive(Debug)]
 pub(crate) struct LastResort {
-    /// The error to give if there is none.
+    /// The error if no group becomes available.
     refusal: Error,
-    /// Bytes of the log when it began.
+    /// Bytes of the log at its beginning.
     live_bytes: u64,
 }
 
 impl WritePath {
-    /// Gives the log a group for a batch. Where there is no room for one, deletes wait for the room that a flush of everything frees.
+    /// Provides a log group for a batch. If there is no room, deletes wait for the room that a
+    /// flush of all memtables frees.
     fn provide_group(
         &self,
         writer: &mut Writer,
@@ -402,7 +418,8 @@ impl WritePath {
         resort: &mut Option<LastResort>,
     ) -> Result<(), Unlogged> {
         if let Some(LastResort { refusal, live_bytes }) = resort.take() {
-            // The log takes from the reserve only if no flush is left to need it, or if flushes have freed a group.
+            // The log takes from the reserve only if no flush is left to need it, or if flushes
+            // have freed a group.
             let found = self.log.spares().has_fitting(wal::group_len_needed(batch_len))
                 || self.log.wal().content().live_bytes() < live_bytes;
             return match found || self.space.memory.backlog() == 0 {
@@ -422,8 +439,9 @@ impl WritePath {
         }
     }
 
-    /// There is no room for another group, not even for deletes: everything is flushed, so that groups of the log that are full
-    /// come back. A flush leaves out entries that deletes hide, so it may find room where nothing else does.
+    /// Flushes all memtables if there is no room for another log group, even for deletes: this
+    /// releases full groups. A flush omits entries hidden by deletes, so it may fit where nothing
+    /// else does.
     fn flush_for_room(&self, writer: &mut Writer) {
         self.memtables.freeze_all(writer);
         if self.log.spares().give_ballast(Ballast::Jobs) {

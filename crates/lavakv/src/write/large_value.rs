@@ -1,4 +1,5 @@
-//! Values that are in a file of their own before they are logged: large ones, and streams into single values.
+//! Values in files of their own, written before they are logged: large values, and streams of
+//! single values.
 
 use super::WritePath;
 use super::admission::patience::{Patience, Terms};
@@ -17,12 +18,12 @@ use std::sync::Arc;
 use table::SegmentReference;
 use table::segment::CHUNK_LEN;
 
-/// A segment that pays for its bytes as those of a write pay that is logged whole.
+/// A pending segment whose bytes are charged like those of a logged write.
 struct PaidDraft {
     writes: Arc<WritePath>,
     family: Arc<Family>,
     draft: Draft,
-    /// Room was found for all of it when it began.
+    /// True if room for all of it was found at its beginning.
     admitted: bool,
 }
 
@@ -58,10 +59,12 @@ impl PaidDraft {
     }
 }
 
-/// Writes one value of up to 1 GiB piece by piece, in constant memory; made by [`crate::Db::put_stream`].
+/// A writer of one value of up to 1 GiB in pieces, in constant memory; made by
+/// [`crate::Db::put_stream`].
 ///
-/// The value exists once [`ValueWriter::finish`] has returned; dropped before, it leaves nothing behind. A value of up
-/// to 256 KiB is held in memory and written like any other; a longer one goes into a file of its own.
+/// The value exists once [`ValueWriter::finish`] has returned. A writer that is dropped before
+/// leaves nothing behind. A value of up to 256 KiB is held in memory and written like any other; a
+/// longer one goes into a file of its own.
 ///
 /// ```no_run
 /// use std::io::Write;
@@ -78,7 +81,7 @@ pub struct ValueWriter {
     key: Vec<u8>,
     durability: Durability,
     patience: Patience,
-    /// The beginning of a value that may turn out to be short.
+    /// The beginning of the value, while it may turn out to be short.
     held: Vec<u8>,
     draft: Option<PaidDraft>,
     len: u64,
@@ -110,20 +113,21 @@ impl ValueWriter {
         })
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// True if nothing was written yet.
+    /// True if no byte was written yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends bytes of the value: what `write_all` of [`Write`] does, with the engine's errors.
+    /// Appends bytes to the value: like `write_all` of [`Write`], with the engine's errors.
     ///
     /// # Errors
-    /// `TooLarge` beyond 1 GiB; `NoSpace` and others of writing. After an error the value cannot be finished.
+    /// `TooLarge` beyond 1 GiB; `NoSpace` and others of writing. After an error the value cannot be
+    /// finished.
     pub fn append(&mut self, data: &[u8]) -> Result<()> {
         let writes = self.writes.clone();
         let _entered = writes.context.enter()?;
@@ -151,16 +155,16 @@ impl ValueWriter {
         self.draft.as_mut().expect("begun above").append(data, &mut self.patience)
     }
 
-    /// The longest value that is not worth a file.
+    /// Length of the longest value that is not worth a file.
     fn held_max(&self) -> usize {
         CHUNK_LEN.min(segments::threshold(&self.writes.context.options) - 1)
     }
 
-    /// Ends the value and commits it, as one put.
+    /// Ends the value and commits it as one put.
     ///
     /// # Errors
-    /// Those of a put, and of any `append` before. Nothing is left behind then, unless the error says that the store is
-    /// poisoned.
+    /// Those of a put, and of any earlier `append`. No file is left behind then, unless the store
+    /// is poisoned.
     pub fn finish(mut self) -> Result<()> {
         if let Some(e) = self.failed.take() {
             return Err(e);
@@ -212,7 +216,7 @@ impl std::fmt::Debug for ValueWriter {
     }
 }
 
-/// Sets a key to a value that is above the [`segments::threshold`].
+/// Sets a key to a value above the [`segments::threshold`].
 pub(crate) fn put(
     writes: &Arc<WritePath>,
     family: &Arc<Family>,
@@ -227,8 +231,8 @@ pub(crate) fn put(
     WriteOp::with_drafts(writes, payload, durability, vec![draft]).run(patience)
 }
 
-/// Writes the values above the [`segments::threshold`] to files of their own. Returns the payload with references to
-/// these files.
+/// Writes the values above the [`segments::threshold`] to files of their own. Returns the payload
+/// with references to these files.
 pub(crate) fn place(
     writes: &Arc<WritePath>,
     payload: OwnedPayload,
@@ -246,7 +250,7 @@ pub(crate) fn place(
     }
 }
 
-/// Writes a batch some of whose values are above the [`segments::threshold`].
+/// Writes a batch with values above the [`segments::threshold`].
 pub(crate) fn write_batch(
     writes: &Arc<WritePath>,
     batch: &WriteBatch,
@@ -284,7 +288,7 @@ fn place_of_batch(
     Ok((referring, drafts))
 }
 
-/// Writes a value to a segment; the reference, encoded.
+/// Writes a value to a segment. Returns the encoded reference.
 fn write(
     writes: &Arc<WritePath>,
     family: &Arc<Family>,

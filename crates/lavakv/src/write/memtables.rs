@@ -1,14 +1,14 @@
 //! The active memtables: the writer's lock, inserts in flight, visibility and rotation.
 //!
-//! **The writer's lock** guards [`Writer`]: the next sequence, appends to the log, the registration of
-//! inserts, and rotation. It is the one serialization point of all writes. Usually it is held for about a
-//! microsecond. These hold it for longer, and no deadline of a write ends them:
+//! **The writer's lock** guards [`Writer`]: the next sequence, appends to the log, the registration
+//! of inserts, and rotation. It is the one serialization point of all writes. Usually it is held
+//! for about a microsecond. These hold it for longer, and no deadline of a write ends them:
 //!
 //! | under the writer's lock | bound |
 //! |---|---|
 //! | a batch needs a log group and none is prepared (`provide_group`) | a device write of a group: 16 MiB by default, 4 GiB at most; then a sync of the directory and an edit of the manifest |
 //! | a group is prepared by the log thread at this moment | that preparation, as in the row above |
-//! | the ring of log pages is full | the write of a round that is under way, and one of up to 1 MiB; for a batch longer than the ring, the writes of the whole batch |
+//! | the ring of log pages is full | the write of the current round, and one of up to 1 MiB; for a batch longer than the ring, the writes of the whole batch |
 //! | the log thread confirms the end of the log | the writes and the sync of all pages, and the write of one page |
 //! | the log thread makes its staging file longer | a new file, its rename and a sync of the directory |
 //! | a batch goes to the other lane than the one before, which has grown meanwhile ([`super::commit`]) | a sync |
@@ -19,21 +19,22 @@
 //! | inserts in flight are settled | 16 inserts of 16 KiB |
 //! | a batch inserts alone | an insert of 16 MiB |
 //!
-//! **Inserts** run without the lock, several at once. Their registration order is the log order, and they
-//! become visible in it ([`order`]).
+//! **Inserts** run without the lock, several at once. Their registration order is the log order,
+//! and they become visible in it ([`order`]).
 //!
-//! **Rotation** freezes an active memtable, under the writer's lock and after [`Memtables::settle`] has waited
-//! for all registered inserts. Two properties follow. A frozen memtable holds whole batches, all of them
-//! visible. And an insert may go on in the memtables that were active at its registration: none of them
-//! is frozen before it is done.
+//! **Rotation** freezes an active memtable, under the writer's lock and after [`Memtables::settle`]
+//! has waited for all registered inserts. Two properties follow. A frozen memtable holds whole
+//! batches, all of them visible. And an insert may go on in the memtables that were active at its
+//! registration: none of them is frozen before it is done.
 //!
-//! **Memory** is booked by the insert, when it is done. Admission keeps room for inserts in flight, and
-//! settles them before it calls memory short.
+//! **Memory** is booked by the insert, when it is done. Admission keeps room for inserts in flight,
+//! and settles them before it calls memory short.
 //!
-//! **Joint rotation.** A flush of one family syncs the log where other families have older changes in it
-//! (see [`super::commit`]). Where log pages wait to be superseded by flushes, that sync would write all of them. So
-//! there the other families are frozen along with the full one ([`Memtables::joins`]) and flushed in one
-//! edit. Such an edit holds a prefix of all writes and needs nothing of the log.
+//! **Joint rotation.** A flush of one family syncs the log where other families have older changes
+//! in it (see [`super::commit`]). Where log pages wait to be superseded by flushes, that sync would
+//! write all of them. So there the other families are frozen along with the full one
+//! ([`Memtables::joins`]) and flushed in one edit. Such an edit holds a prefix of all writes and
+//! needs nothing of the log.
 
 pub(crate) mod order;
 mod queue;
@@ -60,20 +61,21 @@ use table::SegmentReference;
 use version::FamilyId;
 use wal::{Lane, Position};
 
-/// Checks of a thread that waits for an insert, before it sleeps: most inserts are done sooner than a sleep.
+/// Checks of a thread that waits for an insert, before it sleeps: most inserts are done sooner than
+/// a sleep.
 const LOOKS: usize = 64;
 /// Spin-loop hints between two checks.
 const PAUSES: usize = 4;
-/// Most families in a joint rotation. Each gets a table of its part of a memtable, and the shorter these tables
-/// are, the more often a merge reads and writes the level below.
+/// Most families in a joint rotation. Each gets a table of its part of a memtable, and the shorter
+/// these tables are, the more often a merge reads and writes the level below.
 const JOINED_MAX: usize = 4;
-/// Most small families among them. With the defaults, the merge of a short table of level 0 costs about a
-/// quarter of a full memtable. The alternative is to write the log once.
+/// Most small families among them. With the defaults, the merge of a short table of level 0 costs
+/// about a quarter of a full memtable. The alternative is to write the log once.
 const SMALL_MAX: usize = 2;
 /// A family is small if it has less than a memtable divided by this.
 const SMALL_PART: usize = 8;
 
-/// See the module.
+/// The active memtables of a store: see the module.
 pub(crate) struct Memtables {
     context: Arc<Context>,
     space: Arc<SpaceBudget>,
@@ -84,7 +86,7 @@ pub(crate) struct Memtables {
     writer: Mutex<Writer, rank::Writer>,
     /// Inserts in flight. Each is registered under the writer's lock and goes on without it.
     pub(super) order: Order,
-    /// Checks before a sleep.
+    /// Number of checks before a sleep.
     looks: usize,
 }
 
@@ -93,17 +95,19 @@ pub(crate) struct Writer {
     /// The sequence of the next change.
     pub next_seq: SeqNo,
     pub next_memtable_id: u64,
-    /// The families with changes in their active memtables, by id: a rotation of all families skips the others.
+    /// The families with changes in their active memtables, by id: a rotation of all families skips
+    /// the others.
     pub changed: BTreeMap<FamilyId, Arc<Family>>,
-    /// The same set for readers without the lock of the writer.
+    /// The same set, for threads without the writer's lock.
     work: Arc<FamilyWork>,
-    /// A volatile batch over several families sits in active memtables.
+    /// True if a volatile batch over several families is in active memtables.
     pub volatile_over_families: bool,
-    /// The highest sequence of a volatile change; 0: none since the open. (A clean close flushes what no table holds of it.)
+    /// The highest sequence of a volatile change; 0: none since the open. (A clean close flushes
+    /// the unflushed ones.)
     pub volatile_seq: SeqNo,
     /// Lane and position of the last batch in the log.
     pub last_logged: Option<(Lane, Position)>,
-    /// The highest sequence that a batch of a guest's carries; 0: none since the open.
+    /// The highest sequence of an embedded batch; 0: none since the open.
     pub carried_seq: SeqNo,
     /// Writes that wait for memory.
     pub queue: Queue,
@@ -124,7 +128,7 @@ impl Writer {
         }
     }
 
-    /// Notes that the active memtables of these families are about to get changes.
+    /// Records that the active memtables of these families are about to change.
     pub fn changes(&mut self, families: &[Arc<Family>]) {
         for family in families {
             self.changed.entry(family.id).or_insert_with(|| {
@@ -139,7 +143,7 @@ impl Memtables {
     pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>) -> Memtables {
         let memtables = tree.families.all().len() as u64;
         let context = tree.context.clone();
-        // Half of it may be in the memtables.
+        // Half of the write may be in the memtables.
         let on_panic = move || {
             let why = "a thread panicked while it put a write into the memtables";
             context.health.poison(&Error::new(ErrorKind::Poisoned, why));
@@ -189,10 +193,10 @@ impl Memtables {
         if self.order.make_place(self.looks) { Ok(()) } else { self.context.health.check() }
     }
 
-    /// Waits until all registered inserts are done and visible. No other begins as long as the caller holds
-    /// the writer's lock.
+    /// Waits until all registered inserts are done and visible. No new insert begins while the
+    /// caller holds the writer's lock.
     pub fn settle(&self) {
-        // One that never will be has poisoned the store.
+        // A failed insert never becomes visible; it has poisoned the store.
         self.order.settle(self.looks);
     }
 
@@ -201,13 +205,14 @@ impl Memtables {
         self.freeze_of(writer, None);
     }
 
-    /// Freezes the active memtable of a family (of all families, if a volatile batch spans several) and wakes the flush.
+    /// Freezes the active memtable of a family (of all families, if a volatile batch spans several)
+    /// and wakes the flush.
     pub fn freeze(&self, writer: &mut Writer, family: &Arc<Family>) {
         self.freeze_of(writer, Some(family));
     }
 
-    /// True if all families with changes are to be flushed in one edit, since that spares the log a write. `only`: the one family that
-    /// is full; `None`: all are to be frozen.
+    /// True if one edit is to flush all families with changes, since that spares a write of the
+    /// log. `only`: the full family; `None`: all are to be frozen.
     fn joins(&self, writer: &Writer, only: Option<&Arc<Family>>) -> bool {
         let changed = &writer.changed;
         let keeps_pages = self.log.get().is_some_and(wal::Wal::keeps_pages);
@@ -216,15 +221,16 @@ impl Memtables {
             && only.is_none_or(|only| changed.contains_key(&only.id) && self.few_are_small(writer, only.id))
     }
 
-    /// True if few families with changes have little of them, but for this one.
+    /// True if few families with changes, other than `but`, have a small memtable.
     fn few_are_small(&self, writer: &Writer, but: FamilyId) -> bool {
         let small = self.context.options.memtable_bytes / SMALL_PART;
         let others = writer.changed.values().filter(|family| family.id != but);
         others.filter(|family| family.look(|seen| seen.active.bytes() < small)).count() <= SMALL_MAX
     }
 
-    /// True if several families that are flushed together hold as much, all together, as one memtable may. The pages that wait are so many as well, and there is
-    /// room for no more ([`store::commit::Aging::ring_len`]).
+    /// True if the memtables of several families that are flushed together hold as many bytes as
+    /// one memtable may. The log keeps as many pages for them, and has room for no more
+    /// ([`store::commit::Aging::ring_len`]).
     pub fn are_full_together(&self, writer: &Writer) -> bool {
         let (memory, memtable_bytes) = (&self.space.memory, self.context.options.memtable_bytes as u64);
         memory.used().saturating_sub(memory.backlog()) >= memtable_bytes
@@ -232,8 +238,8 @@ impl Memtables {
             && self.few_are_small(writer, FamilyId::MAX)
     }
 
-    /// Freezes the memtable of the family `only`, or of all families: without `only`, where a joint flush costs less
-    /// ([`Memtables::joins`]), and where a volatile batch spans families.
+    /// Freezes the memtable of the family `only`, or of all families: without `only`, where a joint
+    /// flush costs less ([`Memtables::joins`]), and where a volatile batch spans families.
     fn freeze_of(&self, writer: &mut Writer, only: Option<&Arc<Family>>) {
         self.settle();
         let over_families = std::mem::take(&mut writer.volatile_over_families);
@@ -274,7 +280,7 @@ impl Memtables {
     /// Waits until a write is visible.
     ///
     /// # Errors
-    /// It never will be: a write before it ended with a panic, and the store is poisoned.
+    /// A panic in an earlier write prevents that; the store is poisoned.
     pub fn wait_visible(&self, seq: SeqNo) -> Result<()> {
         match self.order.wait_for(seq, self.looks) {
             true => Ok(()),
@@ -282,8 +288,8 @@ impl Memtables {
         }
     }
 
-    /// Inserts a write that is logged into the memtables, beside other inserts: gives the writer's lock back before, unless
-    /// `is_alone`. The write becomes visible in log order.
+    /// Inserts a logged write into the memtables, beside other inserts. Releases the writer's lock
+    /// before the insert, unless `is_alone`. The write becomes visible in log order.
     pub fn insert(
         &self,
         mut writer: MutexGuard<'_, Writer>,
@@ -334,8 +340,9 @@ impl Memtables {
         }
     }
 
-    /// Inserts one change into the active memtable of its family, and books no memory; returns key and value
-    /// bytes. Between the registration of the insert and its end, or in recovery.
+    /// Inserts one change into the active memtable of its family, without booking memory. Returns
+    /// the bytes of key and value. Call it between the registration of the insert and its end, or
+    /// in recovery.
     pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
         let read_state = family.read_state();
         if !change.is_delete() {
@@ -357,7 +364,8 @@ impl Memtables {
         }
     }
 
-    /// Inserts one change into the active memtable of its family, and books no memory; returns key and value bytes.
+    /// Inserts one change into the active memtable of its family, without booking memory. Returns
+    /// the bytes of key and value.
     pub fn insert_into(
         &self,
         active: &Arc<MemTable>,
@@ -369,13 +377,14 @@ impl Memtables {
         change.key.len() as u64 + self.value_bytes(active, family, change)
     }
 
-    /// Returns the bytes of the value, of which the change may have a reference only.
+    /// Returns the length of the value, even if the change has only a reference to it.
     fn value_bytes(&self, active: &Arc<MemTable>, family: FamilyId, change: &Change<'_>) -> u64 {
         let is_reference = change.kind == ValueKind::PlacedReference;
         if is_reference { self.hold_segment(active, family, change) } else { change.value.len() as u64 }
     }
 
-    /// Keeps the file of a value as long as the memtable refers to it. Returns the bytes of the value.
+    /// Retains the file of a value for as long as the memtable references it. Returns the length of
+    /// the value.
     fn hold_segment(&self, active: &Arc<MemTable>, family: FamilyId, change: &Change<'_>) -> u64 {
         let reference =
             SegmentReference::decode(change.value).expect("checked with the limits of the change");

@@ -1,7 +1,9 @@
-//! Asynchronous writes: a write that owns its payload, and advances whenever a thread takes a step of it.
+//! Asynchronous writes: a write that owns its payload, and advances whenever a thread takes a step
+//! of it.
 //!
-//! The steps are those of every write ([`WriteOp`]). Where a blocking call sleeps, this write returns the time of its next
-//! check: the end of its throttle charge, or a millisecond later for all other conditions.
+//! The steps are those of every write ([`WriteOp`]). Where a blocking call sleeps, this write
+//! returns the time of its next check: the end of its throttle charge, or a millisecond later for
+//! all other conditions.
 
 use super::WritePath;
 use super::admission::need::Need;
@@ -33,13 +35,13 @@ pub(crate) enum Stand {
     Device,
 }
 
-/// See the module.
+/// An asynchronous write: see the module.
 pub(crate) struct OwnedWrite {
     writes: Arc<WritePath>,
     payload: OwnedPayload,
     durability: Durability,
     patience: Patience,
-    /// `None`: its long values have no files yet.
+    /// `None`: its long values are not in files yet.
     state: Option<WriteState>,
     wait: Option<(Need, Begun)>,
 }
@@ -78,7 +80,8 @@ impl OwnedWrite {
         if self.logged().is_some() { u64::MAX } else { self.patience.until_ns() }
     }
 
-    /// Takes steps until the write is visible or has to wait. `may_block`: the steps may wait for the device.
+    /// Takes steps until the write is visible or has to wait. `may_block`: the steps may wait for
+    /// the device.
     ///
     /// # Errors
     /// Those of [`WriteOp::step`], and `Busy` after the deadline.
@@ -118,8 +121,8 @@ impl OwnedWrite {
         }
     }
 
-    /// Returns the state of a logged write. Other threads may be inserting earlier writes: a caller that must not block
-    /// checks a few times and does not sleep.
+    /// Returns the state of a logged write. Other threads may be inserting earlier writes: a caller
+    /// that must not block checks a few times and does not sleep.
     fn shown(&self, logged: Logged, may_block: bool) -> Result<Stand> {
         if !self.writes.memtables.sees(logged.last_seq) {
             if !may_block {
@@ -134,7 +137,8 @@ impl OwnedWrite {
         Ok(Stand::Done)
     }
 
-    /// Returns true if the next step waits neither for a file of a long value nor for room in the log's buffer.
+    /// Returns true if the next step waits neither for a file of a long value nor for room in the
+    /// log's buffer.
     fn is_quick(&self) -> bool {
         let log = || self.writes.log.get().is_some_and(|wal| wal.takes_at_once(self.log_len()));
         self.state.is_some() && (!self.durability.is_logged() || log())
@@ -176,7 +180,7 @@ impl OwnedWrite {
             && let Some((need, begun)) = self.wait.take()
         {
             let waited_ns = self.patience.end(&writes.admission, begun);
-            // `Payment` books the charge, as one wait.
+            // `Payment` records the charge as one stall.
             if !matches!(need, Need::Time(..)) {
                 writes.context.record_stall(begun.cause, waited_ns);
             }

@@ -1,12 +1,15 @@
-//! No write waits longer than the budget for as long as what waits is no more than what the chain drains in that time: whatever the link,
-//! however many the writers.
+//! Write stalls stay within the stall budget as long as the waiting bytes can be drained in that
+//! time, for any limiting stage and any number of writers.
 //!
-//! A machine with a device of stated bandwidth and nothing else that takes time but the writers' own work. Its background does a step
-//! whenever no writer can go on; writers are state machines ([`WriteOp`]), so any number of them can be under way, and each goes on
-//! when its time has come or its need is met. A step takes as long as its bytes take on the device: writers that could have
-//! gone on meanwhile do so right after it, in the order of their times. So of a wait for time the time counts that was asked for; a wait for
-//! anything else may be longer by a step, since here nothing more urgent begins before that has ended; and so may one for the price of memory, which
-//! rises while a flush stands still behind such a step.
+//! The simulated machine has a device of given bandwidth; apart from it only the writers' own work
+//! takes time. Background work runs one step whenever no writer can continue. Writers are state
+//! machines ([`WriteOp`]), so that any number of them can be in flight. Each continues when its
+//! time has come or its condition is met. A step takes as long as the device needs for its bytes.
+//! Writers that could have continued meanwhile do so right after it, in the order of their times.
+//!
+//! So the exact length of a throttle charge counts. Any other wait may be longer by one step, since
+//! no more urgent step begins before the current one ends here. So may a charge for memory, which
+//! rises while a flush waits for such a step.
 
 use super::admission::need::Need;
 use super::commit::{WriteOp, WriteStep};
@@ -21,40 +24,41 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
-/// Of the machine and of the writers: each load once. All loads with many seeds are run every night.
+/// Seeds of machine and writers; each load runs once. All loads with many seeds run every night.
 const SEEDS: RangeInclusive<u64> = 1..=6;
-/// Every night.
+/// Seeds of the nightly run.
 const MANY_SEEDS: RangeInclusive<u64> = 1..=64;
-/// Of a full store.
+/// Bytes of a full store.
 const DATA: u64 = 24 << 20;
 const BUDGET_NS: u64 = 10 * MS;
-/// Of the device: 500 MB/s.
+/// Cost of the device: 500 MB/s.
 const KIB_NS: u64 = 2_000;
-/// What a writer computes for a put.
+/// CPU time of a put.
 const PUT_NS: u64 = 2_000;
 
-/// Who writes how.
+/// The load of a test.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     writers: u64,
     value_len: usize,
     keys: u64,
-    /// How long, of simulated time.
+    /// Simulated duration, milliseconds.
     ms: u64,
-    /// Puts come in bursts: each writer writes for so long at full speed, and then is still for twice as long; 0: they never pause.
+    /// Puts come in bursts: each writer runs for this long at full speed, then pauses for twice as
+    /// long; 0: no pauses.
     burst_ms: u64,
     keys_in: Keys,
 }
 
-/// In which order keys are overwritten.
+/// Order in which keys are overwritten.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
     AtRandom,
-    /// One after the other: what is flushed meets few tables, and what is in one flush is not in the next.
+    /// Sequential: a flush overlaps few tables, and keys of one flush are not in the next.
     InOrder,
 }
 
-/// A store, and what its keys are.
+/// The store of a test, and the order of its keys.
 #[derive(Clone, Copy, Debug)]
 struct Of {
     policy: &'static str,
@@ -72,16 +76,16 @@ impl Load {
     }
 }
 
-/// What became of it.
+/// Results of a run.
 #[derive(Debug, Default)]
 struct Told {
     bytes: u64,
     puts: u64,
-    /// The longest wait, by cause, and how far one was over what it may be.
+    /// The longest wait by cause, and the longest excess over the allowed wait.
     longest_ns: [u64; StallCause::ALL.len()],
     over_ns: [u64; StallCause::ALL.len()],
     waited_ns: [u64; StallCause::ALL.len()],
-    /// The longest time in which nobody got on.
+    /// The longest time without progress of any writer.
     still_ns: u64,
     /// The longest step of a job.
     step_ns: u64,
@@ -89,7 +93,7 @@ struct Told {
 }
 
 impl Told {
-    /// A put is done that has waited, for time alone or for something else as well.
+    /// Adds a completed put that waited; `is_for_time`: for throttle charges only.
     fn add(&mut self, cause: Option<StallCause>, ns: u64, is_for_time: bool) {
         self.puts += 1;
         let Some(cause) = cause else { return };
@@ -104,16 +108,16 @@ impl Told {
 
 struct Client<'a> {
     op: Option<WriteOp<'a>>,
-    /// When it can go on, if it waits for nothing else.
+    /// The time at which it can continue, without a condition.
     at_ns: u64,
     need: Option<Need>,
-    /// What it has waited of its operation, and for what last.
+    /// Time waited by its operation, the kind of the waits, and the last cause.
     waited_ns: u64,
     is_for_time: bool,
     cause: Option<StallCause>,
 }
 
-/// A store that is full, and at rest.
+/// Creates a store that is full and idle.
 fn filled(sim: &SimEnv, options: Options, load: &Load) -> Db {
     sim.set_costs(Costs { kib_ns: KIB_NS, ..Costs::default() });
     let db = Db::open_in(sim.env(), "/store", options).unwrap();
@@ -126,7 +130,7 @@ fn filled(sim: &SimEnv, options: Options, load: &Load) -> Db {
     db
 }
 
-/// Bytes that no compression makes shorter.
+/// Incompressible bytes.
 fn noise() -> Vec<u8> {
     let mut rng = Rng::new(1);
     (0..1 << 17).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
@@ -226,7 +230,7 @@ fn options(family: FamilyOptions) -> Options {
     })
 }
 
-/// What writes: one writer and many, at full speed and in bursts.
+/// Loads: one writer and many, at full speed and in bursts.
 fn loads(of: Of) -> impl Iterator<Item = Load> {
     let load = move |writers, value_len: usize, burst_ms| {
         let value_len = value_len.max(2 * of.min_blob_size);
@@ -237,7 +241,8 @@ fn loads(of: Of) -> impl Iterator<Item = Load> {
     writers.flat_map(move |(writers, len)| [0, 300].map(|burst_ms| load(writers, len, burst_ms)))
 }
 
-/// Runs some of the loads with each of the seeds. What waits is at most 16 KB, which every link drains within the budget.
+/// Runs some of the loads with each seed. At most 16 KB wait, which every stage drains within the
+/// budget.
 fn within_the_budget(
     of: Of,
     causes: &[StallCause],
@@ -263,12 +268,12 @@ fn within_the_budget(
     causes.iter().for_each(|cause| assert!(met[*cause as usize], "nobody waited for {}", cause.name()));
 }
 
-/// Every load in turn.
+/// One load after the other.
 fn in_turn(seed: u64, nth: usize) -> bool {
     seed as usize % 6 == nth
 }
 
-/// And one of many writers at full speed with each seed: they wait most.
+/// Additionally one load with many writers at full speed for each seed: these wait most.
 fn often(seed: u64, nth: usize) -> bool {
     nth == 2 + seed as usize % 2 * 2 || in_turn(seed, nth)
 }
@@ -305,7 +310,7 @@ fn garbage_below_a_queue() {
     within_the_budget(separated("vlsm"), &SEPARATED, SEEDS, in_turn);
 }
 
-/// What level 0 hides is in many columns, none of which is worth its merge.
+/// Level 0 hides garbage in many columns, none of which is worth a merge.
 #[test]
 fn garbage_of_keys_in_order() {
     for policy in ["leveled", "vlsm"] {

@@ -1,4 +1,4 @@
-//! A loop that waits for what another thread tells: it never sleeps on with something there.
+//! A loop that waits for completions from other threads never sleeps while there is one.
 
 use super::*;
 use base::sync::model::check;

@@ -35,8 +35,8 @@ fn run(of: &mut Arc<Family>, case: &mut TestCase) -> Result<String, Box<dyn Erro
             let ceiling = case.try_take_arg("ceiling")?.unwrap_or(SeqNo::MAX);
             shown(&flushable([of.clone()], || ceiling))
         }
-        // Runs the steps of the lines while the families are read: `write-and-freeze 1`, `ceiling
-        // 1`.
+        // Runs the steps of the lines while the families are read: `write-and-freeze 1`,
+        // `ceiling 1`.
         "flushable-while" => {
             let ceiling = Cell::new(SeqNo::MAX);
             let families = std::iter::once_with(|| {

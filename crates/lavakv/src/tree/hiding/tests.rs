@@ -21,8 +21,8 @@ fn references(number: u64, keys: std::ops::RangeInclusive<u8>, bytes: u64) -> Ar
     })
 }
 
-/// Parses a table of references: `level 6 table 1 keys 0-9 values 5000`, with `hides 250000 ppm,
-/// 2000 B` at the end if the estimate is known.
+/// Parses a table of references: `level 6 table 1 keys 0-9 values 5000`, with
+/// `hides 250000 ppm, 2000 B` at the end if the estimate is known.
 fn table(line: &str) -> (usize, Arc<FileMeta>) {
     let (table, hides) =
         line.split_once(" hides ").map_or((line, None), |(table, hides)| (table, Some(hides)));

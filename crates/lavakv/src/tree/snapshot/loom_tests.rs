@@ -12,8 +12,8 @@ use base::sync::model::check;
 use base::sync::model::loom::thread;
 use version::Version;
 
-/// True if a job with `list` keeps the older of two versions with the sequences `seq` and `seq +
-/// 1`: one of the list's sequences lies between them.
+/// True if a job with `list` keeps the older of two versions with the sequences `seq` and
+/// `seq + 1`: one of the list's sequences lies between them.
 fn job_keeps(list: &[SeqNo], seq: SeqNo) -> bool {
     list.contains(&seq)
 }

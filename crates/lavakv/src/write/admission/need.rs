@@ -1,21 +1,22 @@
 //! The wait conditions of writes, between two steps.
 //!
-//! A step that cannot go on releases every lock and returns its condition. A blocking call waits for it here
-//! ([`Admission::wait`]); an asynchronous one polls it ([`Admission::is_met`]). The next step evaluates everything
-//! anew: another write may have taken the room meanwhile.
+//! A step that cannot go on releases every lock and returns its condition. A blocking call waits
+//! for it here ([`Admission::wait`]); an asynchronous one polls it ([`Admission::is_met`]). The
+//! next step evaluates everything anew: another write may have taken the room meanwhile.
 //!
 //! | condition | until | brought about by |
 //! |---|---|---|
 //! | `Time` | so many nanoseconds have passed: the throttle charge | the clock |
 //! | `Memory` | memtables have become tables | flush |
 //! | `Levels` | level 0 is less deep | compaction |
-//! | `ShorterLog`, `Group` | the log is shorter, or has a group | flush, which releases groups |
+//! | `Memory` | memtables have become tables | flush |
 //! | `Space` | a job or a delete has freed some, or a while has passed | collection, compaction, clean-up, deletes |
 //! | `Durable` | the log is durable up to the batch: the next step waits itself | the caller's own thread |
 //! | `Visible` | the inserts of earlier writes are done: the next step waits itself | their threads |
 //! | `Look` | a family to freeze is found: the step searches itself, with no lock held | the caller's own thread |
 //!
-//! Each but `Time`, `Durable` and `Visible` also ends where no job can bring it about: the next step then reports the reason.
+//! Each but `Time`, `Durable` and `Visible` also ends where no job can bring it about: the next
+//! step then reports the reason.
 
 use super::Admission;
 use crate::context::event::StallCause;
@@ -23,7 +24,7 @@ use crate::tree::family::Family;
 use base::SeqNo;
 use std::sync::Arc;
 
-/// See the module.
+/// A wait condition: see the module.
 pub(crate) enum Need {
     /// The throttle charge of the write, nanoseconds, and its cause.
     Time(u64, StallCause),
@@ -40,8 +41,8 @@ pub(crate) enum Need {
     ShorterLog {
         /// Its bound, bytes.
         live_max: u64,
-        /// The oldest sequence in memtables at the time of the request, with its family. It stays the oldest until the
-        /// family has flushed it.
+        /// The oldest sequence in memtables at the time of the request, with its family. It stays
+        /// the oldest until the family has flushed it.
         oldest: Option<(SeqNo, Arc<Family>)>,
         /// The last visible sequence at that time.
         visible: SeqNo,
@@ -61,7 +62,8 @@ pub(crate) enum Need {
         /// Time of the next check, in clock nanoseconds.
         until_ns: u64,
     },
-    /// Durability, for which the next step waits: of this write, or of earlier writes in the other lane.
+    /// Durability, for which the next step waits: of this write, or of earlier writes in the other
+    /// lane.
     Durable,
     /// Visibility: the inserts of earlier writes.
     Visible,
@@ -161,7 +163,8 @@ impl Admission {
         }
     }
 
-    /// Waits until the condition is met, or until `until_ns` in clock nanoseconds. The caller holds no lock.
+    /// Waits until the condition is met, or until `until_ns` in clock nanoseconds. The caller holds
+    /// no lock.
     pub fn wait(&self, need: &Need, until_ns: u64) {
         match need {
             // `Payment` books it, as one wait.
@@ -175,7 +178,8 @@ impl Admission {
         }
     }
 
-    /// Returns true if a job found no room a moment ago. An earlier refusal has no meaning: the job is due again.
+    /// Returns true if a job found no room a moment ago. An earlier refusal has no meaning: the job
+    /// is due again.
     pub fn is_refused(&self) -> bool {
         let health = &self.context.health;
         health.out_of_space() && health.must_wait(self.context.now_ns())

@@ -1,13 +1,14 @@
 //! The deadline of a write, and the stall budget of the store.
 //!
-//! A write waits for memory, levels, log, garbage or space ([`super::need`]). The wait for durability does not count: the
-//! device causes it.
+//! A write waits for memory, levels, log, garbage or space ([`super::need`]). The wait for
+//! durability does not count: the device causes it.
 //!
-//! * **With a deadline** ([`crate::WriteOptions::wait_at_most`], or `no_wait`), a write that would wait longer fails with
-//!   `Busy`, and nothing of it is written. A throttle charge ([`super::price`]) is known beforehand, so the write fails at
-//!   once. A write that fails owes no charge.
-//! * **Without a deadline** the write waits. A wait longer than [`crate::Options::stall_budget`] is counted and reported,
-//!   once for each operation.
+//! * **With a deadline** ([`crate::WriteOptions::wait_at_most`], or `no_wait`), a write that would
+//!   wait longer fails with `Busy`, and nothing of it is written. A throttle charge
+//!   ([`super::price`]) is known beforehand, so the write fails at once. A write that fails owes no
+//!   charge.
+//! * **Without a deadline** the write waits. A wait longer than [`crate::Options::stall_budget`] is
+//!   counted and reported, once for each operation.
 //!
 //! An operation is one call of the API, or one piece of a stream.
 
@@ -27,18 +28,18 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Of an operation that begins now.
+    /// Returns the terms of an operation that begins now.
     pub fn of(context: &Context, options: &WriteOptions) -> Terms {
         let durability = options.durability.unwrap_or(context.options.durability);
         Terms { durability, patience: Patience::new(context, options.wait_at_most) }
     }
 }
 
-/// See the module.
+/// The deadline of an operation and its waits so far: see the module.
 #[derive(Debug)]
 pub(crate) struct Patience {
     at_most: Option<Duration>,
-    /// In clock nanoseconds; `None`: as long as it takes.
+    /// Deadline in clock nanoseconds; `None`: none.
     until_ns: Option<u64>,
     /// The sum of all waits; the longest wait and its cause.
     waited_ns: u64,
@@ -87,7 +88,7 @@ impl Patience {
         let is_price = matches!(need, Need::Time(..));
         if !is_price && begun_ns >= self.until_ns() {
             if matches!(need, Need::Space { .. }) {
-                // No write waits for it any longer.
+                // The write waits for space no longer.
                 admission.space.write_waits_for(0);
             }
             return Err(busy(cause));

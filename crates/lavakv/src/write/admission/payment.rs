@@ -1,5 +1,5 @@
-//! The throttle charge of a write where a limit is near. It is paid in pieces, each at the rate of its moment,
-//! before any lock, so that the other writes do not wait for it. See [`super::price`].
+//! The throttle charge of a write where a limit is near. It is paid in pieces, each at the rate of
+//! its moment, before any lock, so that the other writes do not wait for it. See [`super::price`].
 
 use super::Admission;
 use super::need::Need;
@@ -12,7 +12,7 @@ use crate::tree::family::{Family, ReadState};
 use base::Result;
 use std::sync::Arc;
 
-/// The charge of a write, as far as it is due.
+/// The unpaid rest of a write's charge.
 #[derive(Debug)]
 pub(crate) struct Payment {
     left_bytes: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Payment {
 
 /// The outcome of a step of a payment.
 pub(crate) enum Paid {
-    /// All is paid, or there is no limit any more.
+    /// All is paid, or no limit applies any more.
     All,
     /// The next piece can be charged when this is met.
     Needs(Need),
@@ -34,13 +34,13 @@ pub(crate) enum Paid {
 }
 
 impl Payment {
-    /// For so many bytes of a write.
+    /// Creates the charge of a write of `bytes`.
     pub fn of_write(bytes: u64, frees: bool) -> Payment {
         let payer = if frees { Payer::Deletes } else { Payer::Write };
         Payment { left_bytes: bytes, payer, charged: Vec::new(), slept: None }
     }
 
-    /// For bytes of a value in a file of its own, which pay for the garbage and the space alone.
+    /// Creates the charge for bytes of a value in a file of its own: for garbage and space only.
     fn of_segment(bytes: u64) -> Payment {
         Payment { left_bytes: bytes, payer: Payer::Segment, charged: Vec::new(), slept: None }
     }
@@ -84,7 +84,7 @@ impl Payment {
         Ok(Paid::All)
     }
 
-    /// The limits of the store and of each family of the write. None: there is no charge.
+    /// Returns the limits of the store and of each family of the write. Empty: there is no charge.
     fn limits<'a>(&self, admission: &'a Admission, families: &'a [Arc<Family>]) -> Vec<Limit<'a>> {
         let epoch = admission.context.signals.state_epoch();
         let credit_bytes_max = admission.context.options.memtable_bytes as u64 / CREDIT_PARTS;
@@ -104,7 +104,8 @@ impl Payment {
         limits
     }
 
-    /// Charges a piece at each limit. Returns the longest sleep and its cause; an error if it ends too late.
+    /// Charges a piece at each limit. Returns the longest sleep and its cause; an error if it ends
+    /// too late.
     fn charge(
         &mut self,
         admission: &Admission,
@@ -119,7 +120,8 @@ impl Payment {
         for Limit { gate, rate, cause } in limits {
             let mut cost_ns = cost_ns(piece, *rate);
             if *cause == StallCause::L0 {
-                // The stop bounds level 0 in any case. So the total debt of all writers stays within the stall budget.
+                // The stop bounds level 0 in any case. So the total debt of all writers stays
+                // within the stall budget.
                 cost_ns = cost_ns.min(budget_ns.saturating_sub(gate.pacer.owed_ns(now_ns)));
             }
             let sleep_ns = gate.pacer.charge(now_ns, cost_ns, until).ok_or(())?;
@@ -134,7 +136,7 @@ impl Payment {
         Ok(longest)
     }
 
-    /// Gives the charges of a write back that failed before it was logged.
+    /// Refunds the charges of a write that failed before it was logged.
     pub fn refund(&mut self) {
         self.charged.drain(..).for_each(|(gate, cost_ns)| gate.pacer.refund(cost_ns));
     }
@@ -156,7 +158,8 @@ struct Limit<'a> {
 }
 
 impl Admission {
-    /// Pays for bytes of a value in a file of its own, and waits meanwhile. Returns the payment, for a refund.
+    /// Pays for bytes of a value in a file of its own, with the waits. Returns the payment, for a
+    /// refund.
     pub fn pay_for_segment(
         &self,
         family: &Arc<Family>,
@@ -188,7 +191,8 @@ fn of_all(admission: &Admission) -> Pressure {
     let now_ns = if backlog > 0 { context.now_ns() } else { 0 };
     Pressure {
         memory_used: memory.used(),
-        // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
+        // Memtables grow in pieces of up to a megabyte, so writes must be slow before the last
+        // piece.
         memory_max: context.memtables_bytes_max - context.options.memtable_bytes as u64 / 8,
         backlog: admission.drain.left_to_flush(backlog),
         flush_bytes_per_s: admission.drain.flush_bytes_per_s(now_ns),

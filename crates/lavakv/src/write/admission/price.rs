@@ -1,34 +1,48 @@
-//! Admission of writes: the write rate follows the drain rate of the chain behind it.
+//! Throttle charges: the allowed write rate follows the measured rates of flush, compaction and
+//! collection.
 //!
-//! On-off stalls (full speed until a limit, then none until it clears) cause the long tail latencies of LSM trees.
-//! Here each write is charged a delay in proportion to its bytes. The charge rises smoothly with the compaction debt, so
-//! writers approach a limit and in the normal case never reach it. For the whole store:
+//! On-off stalls (full speed until a limit, then none until it clears) cause the long tail
+//! latencies of LSM trees. Here each write is charged a delay in proportion to its bytes. The
+//! charge rises smoothly with the compaction debt, so writers approach a limit and in the normal
+//! case never reach it. For the whole store:
 //!
-//! * **memory**: the active memtable must not fill before the frozen ones are flushed. With `room` bytes left in the
-//!   budget, `backlog` bytes still to flush and a measured flush rate `f`, the allowed rate is `f / 2 * room / backlog`: a flush gives its memory
-//!   back at its end, and may be slower than those before it. The rate is that of the flush under way if that is lower.
-//! * **space**: with a part `x` of the margin below the space limit left, the allowed rate is `x^2 / (1 - x)` times the
-//!   rate of collection: no limit at the border of the margin, that rate at 0.62 of it, and nothing at the limit.
+//! * **memory**: the active memtable must not fill before the frozen ones are flushed. With `room`
+//!   bytes left in the budget, `backlog` bytes still to flush and a measured flush rate `f`, the
+//!   allowed rate is `f / 2 * room / backlog`. The half allows for a flush that is slower than
+//!   those before it, since a flush releases its memory only at its end. `f` is the rate of the
+//!   running flush if that is lower.
+//! * **space**: with a part `x` of the margin below the space limit left, the allowed rate is
+//!   `x^2 / (1 - x)` times the rate of collection. There is no limit at the border of the margin,
+//!   that rate at 0.62 of it, and nothing at the limit.
 //!
 //! For one family:
 //!
-//! * **L0** ([`Level0`]): from the slow-down depth on the level must not reach its stop before the compactions that drain it have ended. With room for
-//!   `r` more memtables until then, `l` that they have still to do and a measured rate `d` of draining, the allowed rate is `d * r / l` at most. With a
-//!   part `x` of the way from the stop to the slow-down depth left it is `x / (1 - x)` times `d`, but where one compaction takes all there is.
-//!   The total debt of all writers for it is at most the stall budget: the stop bounds the level if the rate does not.
-//! * **levels**: from [`EXCESS_SLOW_PERCENT`] percent of the store in tables above the targets of their levels on, writers come to
-//!   the rate at which the tree absorbs flushed tables: with `e` percent more the allowed rate is that rate times
-//!   [`EXCESS_BALANCE_PERCENT`]` / e`, and far above less.
-//! * **garbage**: above a bound for garbage in vSSTs writers come to the rate at which collection frees bytes: with `g`
-//!   percent above the bound the allowed rate is that rate times [`GARBAGE_BALANCE_PERCENT`]` / g`, and far above less. It
-//!   has no step, so writers do not rush ahead and wait in turns, and space stays bounded however fast they are.
+//! * **L0** ([`Level0`]): from the slowdown depth on, the level must not reach its stop before the
+//!   compactions that drain it have ended. With room for `r` more memtables until the stop, `l`
+//!   tables of these compactions still to do and a measured drain rate `d`, the allowed rate is at
+//!   most `d * r / l`. If a part `x` of the way from the stop to the slowdown depth is left, it is
+//!   also at most `x / (1 - x)` times `d`. Compactions that take the whole level are exempt. The
+//!   total debt of all writers for it is at most the stall budget: the stop bounds the level if the
+//!   rate does not.
+//! * **levels**: writes slow down from [`EXCESS_SLOW_PERCENT`] percent of the store over the
+//!   targets of its levels on. With `e` percent more, the allowed rate is the absorption rate of
+//!   the tree times [`EXCESS_BALANCE_PERCENT`]` / e`, and much less far above. So the bytes over
+//!   target come to rest.
+//! * **garbage**: writes slow down from a bound for garbage in value files on. With `g` percent
+//!   above it, the allowed rate is the rate at which collection frees bytes, times
+//!   [`GARBAGE_BALANCE_PERCENT`]` / g`, and much less far above. The limit has no step, so writers
+//!   do not rush ahead and wait in turns, and space stays bounded however fast they are.
 //!
-//! The store has a rate limiter ([`crate::context::pacer::Pacer`]) for its lowest rate, and each family has one for its
-//! own. A write pays at the limiters of the store and of its families, for all of its bytes. It pays in pieces, each at
-//! the rate of its moment: a batch of a thousand puts pays as much as the puts alone, and the rest of a charge lapses with
-//! its limit. A write sleeps before it takes the writer's lock, so its debt delays no other write. The functions here are
-//! pure; the write path sleeps. No rate falls below a quarter of [`RATE_FLOOR`], and a charge is computed at [`RATE_FLOOR`] or more. A limit that begins or ends with an event raises the
-//! epoch of the store there ([`store::context::Signals::state_changed`]), or the kept verdict hides it for up to 64 KiB of writes.
+//! The store has a rate limiter ([`crate::context::pacer::Pacer`]) for its lowest rate, and each
+//! family has one for its own. A write pays at the limiters of the store and of its families, for
+//! all of its bytes. It pays in pieces, each at the rate of its moment: a batch of a thousand puts
+//! pays as much as the puts alone, and the rest of a charge lapses with its limit. A write sleeps
+//! before it takes the writer's lock, so its debt delays no other write. The functions here are
+//! pure; the write path sleeps. No rate falls below a quarter of [`RATE_FLOOR`], and a charge is
+//! computed at [`RATE_FLOOR`] or more. A limit that begins or ends with an event must raise the
+//! epoch of the store at that event ([`store::context::Signals::state_changed`]). Otherwise the
+//! kept verdict hides it for up to 64 KiB of writes.
+//!
 //! After vLSM (admission control instead of stops).
 
 use crate::context::drain::level_0::Draining;
@@ -37,7 +51,8 @@ use crate::context::pacer::RATE_FLOOR;
 use crate::context::verdict::{CREDIT_BYTES_MAX, CREDIT_PARTS, Payer};
 use crate::tree::chain::EXCESS_SLOW_PERCENT;
 
-/// The pressure on writes: of the whole store, or of one family. A field at its default sets no limit.
+/// The pressure on writes: of the whole store, or of one family. A field at its default sets no
+/// limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pressure {
     /// Bytes of all memtables.
@@ -64,7 +79,8 @@ pub(crate) struct Pressure {
     pub space_margin: u64,
 }
 
-/// A level 0 that is deeper than where slowing starts. In tables, which are memtables that were flushed; parts of them count.
+/// A level 0 that is deeper than where slowing starts. In tables, which are memtables that were
+/// flushed; parts of them count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Level0 {
     /// Its depth, with the memtables that come there next.
@@ -80,9 +96,10 @@ pub(crate) struct Level0 {
 }
 
 impl Level0 {
-    /// Returns the allowed rate. Where one compaction takes all of level 0, the level is half as deep as its stop at the
-    /// end of that compaction. Otherwise it is the rate of draining times [`Self::balanced`], and low enough that the level
-    /// stays below its stop until the running compactions have ended.
+    /// Returns the allowed rate. Where one compaction takes all of level 0, the level is half as
+    /// deep as its stop at the end of that compaction. Otherwise it is the rate of draining times
+    /// [`Self::balanced`], and low enough that the level stays below its stop until the running
+    /// compactions have ended.
     ///
     /// Before the first measurement, a quarter of the flush rate stands in.
     fn allowed_rate(&self, flush_bytes_per_s: u64) -> u64 {
@@ -100,9 +117,10 @@ impl Level0 {
         ((rate * part) as u64).max(RATE_FLOOR / 4)
     }
 
-    /// Returns x / (1 - x) for the part x of the way from the stop to the slowdown. The depth comes to rest in the middle
-    /// if the measured rate of draining is right, at two thirds if it is half of that, and there is no step. The progress
-    /// of running compactions counts as done; otherwise the charge would rise while they run, and fall at each end.
+    /// Returns x / (1 - x) for the part x of the way from the stop to the slowdown. The depth comes
+    /// to rest in the middle if the measured rate of draining is right, at two thirds if it is half
+    /// of that, and there is no step. The progress of running compactions counts as done; otherwise
+    /// the charge would rise while they run, and fall at each end.
     fn balanced(&self) -> f64 {
         let depth = self.depth - self.draining.fallen;
         let x = (self.stop - depth) / (self.stop - self.slowdown).max(1.0);
@@ -116,21 +134,22 @@ const GARBAGE_BALANCE_PERCENT: u64 = 5;
 /// The excess comes to rest at most this far above [`EXCESS_SLOW_PERCENT`].
 const EXCESS_BALANCE_PERCENT: u64 = 10;
 
-/// Returns the allowed part of a rate for a quantity `over` percent above its bound, which is to rest `balance` percent
-/// above it: the whole rate there, more below, and less and less above.
+/// Returns the allowed part of a rate for a quantity `over` percent above its bound, which is to
+/// rest `balance` percent above it: the whole rate there, more below, and less and less above.
 fn balanced(rate: f64, over_percent: u64, balance_percent: u64) -> u64 {
     let scarce = balance_percent as f64 / over_percent.max(1) as f64;
     ((rate * scarce * scarce.min(0.5) * 2.0) as u64).max(RATE_FLOOR / 4)
 }
 
 impl Pressure {
-    /// The rate at which collection frees bytes. Before anything was collected, an eighth of the flush rate stands in.
+    /// Returns the rate at which collection frees bytes. Before the first collection, an eighth of
+    /// the flush rate stands in.
     fn collected_per_s(&self) -> f64 {
         self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64
     }
 
-    /// Returns the rate at which the tree absorbs flushed tables. Before the first measurement, a quarter of the flush rate
-    /// stands in.
+    /// Returns the rate at which the tree absorbs flushed tables. Before the first measurement, a
+    /// quarter of the flush rate stands in.
     fn absorbed_per_s(&self) -> f64 {
         self.absorbed_bytes_per_s.unwrap_or(self.flush_bytes_per_s / 4).max(RATE_FLOOR) as f64
     }
@@ -140,7 +159,7 @@ impl Pressure {
         self.excess_percent > EXCESS_SLOW_PERCENT
     }
 
-    /// The part of it that slows this payer down.
+    /// Returns the part that slows this payer down.
     pub fn on(self, payer: Payer) -> Pressure {
         match payer {
             Payer::Write => self,
@@ -149,7 +168,7 @@ impl Pressure {
         }
     }
 
-    /// Bytes of writes for which a look at it is good: few where little room is left.
+    /// Returns the bytes of writes for which an evaluation holds: few if little room is left.
     pub fn credit_bytes(&self) -> u64 {
         let memory = (self.memory_max > 0).then(|| self.memory_max.saturating_sub(self.memory_used));
         let space = (self.space_margin > 0).then_some(self.space_room);
@@ -157,7 +176,7 @@ impl Pressure {
         (room / CREDIT_PARTS).min(CREDIT_BYTES_MAX)
     }
 
-    /// The allowed rate in bytes per second and what limits it; `None` if there is no limit.
+    /// Returns the allowed rate in bytes per second and its cause; `None` if there is no limit.
     pub fn allowed_rate(&self) -> Option<(u64, StallCause)> {
         let memory = (self.backlog > 0).then(|| {
             let room = self.memory_max.saturating_sub(self.memory_used);

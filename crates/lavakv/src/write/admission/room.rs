@@ -1,8 +1,9 @@
 //! Room for a write in memory, level 0 and the log; rotation of memtables.
 //!
-//! The checks run under the writer's lock, right before the append. Where they would wait for memory, level 0 or the log
-//! they return the condition (`need`) instead. The search for a family to freeze holds no lock ([`Look`]), since there may be thousands of families. Its
-//! result may be outdated when the lock is taken again, so it is checked before use.
+//! The checks run under the writer's lock, right before the append. Where they would wait for
+//! memory, level 0 or the log they return the condition (`need`) instead. The search for a family
+//! to freeze holds no lock ([`Look`]), since there may be thousands of families. Its result may be
+//! outdated when the lock is taken again, so it is checked before use.
 
 use super::Admission;
 use super::need::{Look, Need};
@@ -41,7 +42,7 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    /// Of a write that has not begun.
+    /// The attempts of a write that has not begun.
     pub const NONE: Tried = Tried {
         ticket: None,
         retried: false,
@@ -67,8 +68,8 @@ impl Tried {
 }
 
 impl Admission {
-    /// Finds space and room for a write, and freezes full memtables. Returns the condition to wait for, if there is one. `is_logged`: the
-    /// write goes to the log.
+    /// Finds space and room for a write, and freezes full memtables. Returns the condition to wait
+    /// for, if any. `is_logged`: the write goes to the log.
     pub fn make_room(
         &self,
         writer: &mut Writer,
@@ -114,7 +115,7 @@ impl Admission {
         if !has_memory && let Some(need) = self.find_memory(writer, payload, tried)? {
             return Ok(Some(need));
         }
-        // A level 0 that no job is going to compact is no reason to wait.
+        // A level 0 without a pending compaction is no reason to wait.
         let need = too_deep.map(|family| Need::Levels(family.clone())).filter(|need| !self.is_met(need));
         match need {
             None if is_logged && is_scarce => Ok(self.shorten_log(writer, payload, tried)),
@@ -150,7 +151,8 @@ impl Admission {
                 && self.log.spares().ballast_is_short()
                 && !tried.retried
             {
-                // The failed job may use the reserved space now, which is there for deletes: they wait for its next try.
+                // The failed job may now use the reserved space, which exists for deletes: they
+                // wait for its next attempt.
                 tried.retried = true;
                 health.retry();
             }
@@ -197,9 +199,9 @@ impl Admission {
         refusal.map_or(full.clone(), |refusal| full.caused_by(refusal))
     }
 
-    /// Waits for the flushes that shorten a log over its bound, before another group is made. Where space is scarce, that
-    /// group would take the room that these flushes need. A durable delete takes a whole page, so small deletes fill
-    /// groups long before they fill a memtable.
+    /// Waits for the flushes that shorten a log over its bound, before another group is made. Where
+    /// space is scarce, that group would take the room that these flushes need. A durable delete
+    /// takes a whole page, so small deletes fill groups long before they fill a memtable.
     fn shorten_log(&self, writer: &mut Writer, payload: &Payload<'_>, tried: &mut Tried) -> Option<Need> {
         // A change may take more bytes in the log than in the payload.
         let fits = || self.log.wal().content().has_room(2 * payload.weight);

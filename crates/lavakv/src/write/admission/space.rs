@@ -11,12 +11,13 @@ use crate::write::memtables::Writer;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// A wait is looked at again after so long, whatever happens.
+/// Interval between two checks of a wait.
 const SLICE_NS: u64 = 50_000_000;
 
-/// The share of the reserve that a write may use. The estimate: each delete frees a mean entry of the family whose entries are the
-/// shortest. Deletes of missing keys free less, and so do overwrites that are not flushed. So the other half of the reserve stays
-/// for deletes alone, which must always be admitted.
+/// Returns the share of the reserve that a write may use. By estimate, each delete frees a mean
+/// entry of the family with the shortest entries. Deletes of missing keys free less, and so do
+/// overwrites that are not flushed. So the other half of the reserve stays for deletes alone, which
+/// must always be admitted.
 fn share_of(payload: &Payload<'_>, families: &[Arc<Family>]) -> ReserveShare {
     if payload.is_delete_only() {
         return ReserveShare::All;
@@ -47,7 +48,7 @@ impl Admission {
         self.admit(writer, ask, since_ns)
     }
 
-    /// True if there is room for it.
+    /// True if there is room for the request.
     pub fn has_room(&self, ask: Ask) -> bool {
         if ask.share == ReserveShare::None && self.log.spares().ballast_is_short() {
             return false;
@@ -59,9 +60,10 @@ impl Admission {
         }
     }
 
-    /// Whether a write may go on that has waited since `since_ns`; its need if not. Under the writer's lock.
+    /// Admits a request that has waited since `since_ns`, or returns its wait condition. Called
+    /// under the writer's lock.
     pub(super) fn admit(&self, writer: &mut Writer, ask: Ask, since_ns: u64) -> Result<Option<Need>> {
-        // Writes under way count as well.
+        // Writes in flight count as well.
         self.memtables.settle();
         let granted = || {
             let room = self.has_room(ask);
@@ -74,7 +76,7 @@ impl Admission {
             return Ok(None);
         }
         self.context.health.check()?;
-        // The volume or the store may have changed without a word from a job.
+        // The volume or the store may have changed without an event from a job.
         self.tree.refresh_space();
         let mut refusal = None;
         if self.log.spares().ballast_is_short() {
@@ -106,13 +108,13 @@ impl Admission {
         Err(self.no_space(ask, refusal.or_else(|| self.context.health.no_space_error())))
     }
 
-    /// True if there is work that may free something. Jobs that found no room on the volume (others took it) are none: no
-    /// event tells when they will get on.
+    /// True if some work may free space. Jobs without room on the volume, which other programs
+    /// fill, do not count: no event tells when they can continue.
     pub fn may_free(&self) -> bool {
         self.context.signals.can_free() && !self.context.health.out_of_space()
     }
 
-    /// `refusal`: what found no room on a volume.
+    /// `refusal`: the error of a write to a full volume.
     fn no_space(&self, ask: Ask, refusal: Option<Error>) -> Error {
         let (limit, used) = (self.space.limit_bytes(), self.space.used_bytes());
         if limit == u64::MAX {

@@ -1,13 +1,16 @@
-//! Batches embedded in a batch of the log engine, and the order in which the two lanes of the log become durable.
+//! Batches embedded in a batch of the log engine, and the order in which the two lanes of the log
+//! become durable.
 //!
-//! **A batch is appended to a lane only when all earlier batches of the other lane are durable.** So the batches that
-//! survive a crash, merged by sequence, are a prefix of all writes: no batch names its predecessor, and recovery cuts
-//! nothing off across lanes. A durable write is acknowledged when its own lane is durable up to it, since the other lane
-//! is durable already. Volatile writes, and batches of the log engine without an embedded batch, take no part.
+//! **A batch is appended to a lane only when all earlier batches of the other lane are durable.**
+//!
+//! The surviving batches after a crash, merged by sequence, therefore are a prefix of all writes.
+//! No batch names its predecessor, and recovery truncates nothing across lanes. A durable write is
+//! acknowledged when its own lane is durable up to it, since the other lane is durable already.
+//! Volatile writes, and batches of the log engine without an embedded batch, take no part.
 //! Alternating between the lanes costs one sync per switch.
 //!
-//! A write waits for that sync once, without a lock. If the other lane has grown meanwhile, the write syncs it under the
-//! writer's lock; otherwise later writes could delay it for ever.
+//! A write waits for that sync once, without a lock. If the other lane has grown meanwhile, the
+//! write syncs it under the writer's lock; otherwise later writes could delay it for ever.
 
 use super::{Unlogged, WritePath};
 use crate::write::fate::of_unknown_fate;

@@ -13,7 +13,7 @@ pub(crate) fn with_little_memory(sim: &SimEnv) -> Db {
     Db::open_in(sim.env(), "/store", options).unwrap()
 }
 
-/// A store whose memory is nearly full: nobody runs jobs but who waits.
+/// A store whose memory is nearly full. Only waiting calls run jobs.
 fn nearly_full(sim: &SimEnv) -> Db {
     let db = with_little_memory(sim);
     let memory = &db.engine().space.memory;
@@ -27,7 +27,7 @@ fn nearly_full(sim: &SimEnv) -> Db {
     db
 }
 
-/// A buffered put, its price paid, not driven.
+/// A buffered put without a throttle charge, not driven.
 fn put<'a>(db: &'a Db, key: &'a [u8], value: &'a [u8]) -> WriteOp<'a> {
     let family = &db.default_column_family().0;
     let change = Change { kind: ValueKind::Value, family: family.id, key, value };
@@ -85,7 +85,7 @@ fn a_dropped_family_ends_the_wait_for_its_level_0() {
     assert!(db.engine().writes.admission.is_met(&need));
 }
 
-/// The last sequence is written; behind it there is none.
+/// The last sequence is written; there is none after it.
 #[test]
 fn sequences_that_are_used_up_are_told_and_nothing_is_written() {
     let sim = SimEnv::new(4);
@@ -108,7 +108,7 @@ fn sequences_that_are_used_up_are_told_and_nothing_is_written() {
     assert_eq!(db.put(b"e", b"5").unwrap_err().kind(), ErrorKind::TooLarge);
 }
 
-/// A sequence that is given twice is a fault that memtables do not take.
+/// A duplicate sequence is a fault at which a memtable panics.
 #[test]
 fn a_write_that_panics_on_its_way_into_the_memtables_poisons_the_store_and_holds_nobody_up() {
     let sim = SimEnv::new(5);

@@ -1,26 +1,31 @@
-//! The visibility ring: inserts in flight, several at once, which become visible in the order of the log.
+//! The visibility ring: inserts in flight, several at once, which become visible in the order of
+//! the log.
 //!
-//! **Numbers.** Under the writer's lock each write gets the next number and the ring slot of that number
-//! ([`Order::begin`]). It inserts without a lock, then marks its slot ([`UnderWay::done`]). `ended` is the number
-//! below which all inserts are done. A thread that finds the slot of `ended` marked advances `ended` by one and
-//! publishes the sequence in the slot. So the visible writes are always a prefix of the log. A fast insert waits for
-//! no other: the last insert of a run publishes the whole run.
+//! **Numbers.** Under the writer's lock each write gets the next number and the ring slot of that
+//! number ([`Order::begin`]). It inserts without a lock, then marks its slot ([`UnderWay::done`]).
+//! `ended` is the number below which all inserts are done. A thread that finds the slot of `ended`
+//! marked advances `ended` by one and publishes the sequence in the slot. So the visible writes are
+//! always a prefix of the log. A fast insert waits for no other: the last insert of a run publishes
+//! the whole run.
 //!
-//! **No lost publication.** A write marks its slot and *then* reads `ended`, by an exchange that changes nothing. A
-//! thread that advances `ended` reads the next slot *afterwards*. Exchanges of one atomic have a total order: either
-//! the write reads `ended` at its own number, or the other thread reads the marked slot. The same argument covers
-//! sleepers. A thread counts itself as a sleeper and then reads `visible` by an exchange; a publisher exchanges
-//! `visible` and then reads the count.
+//! **No lost publication.** A write marks its slot and *then* reads `ended`, by an exchange that
+//! changes nothing. A thread that advances `ended` reads the next slot *afterwards*. Exchanges of
+//! one atomic have a total order: either the write reads `ended` at its own number, or the other
+//! thread reads the marked slot. The same argument covers sleepers. A thread counts itself as a
+//! sleeper and then reads `visible` by an exchange; a publisher exchanges `visible` and then reads
+//! the count.
 //!
-//! **Slot reuse.** A slot is free once `ended` has passed it, so at most [`UNDER_WAY_MAX`] inserts are in flight. The
-//! next write then waits, under the writer's lock, for all of them. A slot holds the last sequence of its write and
-//! the lap of the ring; the lap tells it from the mark of an earlier lap.
+//! **Slot reuse.** A slot is free once `ended` has passed it, so at most [`UNDER_WAY_MAX`] inserts
+//! are in flight. The next write then waits, under the writer's lock, for all of them. A slot holds
+//! the last sequence of its write and the lap of the ring; the lap tells it from the mark of an
+//! earlier lap.
 //!
-//! **A panic in an insert** ends the advance: later writes never become visible, and their callers get an error
-//! ([`Order::wait_for`]). The store is poisoned before.
+//! **A panic in an insert** ends the advance: later writes never become visible, and their callers
+//! get an error ([`Order::wait_for`]). The store is poisoned before.
 //!
-//! An insert in flight holds no lock and waits for nothing, so a wait for it ends. The design follows the concurrent
-//! memtable writes of RocksDB (`allow_concurrent_memtable_write`), without leaders.
+//! An insert in flight holds no lock and waits for nothing, so a wait for it ends. The design
+//! follows the concurrent memtable writes of RocksDB (`allow_concurrent_memtable_write`), without
+//! leaders.
 
 use super::PAUSES;
 use crate::tree::snapshot::Snapshots;
@@ -44,7 +49,7 @@ const LAP_BITS: u32 = 8;
 #[derive(Debug)]
 struct Slot(AtomicU64);
 
-/// See the module.
+/// The visibility ring: see the module.
 pub(crate) struct Order {
     snapshots: Arc<Snapshots>,
     /// Called before waiting threads get the error of an insert that panicked.
@@ -54,7 +59,7 @@ pub(crate) struct Order {
     next: AtomicU64,
     /// The number below which all inserts are done.
     ended: AtomicU64,
-    /// An insert has panicked.
+    /// True if an insert has panicked.
     broken: AtomicBool,
     /// Number of sleeping threads.
     sleepers: AtomicUsize,
@@ -92,13 +97,15 @@ impl Order {
         &self.slots[(number % UNDER_WAY_MAX as u64) as usize].0
     }
 
-    /// Under the writer's lock: waits for the inserts in flight if the ring is full. False: one of them never ends.
+    /// Under the writer's lock: waits for the inserts in flight if the ring is full. False: one of
+    /// them never ends.
     pub fn make_place(&self, looks: usize) -> bool {
         let next = self.next.load(Ordering::Relaxed);
         next - self.ended.load(Ordering::Acquire) < UNDER_WAY_MAX as u64 || self.settle(looks)
     }
 
-    /// Under the writer's lock: registers the insert of the write with the sequences up to `last`. The ring has a slot.
+    /// Under the writer's lock: registers the insert of the write with the sequences up to `last`.
+    /// The ring has a slot.
     pub fn begin(&self, last: SeqNo) -> UnderWay<'_> {
         let number = self.next.load(Ordering::Relaxed);
         debug_assert!(number - self.ended.load(Ordering::Acquire) < UNDER_WAY_MAX as u64);
@@ -123,8 +130,8 @@ impl Order {
         self.snapshots.visible() >= seq
     }
 
-    /// Waits until the sequence of a registered write is visible; checks `looks` times before it sleeps. False: it never
-    /// will be.
+    /// Waits until the sequence of a registered write is visible; checks `looks` times before it
+    /// sleeps. False: it never will be.
     pub fn wait_for(&self, seq: SeqNo, looks: usize) -> bool {
         self.sees(seq, looks) || self.sleep_until(seq)
     }
@@ -163,7 +170,8 @@ pub(crate) struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// Ends the insert, and publishes the finished inserts from the first unfinished one on, up to the next gap.
+    /// Ends the insert, and publishes the finished inserts from the first unfinished one on, up to
+    /// the next gap.
     pub fn done(self) {
         let UnderWay { order, number, last } = *ManuallyDrop::new(self);
         order.slot(number).store(mark(number, last), Ordering::Release);

@@ -1,8 +1,9 @@
 //! The queue of writes that wait for memory: first come, first served.
 //!
-//! A write waits without the writer's lock, so later writes arrive meanwhile. Without the queue, small writes would take
-//! the memory again and again, and a large write would never find enough at once. So a write counts the bytes of all
-//! waiting writes before it as taken. Guarded by the writer's lock.
+//! A write waits without the writer's lock, so later writes arrive meanwhile. Without the queue,
+//! small writes would take the memory again and again, and a large write would never find enough at
+//! once. So a write counts the bytes of all waiting writes before it as taken. Guarded by the
+//! writer's lock.
 
 use std::collections::BTreeMap;
 

@@ -36,7 +36,8 @@ fn a_failed_store_acknowledges_no_write_that_becomes_visible_later() {
     }
 }
 
-/// Another thread is putting a write into the memtables: who may not block does not wait for that, and the write is not refused any more.
+/// While another thread inserts a write, a caller that must not block does not wait for it, and the
+/// logged write cannot be refused any more.
 #[test]
 fn who_may_not_block_leaves_a_write_that_is_not_visible_yet() {
     for durability in [Durability::Volatile, Durability::Buffered, Durability::Durable] {

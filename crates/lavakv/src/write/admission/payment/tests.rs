@@ -1,4 +1,5 @@
-//! Charges of writes on a simulated store: a family is charged for itself, and nothing for data that is not written.
+//! Throttle charges on a simulated store: a family is charged for itself, and unwritten data costs
+//! nothing.
 
 use super::*;
 use crate::batch::Change;
@@ -12,14 +13,14 @@ use std::error::Error;
 
 type Outcome = std::result::Result<String, Box<dyn Error>>;
 
-/// A store. Jobs run in calls that wait, and where a script says so.
+/// A store. Jobs run in waiting calls, and where a script runs them.
 struct Script {
     sim: SimEnv,
     db: Db,
 }
 
 impl Script {
-    /// With the families `a` and `b`.
+    /// A store with the families `a` and `b`.
     fn new() -> Script {
         let sim = SimEnv::new(1);
         let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() }.expert(|expert| {
@@ -41,7 +42,7 @@ impl Script {
         Script { sim, db }
     }
 
-    /// With a space limit, and values of 200 KiB up to it. The last one is refused.
+    /// A store with a space limit, filled with values of 200 KiB until one is refused.
     fn full() -> Result<(Script, base::Error)> {
         let sim = SimEnv::new(3);
         let options = Options {
@@ -94,7 +95,7 @@ impl Script {
                 }
                 while self.db.run_background_step() {}
             }
-            // The volume has so much more room than the store takes.
+            // Leaves `room` bytes of the volume beyond the store's own.
             "cut-volume" => {
                 let engine = self.db.engine();
                 self.sim.set_capacity(Some(engine.space.used_bytes() + case.take_arg::<u64>("room")?));
@@ -107,7 +108,7 @@ impl Script {
         Ok(out)
     }
 
-    /// Flushes a family until its level 0 has so many tables, none of which is compacted.
+    /// Flushes a family until its level 0 has `tables` tables, without compactions.
     fn deepen(&self, family: &ColumnFamily, tables: usize) {
         let engine = self.db.engine();
         while family.0.read_state().chain.l0_depth < tables {
@@ -122,8 +123,9 @@ impl Script {
         }
     }
 
-    /// Writes of the lines, `20 of 200 B in a`, or batches over families, `in b,a`. All are under way until the end. Prints the longest
-    /// charge of each line, as more than `longer-than-ms` or less, or what else the writes wait for; `past-charges`: after all charges.
+    /// Writes of the lines, `20 of 200 B in a`, or batches over families, `in b,a`. All stay in
+    /// flight until the end. Prints for each line whether its longest charge is above
+    /// `longer-than-ms`, or its other waits; `past-charges`: after all charges.
     fn writes(&self, case: &mut TestCase) -> Outcome {
         let (db, is_past) = (&self.db, case.take_flag("past-charges")?);
         let bound_ms: u64 = case.try_take_arg("longer-than-ms")?.unwrap_or(0);
@@ -192,7 +194,7 @@ impl Script {
         Ok(out)
     }
 
-    /// The limits on a write of 100 bytes in a family. They take its part of the credit.
+    /// Returns the limits on a write of 100 bytes in a family. This uses up its part of the credit.
     fn limits(&self, case: &mut TestCase) -> std::result::Result<Vec<(u64, StallCause)>, Box<dyn Error>> {
         let family = self.family(case)?;
         let families = std::slice::from_ref(&*family.0);
@@ -201,7 +203,7 @@ impl Script {
         Ok(limits.iter().map(|limit| (limit.rate, limit.cause)).collect())
     }
 
-    /// Streams of which the length is not given beforehand. So each asks for room, and is charged, a piece at a time.
+    /// Streams of unknown length: each asks for room, and is charged, piece by piece.
     fn stream(&self, case: &mut TestCase) -> Outcome {
         let (family, piece) = (self.db.default_column_family(), vec![1; 200 << 10]);
         let (count, mut refused): (u64, u64) = (case.take_arg("times")?, 0);
@@ -213,8 +215,9 @@ impl Script {
         Ok(format!("{refused} of {count} are refused\n"))
     }
 
-    /// Memory of which a part waits for a flush that does not come, and 100 bytes more and more up to the budget. Each time the limit on
-    /// a write is memory. Prints the last rate as a part of the first.
+    /// Fills memory up to the budget in steps of 100 bytes, while `stuck` bytes wait for a flush
+    /// that never comes. Memory is the limit each time. Prints the last rate as a part of the
+    /// first.
     fn fill_memory(&self, case: &mut TestCase) -> Outcome {
         let (memory, stuck) = (&self.db.engine().space.memory, case.take_arg::<usize>("stuck")?);
         memory.grew(stuck);

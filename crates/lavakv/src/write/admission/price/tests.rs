@@ -33,7 +33,8 @@ fn shown(allowed: Option<(u64, StallCause)>) -> String {
     })
 }
 
-/// The rates while a field takes some values, or all from `first` to `last`. They fall, and none is zero.
+/// Returns the rates for values of a field, or for all from `first` to `last`. They must fall, and
+/// never reach zero.
 fn falls(mut p: Pressure, case: &mut TestCase) -> Outcome {
     let field: String = case.take_arg("field")?;
     let values: Vec<u64> = match case.try_take_args("values")? {
@@ -60,7 +61,7 @@ fn draining(case: &mut TestCase) -> Result<Draining, Box<dyn Error>> {
     Ok(Draining { takes, left: takes * (1.0 - done), fallen: takes * done, takes_all: false })
 }
 
-/// From the slowdown to the stop a tenth of a table more is slower, by a seventh at most.
+/// From the slowdown to the stop, a tenth of a table more lowers the rate by a seventh at most.
 fn steps(case: &mut TestCase) -> Outcome {
     let draining = draining(case)?;
     let rate = |depth| {
@@ -76,8 +77,9 @@ fn steps(case: &mut TestCase) -> Outcome {
     Ok(format!("{:.0} MiB/s at the slowdown, {:.0} MiB/s a table before the stop\n", rate(16.0), rate(31.0)))
 }
 
-/// A level 0 that compactions drain, a hundredth of a table of writes at a time. Each takes all of it, or `takes` tables. Prints the
-/// rate over the rate of draining, lowest and highest, and the depth, from the moment at which it was drained for the twentieth time.
+/// A level 0 under compactions, with writes in steps of a hundredth of a table. Each compaction
+/// takes all of it, or `takes` tables. Prints the lowest and the highest rate relative to the drain
+/// rate, and the depth, after the first twenty compactions.
 fn drained(case: &mut TestCase) -> Outcome {
     let takes_max: f64 = case.try_take_arg("takes")?.unwrap_or(f64::INFINITY);
     let (rate, step) = (50.0 * MB as f64, 0.01);
@@ -85,7 +87,7 @@ fn drained(case: &mut TestCase) -> Outcome {
     let (mut low, mut high, mut deepest, mut done) = (f64::MAX, 0.0f64, 0.0f64, 0);
     while done < 400 {
         let l0 = Level0 { depth, slowdown: 16.0, stop: 32.0, draining, bytes_per_s: rate as u64 };
-        // Above the slowdown nothing limits writes: they are ten times as fast.
+        // Below the slowdown writes are unlimited: ten times as fast.
         let allowed = if depth > 16.0 { (l0.allowed_rate(0) as f64 / rate).min(10.0) } else { 10.0 };
         if done > 20 {
             (low, high) = (low.min(allowed), if depth > 16.0 { high.max(allowed) } else { high });
@@ -108,7 +110,7 @@ fn drained(case: &mut TestCase) -> Outcome {
 
 fn run(pressure: &mut Pressure, case: &mut TestCase) -> Outcome {
     let out = match &*case.directive {
-        // Lines of fields and values; all others are at rest.
+        // Lines of fields and values; all other fields are at their defaults.
         "pressure" => {
             *pressure = Pressure::default();
             for line in case.input.lines() {

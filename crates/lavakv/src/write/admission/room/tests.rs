@@ -11,10 +11,11 @@ use base::ValueKind;
 use io::sim::SimEnv;
 
 const FAMILIES: usize = 1_000;
-/// Of one put, while it holds the lock of all writers: however many families there are.
+/// Most families that one put may visit under the writer's lock, whatever their number.
 const STEPS_MAX: u64 = 16;
 
-/// Each family gets a bit in turn, so none of them is ever full: what ends is the memory of all, or the log's bound. How many were frozen.
+/// Writes to each family in turn, so that none of them fills up: the shared memory, or the log's
+/// bound, runs out. Returns the number of flushes.
 fn steps_of_puts(options: Options, rounds: u64) -> u64 {
     let sim = SimEnv::new(7);
     let options = Options { family: FamilyOptions { min_blob_size: 0, ..options.family }, ..options };
@@ -34,7 +35,7 @@ fn steps_of_puts(options: Options, rounds: u64) -> u64 {
                 "a put in round {round} asked {steps} families under the writer's lock"
             );
         }
-        // Jobs find out how long the log is.
+        // Jobs measure the length of the log.
         while db.run_background_step() {}
     }
     assert!(STEPS.get() > 0, "somebody counts");
@@ -59,7 +60,8 @@ fn a_log_over_its_bound_is_made_shorter_without_such_a_walk() {
     assert!(steps_of_puts(limited, 12) > 0, "nor where space is limited");
 }
 
-/// When it looked, all that could be frozen was being flushed; since then others have filled what that gave back.
+/// At its search all memtables with changes were being flushed. Since then other writes have filled
+/// the returned memory.
 #[test]
 fn who_looked_for_memory_in_vain_looks_again() {
     let (sim, family) = (SimEnv::new(8), FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() });
@@ -88,12 +90,12 @@ fn who_looked_for_memory_in_vain_looks_again() {
     };
     assert!(matches!(find(Some(None)), Some(Need::Look(Look::Largest))));
     assert_eq!(memory.backlog(), 0, "nothing was frozen");
-    // What it finds then it freezes, and waits for.
+    // The second search finds a family, freezes it, and waits for it.
     assert!(matches!(find(Some(Some((*families[1].0).clone()))), Some(Need::Memory { .. })));
     assert!(memory.backlog() > 0);
 }
 
-/// A write that finds no room has limit and reserve worked out anew, and all others wait meanwhile.
+/// A write without room recomputes limit and reserve under the lock of all writers.
 #[test]
 fn at_the_limit_no_family_is_asked_under_the_lock_of_writers() {
     let sim = SimEnv::new(10);
@@ -106,7 +108,7 @@ fn at_the_limit_no_family_is_asked_under_the_lock_of_writers() {
     for share in [ReserveShare::None, ReserveShare::Half, ReserveShare::All] {
         let (asked, summed, now_ns) = (STEPS.get(), SUMS.get(), db.engine().context.now_ns());
         let ask = Ask { bytes: 1 << 40, share };
-        // Refused, or told to wait for what jobs may free.
+        // Refused, or told to wait for space that jobs may free.
         let admitted = writes.admission.admit(&mut writes.memtables.lock(), ask, now_ns);
         assert!(!matches!(admitted, Ok(None)), "there is no such room");
         assert!(SUMS.get() > summed, "the reserve was worked out");
@@ -135,12 +137,12 @@ fn freezing_all_asks_those_alone_that_have_changes() {
     write(&db, 0);
     assert!((3..=STEPS_MAX).contains(&flushes_in_steps(&db)));
     assert_eq!(flushes_in_steps(&db), 0, "all are in tables");
-    // One that goes is asked no more, and its changes are nobody's.
+    // A dropped family is not visited, and its changes are discarded.
     write(&db, 1);
     db.drop_column_family(&families[500]).unwrap();
     assert!((2..=STEPS_MAX).contains(&flushes_in_steps(&db)));
     assert_eq!(db.engine().space.memory.used(), 0);
-    // What is replayed is a change.
+    // Replayed writes count as changes.
     db.put_cf(&families[3], b"k", b"v").unwrap();
     drop((families, db));
     let left = sim.crash(io::sim::CrashKind::ProcessKill, 1);

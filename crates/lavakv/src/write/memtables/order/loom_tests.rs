@@ -1,4 +1,4 @@
-//! Every interleaving of writers that are registered, put into memtables and published, of one who freezes, and of one who reads.
+//! Every interleaving of writers (registration, insert, publication), a rotation, and a reader.
 //!
 //! The ring has two slots, so three writers meet one that is full.
 
@@ -9,11 +9,11 @@ use base::sync::model::loom::thread;
 const WRITES: u64 = 3;
 
 struct Store {
-    /// The last sequence that was given.
+    /// The last assigned sequence.
     writer: Mutex<SeqNo, rank::Writer>,
     order: Order,
     snapshots: Arc<Snapshots>,
-    /// Which sequences are in it.
+    /// The sequences in it.
     memtable: [AtomicBool; WRITES as usize + 1],
 }
 
@@ -97,7 +97,7 @@ fn loom_who_freezes_meets_no_insert_under_way() {
     });
 }
 
-/// One who never ends holds nobody up, and nothing behind it is seen.
+/// An insert that never ends blocks no thread, and no later write becomes visible.
 #[test]
 fn loom_a_write_that_panics_is_told_to_those_behind_it() {
     check(3, || {
@@ -119,7 +119,7 @@ fn loom_a_write_that_panics_is_told_to_those_behind_it() {
     });
 }
 
-/// The same where it panics later.
+/// The same with a panic at any later moment.
 #[test]
 fn loom_who_sleeps_is_told_of_a_panic() {
     check(3, || {

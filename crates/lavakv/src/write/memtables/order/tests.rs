@@ -10,7 +10,7 @@ fn order() -> (Arc<Snapshots>, Order) {
     (snapshots, order)
 }
 
-/// The first, done last, publishes all.
+/// The first insert, done last, publishes all.
 #[test]
 fn what_is_done_is_visible_when_all_before_it_is() {
     let (snapshots, order) = order();
@@ -45,7 +45,7 @@ fn slots_are_used_again() {
     }
 }
 
-/// Sequences that were published otherwise, as a replay does, are not waited for.
+/// Sequences published by a replay are not waited for.
 #[test]
 fn what_was_there_before_is_visible() {
     let (snapshots, order) = order();
@@ -72,7 +72,8 @@ fn one_that_never_ends_is_told() {
 const WRITERS: u64 = 5;
 const WRITES: u64 = 60;
 
-/// Writers that are more than the machine lets run at a time, one who freezes now and then, and one who reads, under a schedule.
+/// More writers than the machine runs at a time, with rotations now and then, and a reader, under a
+/// schedule.
 fn run(seed: u64) {
     let sim = SimEnv::new(seed);
     let ran = sim.run_threads(&Plan::new(seed), move |env| {

@@ -1,4 +1,5 @@
-//! What a write looked at before it took the lock is of a moment that is past: two writers and a flush, under schedules.
+//! The results of a search before the lock may be outdated: two writers and a flush, under
+//! schedules.
 
 use crate::{ColumnFamily, Db, FamilyOptions, Options};
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SEEDS: u64 = 400;
-/// Of each writer.
+/// Puts of each writer.
 const PUTS: u64 = 12;
-/// Two of them fill the memory, and none a memtable: what ends is the memory of all.
+/// Two values fill the shared memory, while one does not fill a memtable.
 const VALUE_LEN: usize = 14 << 10;
 const MEMORY: usize = 32 << 10;
-/// What a memtable takes besides, at most: its first chunk and heads of nodes.
+/// Most overhead of a memtable: its first chunk and heads of nodes.
 const BESIDES: u64 = 4 << 10;
 
 fn options() -> Options {
@@ -32,19 +33,19 @@ fn key(writer: u64, nth: u64) -> Vec<u8> {
     (writer * PUTS + nth).to_be_bytes().to_vec()
 }
 
-/// Puts in turn into all families; the most that memtables came to.
+/// Puts into all families in turn. Records the most memory in memtables.
 fn write(db: &Db, families: &[ColumnFamily], writer: u64, most: &AtomicU64) {
     for nth in 0..PUTS {
         let family = &families[((writer + nth) % families.len() as u64) as usize];
         db.put_cf(family, &key(writer, nth), &[nth as u8; VALUE_LEN]).unwrap();
-        // Under the lock: what is frozen in between counts twice otherwise.
+        // Under the lock: memtables frozen in between would count twice.
         let _writer = db.engine().writes.memtables.lock();
         db.engine().writes.memtables.settle();
         most.fetch_max(db.engine().space.memory.used(), Ordering::Relaxed);
     }
 }
 
-/// How often a flush was waited for.
+/// Returns the time of waits for memory.
 fn run(seed: u64) -> u64 {
     let sim = SimEnv::new(seed);
     let stalls = Arc::new(AtomicU64::new(0));
@@ -75,7 +76,7 @@ fn run(seed: u64) -> u64 {
             }
         }
         db.flush().unwrap();
-        // The job books it after the flush is told.
+        // The job books the memory after the flush is reported.
         assert!(db.wait_idle(Duration::from_secs(60)), "{}", db.describe());
         assert_eq!(db.engine().space.memory.used(), 0, "what is booked is given back");
         told.store(db.stats().stall_memory_ns, Ordering::Relaxed);
