@@ -1,20 +1,21 @@
-//! Reading a store beside the process that writes it: what is read there moves.
+//! Opening a store for reading beside the process that writes it.
 //!
-//! The writer removes files and uses those of old log groups again while somebody opens the store for reading. So opening is an attempt, and
-//! what looks like damage may be the writer at work: it is tried again from the start, a bounded number of times. What is found
-//! `SAME_MAX` times in a row, the same, is no writer at work.
+//! The writer removes files and reuses old log groups while a reader opens the store. So an open is
+//! an attempt, and an apparent damage may be the work of the writer. The reader starts again from
+//! the beginning, a bounded number of times. The same error `SAME_MAX` times in a row is real
+//! damage.
 
 use base::{ErrorKind, Result};
 use io::Env;
 
-/// Attempts before the last error is believed.
+/// Attempts before the last error is returned.
 const ATTEMPTS: u32 = 100;
-/// A failure that comes so often in a row, without any difference, is believed at once.
+/// Number of equal errors in a row after which the error is returned at once.
 const SAME_MAX: u32 = 5;
 /// Pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 2_000_000;
 
-/// Tries until the writer, if there is one, stands still for long enough.
+/// Repeats `once` until the writer, if there is one, does not interfere.
 ///
 /// # Errors
 /// The last of `once`.
@@ -34,7 +35,7 @@ pub fn attempt<T>(env: &Env, mut once: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// True for what a writer at work can look like.
+/// Returns true for errors that a concurrent writer can cause.
 fn may_be_the_writer(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Busy)
 }

@@ -1,12 +1,14 @@
-//! What every repair does around its own work: it keeps writers away from the damaged store, and makes the directory of the new one.
+//! The common frame of all repairs: it excludes writers from the damaged store, and creates the
+//! directory of the new one.
 //!
-//! The damaged store is opened for reading only, under its lock where it has one. The new one is marked as unfinished
-//! ([`crate::files::unfinished`]) until all of it is durable, and is never put where anything is, nor into the damaged one, by
-//! whatever path.
+//! The damaged store is opened read-only, under its lock if it has one. The new store is marked as
+//! unfinished ([`crate::files::unfinished`]) until all of it is durable. It is never put into a
+//! directory with other files, nor into the damaged store, by any path.
 //!
-//! Here is as well what repairs of any engine read in the same way: a lane of the log ([`open_lane`]), a file that is longer than it was
-//! ([`clipped`]); files that are open only while they are read ([`FewOpen`]); how they tell what is damaged ([`RepairDamage`]); and how a host repairs a store together with its guest
-//! ([`GuestRepair`]).
+//! The module also has the shared tools of repairs: reading a lane of the log ([`open_lane`]), a
+//! file cut to its recorded length ([`clipped`]), files that are open only while they are read
+//! ([`FewOpen`]), damage reports ([`RepairDamage`]), and the repair of a secondary engine together
+//! with its host ([`GuestRepair`]).
 
 mod few_open;
 
@@ -25,25 +27,25 @@ use wal::salvage::displaced::{self, GroupFound};
 pub use wal::salvage::{Batches, LogGap, OnBatch, SalvagedLog};
 use wal::salvage::{ListedGroup, LogFile};
 
-/// Where a repair reads and writes.
+/// Source and target of a repair.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     /// The damaged store.
     pub from: (&'a Env, &'a Path),
     /// The new one.
     pub into: (&'a Env, &'a Path),
-    /// The speed disk of the damaged store is lost.
+    /// The fast tier of the damaged store is lost.
     pub without_speed: bool,
-    /// Ends the repair before its time.
+    /// Cancels the repair.
     pub cancel: Option<&'a Cancel>,
 }
 
 impl Places<'_> {
-    /// Takes the lock of the damaged store, as one who reads; a store whose lock file is gone has nobody who holds it.
+    /// Takes the lock of the damaged store, as a reader. A store without a lock file has no holder.
     ///
     /// # Errors
-    /// `Locked` if a process has the store open; those of [`crate::volumes::identity::check`], but for damage; those of listing the directory, which must
-    /// be there.
+    /// `Locked` if a process has the store open. Those of [`crate::volumes::identity::check`],
+    /// except damage. Those of listing the directory, which must exist.
     pub fn keep_writers_away(&self) -> Result<Option<Box<dyn FileLock>>> {
         let (env, dir) = self.from;
         let held = self.lock()?;
@@ -56,17 +58,19 @@ impl Places<'_> {
         match env.fs.lock_to_read(&io::fs::join(dir, names::LOCK)) {
             Ok(lock) => Ok(Some(lock)),
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                // The directory itself must be there.
+                // The directory itself must exist.
                 env.fs.list(dir).map(|_| None)
             }
             Err(e) => Err(e),
         }
     }
 
-    /// The new store must not be put where anything is, nor into the damaged one, in which nothing is changed.
+    /// Checks that the target directory is empty, and not inside the damaged store, which must stay
+    /// unchanged.
     ///
     /// # Errors
-    /// `InvalidArgument` for a place inside the damaged store, `AlreadyExists` if there is something; those of looking.
+    /// `InvalidArgument` for a place inside the damaged store, `AlreadyExists` if there are other
+    /// files; those of the file system.
     pub fn check_target(&self) -> Result<()> {
         let (env, dir) = self.into;
         let (from_env, from) = self.from;
@@ -76,7 +80,7 @@ impl Places<'_> {
             return Err(Error::invalid(why).at_file(dir));
         }
         match env.fs.list(dir) {
-            // What a repair left that was cut off makes room for the next.
+            // The leftovers of an interrupted repair may be replaced.
             Ok(entries) if unfinished::of(&entries) == Some(Work::Repair) => Ok(()),
             Ok(entries) if entries.iter().all(|entry| entry.name == names::LOCK) => Ok(()),
             Ok(_) => Err(not_empty(dir)),
@@ -85,8 +89,9 @@ impl Places<'_> {
         }
     }
 
-    /// Removes what a repair has left that failed, and the directory if the repair `made` it, as far as that is possible: what is left, the
-    /// next one clears away. Nothing is removed where somebody else has the lock.
+    /// Removes the files of a failed repair, as far as possible, and the directory if the repair
+    /// `made` it. The next repair clears the rest. Nothing is removed while another process holds
+    /// the lock.
     pub fn clear_target(&self, made: bool) {
         let (env, dir) = self.into;
         let lock = io::fs::join(dir, names::LOCK);
@@ -100,11 +105,12 @@ impl Places<'_> {
         }
     }
 
-    /// Makes the directory of the new store and marks it. Under the lock, so that two repairs do not clear away each other's files:
-    /// whenever nobody holds it the mark is there, or the store is whole.
+    /// Creates the directory of the new store and marks it. Under the lock, so that two repairs do
+    /// not clear away each other's files: while the lock is free the mark exists, or the store is
+    /// whole.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something; `Locked`; those of the file system.
+    /// `AlreadyExists` if there are other files; `Locked`; those of the file system.
     pub fn mark_target(&self) -> Result<Mark> {
         let (env, dir) = self.into;
         crate::directory::make(env, dir)?;
@@ -116,9 +122,10 @@ impl Places<'_> {
     }
 }
 
-/// As [`crate::volumes::identity::check`], for a repair, which reads what is there whatever is damaged. `left_out`: it is to do without the disk.
+/// As [`crate::volumes::identity::check`], for a repair, which reads despite damage. `left_out`:
+/// the repair must do without the fast tier.
 fn check_disk(env: &Env, dir: &Path, left_out: bool) -> Result<()> {
-    // A manifest that does not tell it whole tells nothing of a second disk.
+    // A damaged manifest proves nothing about a fast tier.
     let Ok(state) = crate::manifest::state_of(env, dir) else { return Ok(()) };
     match env.fs.disks(dir) {
         Some(disks) if left_out => {
@@ -139,12 +146,12 @@ fn not_empty(dir: &Path) -> Error {
     Error::new(ErrorKind::AlreadyExists, why).at_file(dir)
 }
 
-/// True if one directory, which need not be there yet, is or would be in the other, by whatever path: over `..`, over links, over
-/// a second mount. Asks the file system for every directory above it.
+/// Returns true if one directory, which need not exist, is or would be in the other by any path:
+/// over `..`, over links, over a second mount. Asks the file system for every directory above it.
 fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<bool> {
     let identity = |env: &Env, dir: &Path| env.fs.metadata(dir).map(|found| found.identity);
     let Some(wanted) = identity(of_env, of)? else { return Ok(false) };
-    // What is missing will be made in the last directory that is there.
+    // The missing part will be created in the last existing directory.
     let is_there = |dir: &&Path| env.fs.metadata(dir).is_ok_and(|found| found.is_dir);
     let Some(mut here) = dir.ancestors().find(is_there).map(Path::to_owned) else { return Ok(false) };
     let missing = dir.strip_prefix(&here).unwrap_or(dir);
@@ -159,7 +166,7 @@ fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<boo
         if at == Some(wanted) {
             return Ok(true);
         }
-        // The root is above itself.
+        // The root is its own parent.
         if at.is_none() || at == next {
             return Ok(false);
         }
@@ -167,20 +174,21 @@ fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<boo
     }
 }
 
-/// Which groups of a lane are read, of those that a state lists.
+/// The groups of a lane to read, among those that a state lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Groups {
     /// All.
     All,
-    /// Those that an open would replay: not those that are kept as storage.
+    /// Those that an open would replay: not the retained ones.
     Replayed,
 }
 
-/// A lane of the log, as far as it can be read: the groups that a state lists, or else all files in which there are pages of it; under whatever
-/// names, if they begin with such a page. `store`: whose pages they are; without it those of whom most are.
+/// Opens a lane of the log as far as it is readable: the groups that a state lists, or else all
+/// files that begin with a page of the lane, under any name. `store`: the owner of the pages;
+/// without it the store with the most pages.
 ///
 /// # Errors
-/// `Unsupported` if a newer release wrote it; those of reading what is no page.
+/// `Unsupported` if a newer release wrote it; those of reading files that hold no pages.
 pub fn open_lane(
     env: &Env,
     dir: &Path,
@@ -193,7 +201,7 @@ pub fn open_lane(
         let path = io::fs::join(dir, &entry.name);
         let file = env.fs.open(&path, Access::Buffered).ok();
         let group = file.as_ref().and_then(|file| displaced::group_in(&**file, lane));
-        // Of a directory of many tables no more stays open than the log, or there would be no descriptor left for it.
+        // Only log files stay open: the tables of a large directory would use all descriptors.
         let is_log = matches!(names::parse(&entry.name), Some(FileKind::Log(_)));
         let file = file.filter(|_| is_log || group.is_some());
         here.insert(entry.name, OnDisk { path, file, group });
@@ -205,7 +213,8 @@ pub fn open_lane(
                 let is_read = which == Groups::All || group.retained_bytes.is_none();
                 group.lane == lane && !group.discarded && is_read
             };
-            // Asked for each group: nobody goes through all files as often as there are groups. Of several the first by its name.
+            // An index of files by group, so that a search for each group is not a pass over all
+            // files. The first by name wins.
             let mut by_group = HashMap::default();
             for on_disk in here.values() {
                 on_disk.group.map(|group| by_group.entry(group).or_insert(on_disk));
@@ -243,14 +252,15 @@ pub fn open_lane(
     Ok(log)
 }
 
-/// A file of the directory, and the group of a lane with whose first page it begins.
+/// A file of the directory, and the group of the lane that its first page names.
 struct OnDisk {
     path: PathBuf,
     file: Option<Arc<dyn ReadFile>>,
     group: Option<GroupFound>,
 }
 
-/// Where a group is: in its file, or in another one, if only that begins with a page of it, which is told then.
+/// Returns the file of a group: its own, or another one if only that begins with a page of the
+/// group. The flag reports the latter.
 fn file_of(
     group: &LogGroupMeta,
     store: Uid,
@@ -279,45 +289,51 @@ fn file_of(
     (LogFile { file, path, listed: Some(listed) }, other.is_some())
 }
 
-/// What a host's repair found out before the guest looks.
+/// Findings of the host's repair before the guest's.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged {
-    /// The manifest is whole, as far as is known.
+    /// The manifest is whole, as far as known.
     pub from_manifest: bool,
-    /// Which store it is, if anything tells it.
+    /// The identity of the store, if known.
     pub store: Option<Uid>,
 }
 
-/// The guest of a store ([`crate::guest`]) in a repair of both halves, which the host makes. It is called in this order:
+/// The guest of a store ([`crate::guest`]) in a repair of both engines, driven by the host. The
+/// host calls in this order:
 ///
-/// 1. [`GuestRepair::look`], once more if it says that the manifest has lost its end: both halves go by the same manifest, or by none.
-/// 2. [`GuestRepair::guest`]: with it the new store is opened. Not for a dry run.
-/// 3. [`GuestRepair::save`]. The host makes both halves durable, and then it is a store.
+/// 1. [`GuestRepair::look`]. Once more if it reports that the manifest has lost its end: both
+///   engines use the same manifest, or none.
+/// 2. [`GuestRepair::guest`]: the new store is opened with it. Not in a dry run.
+/// 3. [`GuestRepair::save`]. The host makes both engines durable, which completes the store.
 pub trait GuestRepair {
-    /// The engine.
+    /// Returns the engine.
     fn engine(&self) -> EngineId;
 
-    /// Looks at what the damaged store has of it. Returns why the manifest has lost its end, if the guest's files say so.
+    /// Examines the guest's part of the damaged store. Returns the reason if the guest's files
+    /// prove that the manifest has lost its end.
     ///
     /// # Errors
-    /// `Unsupported` if a newer release wrote any of it; those of listing the directory. Damage is none.
+    /// `Unsupported` if a newer release wrote any of it; those of listing the directory. Damage is
+    /// no error.
     fn look(&mut self, places: &Places<'_>, judged: &Judged) -> Result<Option<Error>>;
 
-    /// Batches of its lane below this sequence of its own carry nothing that the host has not in files: a file of the guest's says so, which is
-    /// begun only when the host's floor has passed them. 0: nothing says it. After [`GuestRepair::look`].
+    /// Returns the guest's sequence below which no batch of its lane has an embedded batch that the
+    /// host lacks in files. A file of the guest proves it: it is begun only once the host's floor
+    /// has passed these batches. 0: no proof. After [`GuestRepair::look`].
     fn in_files_below(&self) -> SeqNo;
 
-    /// With which the new store is opened.
+    /// Returns the guest to open the new store with.
     fn guest(&mut self) -> &mut dyn Guest;
 
-    /// Writes what can be saved into the store that was opened, or nowhere if none was, and makes it durable.
+    /// Writes all recoverable data into the open store, durably. Without an open store (dry run) it
+    /// writes nothing.
     ///
     /// # Errors
     /// Those of writing.
     fn save(&mut self) -> Result<()>;
 }
 
-/// A file of which only the first `len` bytes count.
+/// Limits a file to its first `len` bytes.
 pub fn clipped(inner: Arc<dyn ReadFile>, len: u64) -> Arc<dyn ReadFile> {
     Arc::new(Clipped { inner, len })
 }
@@ -343,22 +359,22 @@ impl ReadFile for Clipped {
     }
 }
 
-/// A file that is damaged or missing.
+/// Damage of a file, or a missing file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairDamage {
-    /// Its name in the directory of the store.
+    /// File name in the store directory.
     pub file: String,
-    /// Where the damage is, bytes from the beginning, if it is at one place.
+    /// Offset of the damage in the file, bytes, if it is at one place.
     pub offset: Option<u64>,
-    /// What is wrong.
+    /// Description of the damage.
     pub why: String,
 }
 
-/// So much damage is told apart.
+/// Maximum number of reported damages.
 const DAMAGES_MAX: usize = 10_000;
 
 impl RepairDamage {
-    /// What an error says of a file.
+    /// Returns the damage that an error reports.
     pub fn of(error: &Error) -> RepairDamage {
         let file = error.file().and_then(|path| path.file_name()).unwrap_or_default();
         RepairDamage {
@@ -368,7 +384,7 @@ impl RepairDamage {
         }
     }
 
-    /// Notes down what an error says, once, and not without end.
+    /// Adds the damage of an error to a list, once, up to the maximum.
     pub fn note(error: &Error, all: &mut Vec<RepairDamage>) {
         let damage = RepairDamage::of(error);
         if !all.contains(&damage) && all.len() < DAMAGES_MAX {

@@ -1,8 +1,8 @@
-//! Who runs jobs, when, and how fast.
+//! Scheduling of background jobs.
 //!
-//! * `scheduler`: jobs in classes, on threads or in simulation. `works`: those of two engines on one store.
+//! * `scheduler`: jobs in classes, on threads or in simulation. `works`: the jobs of two engines.
 //! * `requested`: checkpoints for other processes.
-//! * `rate`: how fast something goes.
+//! * `rate`: throughput estimates.
 
 mod rate;
 mod requested;

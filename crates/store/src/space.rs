@@ -1,12 +1,13 @@
-//! The space contract: how much a store occupies, and how much it may.
+//! The space limit of a store: used, claimed and allowed bytes.
 //!
-//! * `budget`: the contract; what may be written now. `own_limit`: the caller's limit. `bounds`: limit and ceiling. `claims`: used and claimed
-//!   bytes.
-//! * `ceiling`: the most that files may occupy. `grant`: what jobs may write. `volume`: how full the volume is.
-//! * `gauges`: what the users of the space say of themselves.
-//! * `sizes`: how long the pieces are that a store has however little data is in it.
+//! * `budget`: admission of writes. `own_limit`: the configured limit. `bounds`: limit and ceiling.
+//!   `claims`: used and claimed bytes.
+//! * `ceiling`: maximum bytes of the files. `grant`: space grants of jobs. `volume`: fill of the
+//!   volume.
+//! * `gauges`: byte counts that other parts of the store report.
+//! * `sizes`: sizes of a store's fixed parts, however little data it has.
 //!
-//! Users push their numbers in; the budget asks nobody but the volume.
+//! Other parts push their numbers in; the budget queries only the volume.
 
 mod bounds;
 mod budget;
@@ -26,20 +27,20 @@ pub use grant::{Grant, Grants};
 pub use sizes::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
 pub use volume::ASK_NS;
 
-/// How much the files of a store may occupy.
+/// Maximum space of a store's files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SpaceLimit {
-    /// So many bytes.
+    /// Bytes.
     Bytes(u64),
-    /// This part of the volume of the store, in percent, 1 to 100. It follows a volume that grows.
+    /// Percentage of the store's volume, 1 to 100. It follows a volume that grows.
     VolumePercent(u8),
-    /// So many times the live data: what tables and the values they refer to occupy, less the estimate of hidden garbage.
-    /// Log, memtables and reserve are granted to a small store all the same.
+    /// Multiple of the live data: the bytes of tables and of the values they refer to, less the
+    /// estimate of unexposed garbage. A small store gets log, memtables and reserve in addition.
     Ratio(f64),
 }
 
 impl SpaceLimit {
-    /// Percent of the bytes of a volume.
+    /// Returns a percentage of the bytes of a volume.
     pub fn percent_of(percent: u8, total: u64) -> u64 {
         (u128::from(total) * u128::from(percent) / 100) as u64
     }

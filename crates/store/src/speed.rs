@@ -1,27 +1,33 @@
-//! A second disk, for the log: which store it belongs to, and of which session it is.
+//! The fast tier: a second disk for the log, its owner, and its session.
 //!
-//! A store whose file system says that its directory lies on two disks ([`io::FileSystem::disks`], [`crate::volumes::TwoDisks`]) has all
-//! files of its log on the second one, the *speed disk*, and everything else in the directory, on the *capacity disk*.
+//! The file system of a store may report that its directory spans two disks
+//! ([`io::FileSystem::disks`], [`crate::volumes::TwoDisks`]). Then all log files are on the second
+//! one, the *fast tier*, together with some tables and values. All other files are in the
+//! directory, on the *capacity tier*.
 //!
-//! **Who belongs to whom.** The manifest, on the capacity disk, says whether there is a speed disk and which (a record of its identity and of
-//! the last *session*); the speed disk says the same in a file of its own ([`crate::volumes::identity`]). Each process that opens the store to write begins
-//! a session, a random number, before the log gets its first group:
+//! **Ownership.** The manifest, on the capacity tier, records the fast tier: its identity and the
+//! last *session*. The fast tier records the same in a file of its own
+//! ([`crate::volumes::identity`]). Each process that opens the store for writing begins a session,
+//! a random number, before the log gets its first group:
 //!
-//! 1. one slot of the disk gets the new session, with the one before it;
+//! 1. one slot of the disk gets the new session, with the previous one;
 //! 2. the manifest gets it, in an edit;
-//! 3. both slots of the disk get it, without the one before.
+//! 3. both slots of the disk get it, without the previous one.
 //!
-//! Whatever a crash leaves of this fits together: until the edit is durable there is a slot with the old session, from then on one with the new.
-//! Of two copies of a store, or of a disk that is put back as it was once, the sessions differ from the first opening on, whatever their
-//! numbers are; so a log is never taken for that of another time. Nothing is written before the manifest and the log were found
-//! to fit each other, since an edit might take the place of one that was lost.
+//! Any state after a crash is consistent: until the edit is durable there is a slot with the old
+//! session, from then on one with the new. If a store is copied, or a disk restored from an older
+//! image, the sessions differ from the first opening on, whatever their numbers are. So a log is
+//! never taken for that of another time. Nothing is written before the manifest and the log are
+//! found consistent, because an edit might take the place of a lost one.
 //!
-//! **Moving.** A store of one disk gets a second one when it is opened with it ([`attach`]), and gives it back by [`give_back`]: the files
-//! of the log are copied, synced, and their directory is; then one edit says where they are; then the copies that are void are removed.
-//! The edit moves all groups of the log at once, so at no moment is the log on both disks.
+//! **Moving.** A store on one disk gets a fast tier when it is opened with one ([`attach`]), and
+//! gives it back by [`give_back`]. The log files are copied and synced with their directory. Then
+//! one edit records their new location. Then the old copies are removed. The edit moves all log
+//! groups at once, so the log is never on both disks.
 //!
-//! **Refusals.** A disk that is missing, empty, another store's, or of another time is refused by name, by everyone who reads the manifest
-//! ([`crate::volumes::identity::check`]), before anything is changed. There is no way around that which loses nothing: a repair without the disk names what it loses.
+//! **Refusals.** A disk that is missing, empty, of another store, or of another time is refused by
+//! name ([`crate::volumes::identity::check`]), by every reader of the manifest, before anything is
+//! changed. There is no bypass without loss: a repair without the disk reports its losses.
 
 mod moves;
 
@@ -37,14 +43,16 @@ use io::{Disks, Env, FileLock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An environment in which the log of the store in `dir` is in `speed_dir` of another one, or of the same. A speed disk that the environments have
+/// Returns an environment in which the log of the store in `dir` is in `speed_dir` of another
+/// environment, or of the same. Any fast tier that the environments already have for the store is
+/// removed: used as the capacity tier, it would be swept of the log.
 /// for the store already is put aside: as the capacity disk, it would be swept of the log.
 pub fn joined(env: &Env, dir: &Path, speed: &Env, speed_dir: &Path) -> Env {
     let [capacity, speed] = [env, speed].map(|env| alone(env, dir).fs);
     Env { fs: Arc::new(TwoDisks::new(capacity, dir, speed, speed_dir)), ..env.clone() }
 }
 
-/// The same where the other directory is on the same file system, if one is named.
+/// As [`joined`], with the fast tier on the same file system, if `speed_dir` is given.
 pub fn with_directory(env: Env, dir: &Path, speed_dir: Option<&Path>) -> Env {
     match speed_dir {
         Some(speed_dir) => joined(&env, dir, &env, speed_dir),
@@ -52,13 +60,14 @@ pub fn with_directory(env: Env, dir: &Path, speed_dir: Option<&Path>) -> Env {
     }
 }
 
-/// The environment of the store's directory as it is by itself.
+/// Returns the environment without the fast tier.
 pub fn alone(env: &Env, dir: &Path) -> Env {
     let fs = env.fs.disks(dir).map_or_else(|| env.fs.clone(), |disks| disks.capacity);
     Env { fs, ..env.clone() }
 }
 
-/// The environment for who reads a store in this state: one that is about to get its second disk has its log in its own directory.
+/// Returns the environment for a reader of a store in this state. If the store is about to get its
+/// fast tier, its log is still in its own directory.
 pub fn of_reader(env: &Env, dir: &Path, state: &State) -> Env {
     match state.speed {
         Some(_) => env.clone(),
@@ -66,65 +75,67 @@ pub fn of_reader(env: &Env, dir: &Path, state: &State) -> Env {
     }
 }
 
-/// Looks at the place of the speed disk of a store that is about to be made.
+/// Checks the place of the fast tier for a new store.
 ///
 /// # Errors
-/// `InvalidArgument` if there is something; those of the file system.
+/// `InvalidArgument` if it is not empty; those of the file system.
 pub fn check_place(env: &Env, dir: &Path) -> Result<()> {
     env.fs.disks(dir).map_or(Ok(()), |disks| moves::check_vacant(&disks, None))
 }
 
-/// The same, and makes it.
+/// Checks the place of the fast tier for a new store, and creates its directory.
 ///
 /// # Errors
-/// As there.
+/// As [`check_place`].
 pub fn make_place(env: &Env, dir: &Path) -> Result<()> {
     let Some(disks) = env.fs.disks(dir) else { return Ok(()) };
     moves::check_vacant(&disks, None)?;
     directory::make(&Env { fs: disks.speed.clone(), ..env.clone() }, &disks.speed_dir)
 }
 
-/// Takes the second disk of a store that is opened to write, whose lock is held and whose manifest is read and not changed; one of which
-/// the manifest does not know becomes the store's, and gets its log. `None`: there is no second disk.
+/// Attaches the fast tier of a store that is opened for writing. The store is locked, and its
+/// manifest is recovered and unchanged. A disk unknown to the manifest becomes the store's fast
+/// tier, and gets its log. `None`: there is no fast tier.
 ///
 /// # Errors
-/// Those of [`crate::volumes::identity::check`]; `Locked` if somebody else has it; `Corruption` if the log that is to be moved is damaged; `NoSpace` if there is no
-/// room for it on the disk. Nothing has changed then.
+/// Those of [`crate::volumes::identity::check`]. `Locked` if another process has it. `Corruption`
+/// if the log to move is damaged. `NoSpace` if there is no space for it on the disk. Nothing has
+/// changed then.
 pub fn attach(env: &Env, dir: &Path, manifest: &Manifest) -> Result<Option<Box<dyn FileLock>>> {
     let Some(disks) = env.fs.disks(dir) else { return Ok(None) };
     let state = manifest.state();
     let Some(known) = &state.speed else { return moves::join(env, dir, &disks, manifest).map(Some) };
     let held = lock(env, &disks)?;
-    // Somebody with a copy of the store may have had it until now.
+    // Until now a process with a copy of the store may have had the disk.
     check_disk(&disks, state.uid, known)?;
     Ok(Some(held))
 }
 
-/// Takes the lock of the disk, whose file names the process.
+/// Takes the lock of the fast tier; its file names the process.
 fn lock(env: &Env, disks: &Disks) -> Result<Box<dyn FileLock>> {
     disks.speed.lock(&io::fs::join(&disks.speed_dir, names::SPEED_LOCK), &directory::holder(env))
 }
 
-/// What lies on the second disk of a store.
+/// Space of a store on its fast tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpeedSpace {
     /// The directory there.
     pub place: PathBuf,
-    /// Bytes that the files of the store occupy there.
+    /// Allocated bytes of the store's files.
     pub bytes: u64,
-    /// Those of them that are tables.
+    /// Bytes of tables among them.
     pub table_bytes: u64,
-    /// Those of them that are files of values.
+    /// Bytes of value files among them.
     pub value_bytes: u64,
-    /// Bytes that are free there.
+    /// Free bytes of the disk.
     pub available_bytes: u64,
 }
 
 impl SpeedSpace {
-    /// What lies there; `None`: the store has no second disk.
+    /// Returns the space on the fast tier; `None`: the store has none.
     ///
     /// # Errors
-    /// Those of looking.
+    /// Those of the file system.
     pub fn of(env: &Env, dir: &Path) -> Result<Option<SpeedSpace>> {
         let Some(disks) = env.fs.disks(dir) else { return Ok(None) };
         let listing = disks.speed.list(&disks.speed_dir)?;
@@ -139,7 +150,7 @@ impl SpeedSpace {
     }
 }
 
-/// Two locks, which are given up together.
+/// Two locks that are released together.
 #[derive(Debug)]
 struct Both(
     #[expect(dead_code, reason = "held")] Box<dyn FileLock>,
@@ -148,7 +159,7 @@ struct Both(
 
 impl FileLock for Both {}
 
-/// The lock of a store, with that of its second disk if it has one.
+/// Joins the lock of a store with that of its fast tier, if it has one.
 pub fn both(store: Box<dyn FileLock>, speed: Option<Box<dyn FileLock>>) -> Box<dyn FileLock> {
     match speed {
         Some(speed) => Box::new(Both(speed, store)),

@@ -1,13 +1,16 @@
-//! Where files are: the volumes of a store.
+//! Locations of files: the volumes of a store.
 //!
-//! Every file that the manifest lists says in one byte on which volume it is. A [`Location`] is such a volume: a file system,
-//! a directory in it, and the count of what is there. Whoever opens a file asks by the volume that the manifest names
-//! ([`Volumes::at`]), so that a store can spread over several disks without a change of the format or of its readers.
+//! Every file in the manifest has one byte for its volume. A [`Location`] is such a volume: a file
+//! system, a directory in it, and the meter of its files. A file is opened through the volume that
+//! the manifest names ([`Volumes::at`]), so a store can spread over several disks without a change
+//! of the format or of its readers.
 //!
-//! A store may have a second disk for its log, for tables and for values ([`crate::speed`]). Then the store's directory is a name space over two disks
-//! ([`TwoDisks`]), in which every kind of file has one place, and the location of both is the directory: a table or a file of values on the second disk has
-//! another kind of name ([`crate::names::FileKind::SpeedKsst`], [`crate::names::FileKind::SpeedVsst`]), which follows from the volume that the manifest has for it. A history that names a volume
-//! which is not here is refused when it is opened (see [`crate::manifest`]) instead of being looked for where it is not.
+//! A store may have a fast tier for its log, tables and values ([`crate::speed`]). Then the store
+//! directory is a name space over two disks ([`TwoDisks`]), with one place for every kind of file,
+//! and both volumes have the same location. A table or value file on the fast tier has another kind
+//! of name ([`crate::names::FileKind::SpeedKsst`], [`crate::names::FileKind::SpeedVsst`]), which
+//! follows from its volume in the manifest. An open refuses a history with an unknown volume (see
+//! [`crate::manifest`]).
 
 pub mod identity;
 mod metered_fs;
@@ -24,14 +27,14 @@ use io::{Env, FileSystem};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which volume holds a file.
+/// The volume of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Volume(pub u8);
 
 impl Volume {
-    /// The store's own directory.
+    /// The store directory.
     pub const DIRECTORY: Volume = Volume(0);
-    /// The second disk, for the log, for tables and for values.
+    /// The fast tier, for the log, tables and values.
     pub const SPEED: Volume = Volume(1);
 }
 
@@ -41,23 +44,24 @@ impl std::fmt::Display for Volume {
     }
 }
 
-/// Where the files of a volume are.
+/// The location of a volume.
 #[derive(Clone, Debug)]
 pub struct Location {
-    /// The file system, which counts what is made in the directory, and has background work go slowly where it disturbs reads.
+    /// The file system, which counts the files in the directory and limits background I/O.
     pub fs: Arc<dyn FileSystem>,
     /// The directory.
     pub dir: PathBuf,
-    /// What the directory occupies.
+    /// Space used in the directory.
     pub meter: Arc<Meter>,
-    /// How much of the device background work may use.
+    /// The limiter of background I/O.
     pub pace: Arc<Pace>,
-    /// Caches of open files, which give descriptors back.
+    /// Caches of open files, which release descriptors.
     pub descriptors: Arc<Descriptors>,
 }
 
 impl Location {
-    /// A directory, whose files are counted from now on: all of them must be made through `fs`.
+    /// Returns the location of a directory whose files are counted from now on; all must be created
+    /// through `fs`.
     pub fn metered(env: &Env, dir: &Path) -> Location {
         let meter = Arc::new(Meter::new(dir));
         let metered = Arc::new(MeteredFs { inner: env.fs.clone(), meter: meter.clone() });
@@ -68,18 +72,19 @@ impl Location {
         Location { fs, dir: dir.to_owned(), meter, pace, descriptors }
     }
 
-    /// A directory that nobody changes: nothing is counted, and there is no background work.
+    /// Returns the location of a directory that does not change: without counts and background
+    /// work.
     pub fn unmetered(env: &Env, dir: &Path) -> Location {
         let (meter, pace) = (Arc::new(Meter::new(dir)), Arc::new(Pace::new(&env.clock)));
         Location { fs: env.fs.clone(), dir: dir.to_owned(), meter, pace, descriptors: Descriptors::join(env) }
     }
 
-    /// The same machine with this file system.
+    /// Returns the environment with this file system.
     pub fn env(&self, env: &Env) -> Env {
         Env { fs: self.fs.clone(), ..env.clone() }
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         io::fs::join(&self.dir, name)
     }
@@ -92,23 +97,23 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// Of a store in one directory.
+    /// Creates the volumes of a store in one directory.
     pub fn new(directory: Location) -> Volumes {
         Volumes { directory }
     }
 
-    /// The store's own directory, where log and manifest are.
+    /// Returns the store directory, which holds the log and the manifest.
     pub fn directory(&self) -> &Location {
         &self.directory
     }
 
-    /// The directory on the disk of the log: errors about the room there name it.
+    /// Returns the directory on the disk of the log, for errors about its space.
     pub fn log_dir(&self) -> PathBuf {
         let Location { fs, dir, .. } = &self.directory;
         fs.disks(dir).map_or_else(|| dir.clone(), |disks| disks.speed_dir)
     }
 
-    /// Where a volume is.
+    /// Returns the location of a volume.
     ///
     /// # Errors
     /// `Unsupported` if the store was opened without it.

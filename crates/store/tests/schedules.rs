@@ -1,8 +1,8 @@
-//! The log of several engines under schedules: threads of two tenants append, sync and tell their floors, one does the
-//! background work of the log, and the power fails anywhere.
+//! The log of several engines under schedules: threads of two tenants append, sync and report their
+//! floors, another thread runs the background work, and the power fails anywhere.
 //!
-//! Every schedule ends, and after a crash at any operation each tenant gets back, in order and without a gap, all that it
-//! was promised by then at and above the floor that it had told.
+//! Every schedule ends. After a crash at any operation each tenant gets back, in order and without
+//! a gap, all acknowledged batches at and above its reported floor.
 
 use base::sync::{Mutex, lock, rank};
 use io::sim::threads::{Plan, Ran, Stuck};
@@ -16,14 +16,14 @@ use store::Store;
 use store::commit::{Aging, Durability, LogTerms, Loggers, TenantId, Ticket};
 use store::manifest::Engines;
 
-/// Seeds that every change is tried with.
+/// Seeds for the test of each change.
 const SEEDS: u64 = 600;
-/// One in so many is also tried with crashes.
+/// One seed in this number is also run with crashes.
 const CRASHES_ONE_IN: u64 = 2;
 const PATIENCE_NS: u64 = 200_000_000;
 const TENANTS: u8 = 2;
 
-/// A batch; the place in the history of its tenant is its sequence, from 1 on.
+/// A batch; its position in the tenant's history is its sequence, from 1 on.
 #[derive(Clone, Debug)]
 struct Written {
     bytes: Vec<u8>,
@@ -32,11 +32,11 @@ struct Written {
     durable_op: Option<u64>,
 }
 
-/// What one tenant did.
+/// The operations of one tenant.
 #[derive(Clone, Debug, Default)]
 struct History {
     written: Vec<Written>,
-    /// Floors, each from the operation at which it was about to be told.
+    /// Floors, each with the operation before its report.
     floors: Vec<(u64, u64)>,
 }
 
@@ -47,7 +47,7 @@ struct Shared {
     histories: Vec<Mutex<History, rank::Outside>>,
 }
 
-/// Batches as recovery hands them out, by tenant.
+/// Replayed batches, by tenant.
 type Replayed = BTreeMap<u8, Vec<(u64, Vec<u8>)>>;
 
 fn open(env: &Env) -> (Store, Replayed) {
@@ -112,7 +112,8 @@ fn upkeep(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// What was done, and the operation at which the store was open; or why a schedule does not end.
+/// The histories, and the operation at which the store was open; or the reason why a schedule does
+/// not end.
 type Outcome = Result<Ran<(u64, Vec<History>)>, Stuck>;
 
 fn run(seed: u64) -> (SimEnv, Outcome) {
@@ -141,7 +142,7 @@ fn run(seed: u64) -> (SimEnv, Outcome) {
     (sim, ran)
 }
 
-/// One tenant after a crash at `op`.
+/// Checks one tenant after a crash at `op`.
 fn check(history: &History, replayed: &[(u64, Vec<u8>)], op: u64, kind: CrashKind) -> Result<(), String> {
     let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
     let kept = |w: &Written| passed(w.durable_op) || kind == CrashKind::ProcessKill && passed(w.buffered_op);
@@ -190,7 +191,8 @@ fn no_schedule_takes_from_a_tenant_what_it_was_promised() {
     assert!(first.is_some() || released > 10, "groups were released {released} times only");
 }
 
-/// A roll puts a new manifest in the place of the old one. Until `CURRENT` names the new one, the old one is among the files in use.
+/// A roll replaces the manifest. Until `CURRENT` names the new one, the old one is among the files
+/// in use.
 #[test]
 fn a_roll_leaves_the_named_manifest_among_the_files_in_use() {
     let mut seen_before = 0;

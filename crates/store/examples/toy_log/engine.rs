@@ -1,10 +1,12 @@
-//! A log of entries, numbered from 1: the smallest engine that a store can have beside others, or alone.
+//! A log of entries, numbered from 1: a minimal engine, beside other engines in a store or alone.
 //!
-//! Entries are in the store's log and nowhere else; in memory there is a copy to read from. An entry is durable when the
-//! log is up to it, with whatever other engines wrote before it. `trim` moves the *floor*: the manifest has it durably,
-//! so that the store knows what this engine needs even when it is not there, and the log is told of it afterwards.
+//! Entries are only in the store's log, with a copy in memory for reads. An entry is durable when
+//! the log is durable up to it, with all earlier batches of other engines. `trim` raises the
+//! *floor*. The manifest holds the floor durably, so that the store knows it even when this engine
+//! is absent. The log gets it afterwards.
 //!
-//! The number of an entry is the sequence of its batch. Invariant: numbers at and above the floor are in the log, in order.
+//! The number of an entry is the sequence of its batch. Invariant: numbers at and above the floor
+//! are in the log, in order.
 
 use base::codec::{Reader, put_varint};
 use base::sync::{Mutex, lock, rank};
@@ -17,7 +19,7 @@ use store::manifest::{Commit, Engine, EngineId, Ground, Handle, Manifest, State 
 /// The engine's part of the manifest, as functions.
 pub enum Toy {}
 
-/// What the manifest knows of it: entries below are not wanted any more.
+/// The engine's state in the manifest: entries below the floor are trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor(pub SeqNo);
 
@@ -76,18 +78,18 @@ impl Engine for Toy {
     }
 }
 
-/// Under this number the engine's batches are in the log.
+/// The tenant number of the engine's batches in the log.
 pub const TENANT: TenantId = TenantId(7);
 
-/// What recovery hands out of the log.
+/// The replayed entries.
 #[derive(Debug, Default)]
 pub struct Replayed(BTreeMap<SeqNo, Vec<u8>>);
 
 impl Replayed {
-    /// Takes a batch of whatever tenant.
+    /// Takes a batch of any tenant.
     ///
     /// # Errors
-    /// None: an entry may be anything.
+    /// None: any bytes are a valid entry.
     pub fn take(&mut self, tenant: TenantId, number: SeqNo, bytes: &[u8]) -> Result<()> {
         if tenant == TENANT {
             self.0.insert(number, bytes.to_vec());
@@ -96,11 +98,11 @@ impl Replayed {
     }
 }
 
-/// The engine, open.
+/// The open engine.
 pub struct ToyLog {
     manifest: Handle<Toy>,
     log: Arc<Log>,
-    /// Guards the order of appends as well.
+    /// Also guards the order of appends.
     entries: Mutex<Entries, rank::Outside>,
 }
 
@@ -111,7 +113,7 @@ struct Entries {
 }
 
 impl ToyLog {
-    /// The engine over a store that was opened with it, with what was replayed of its log.
+    /// Creates the engine over a store that was opened with it, with its replayed entries.
     ///
     /// # Errors
     /// `Unsupported` if the store has a newer format of it; those of the manifest.
@@ -119,7 +121,7 @@ impl ToyLog {
         let manifest = Handle::<Toy>::of(manifest)?;
         let state = manifest.state();
         let floor = state.0;
-        // The manifest knows the engine before the log has anything of it.
+        // The manifest lists the engine before the log has any batch of it.
         if !state.store.engines.iter().any(|engine| engine.id == Toy::ID) {
             manifest.commit(Commit::own(Some(floor)))?;
         }
@@ -130,8 +132,8 @@ impl ToyLog {
         Ok(ToyLog { manifest, log: log.clone(), entries: Mutex::new(Entries { by_number, next }) })
     }
 
-    /// Appends an entry. It survives what `durability` says once [`ToyLog::sync`] has returned for a durable one, at once for a
-    /// buffered one.
+    /// Appends an entry. A durable entry is safe once [`ToyLog::sync`] has returned, a buffered one
+    /// survives the process at once.
     ///
     /// # Errors
     /// `NoSpace`: nothing happened. Those of the log.
@@ -144,7 +146,8 @@ impl ToyLog {
         Ok((number, ticket))
     }
 
-    /// Waits until an entry, and all before it, are durable. Whoever waits at the same time shares the write.
+    /// Waits until an entry and all before it are durable. Concurrent callers share the device
+    /// write.
     ///
     /// # Errors
     /// Those of the log.
@@ -152,28 +155,29 @@ impl ToyLog {
         self.log.sync(ticket)
     }
 
-    /// An entry, if it is there and was not trimmed.
+    /// Returns an entry, unless it was trimmed.
     pub fn read(&self, number: SeqNo) -> Option<Vec<u8>> {
         lock(&self.entries).by_number.get(&number).cloned()
     }
 
-    /// The numbers that are there, the end exclusive.
+    /// Returns the range of entry numbers.
     pub fn range(&self) -> std::ops::Range<SeqNo> {
         let entries = lock(&self.entries);
         entries.by_number.keys().next().copied().unwrap_or(entries.next)..entries.next
     }
 
-    /// Forgets the entries below a number, for good; the log may let go of them.
+    /// Drops the entries below a number for good; the log may release them.
     ///
     /// # Errors
-    /// `InvalidArgument` above the end; those of the manifest: then all is as it was, or nobody knows before a restart.
+    /// `InvalidArgument` above the end. Those of the manifest: either nothing happened, or the
+    /// outcome is unknown until a restart.
     pub fn trim(&self, below: SeqNo) -> Result<()> {
         let end = self.range().end;
         if below > end {
             return Err(Error::invalid(format!("there is no entry {below} yet: the next is {end}")));
         }
         let floor = below.max(self.manifest.state().0);
-        // Durable before the log is told: what is gone from there must not be wanted after a crash.
+        // Durable first: entries released by the log must not be needed after a crash.
         self.manifest.commit(Commit::own(Some(floor)))?;
         lock(&self.entries).by_number.retain(|number, _| *number >= floor);
         self.log.floors().tell(TENANT, floor);

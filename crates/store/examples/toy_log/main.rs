@@ -1,6 +1,7 @@
-//! A log engine on nothing but a store: it appends, is killed, replays, trims, and gives back what is not needed.
+//! A log engine alone on a store: it appends, is killed, replays, trims, and releases log space.
 //!
-//! `cargo run -p lavastore-store --example toy_log`. The engine is in `engine.rs`; `docs/extending.md` says what it touches.
+//! `cargo run -p lavastore-store --example toy_log`. The engine is in `engine.rs`;
+//! `docs/extending.md` describes the interfaces that it uses.
 
 #![allow(clippy::print_stdout, reason = "an example tells what it does")]
 

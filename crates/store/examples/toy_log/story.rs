@@ -1,4 +1,4 @@
-//! What the example shows, and its test checks.
+//! The steps of the example, which its test runs too.
 
 use crate::engine::{Replayed, Toy, ToyLog};
 use base::Result;
@@ -9,9 +9,9 @@ use store::Store;
 use store::commit::{Aging, Durability, LogTerms, Loggers};
 use store::manifest::Engines;
 
-/// Where a store of this engine alone is.
+/// Directory of a store with only this engine.
 pub const DIR: &str = "/toy";
-/// How long its log's pieces are.
+/// Lengths and access modes of its log.
 pub const TERMS: LogTerms = LogTerms {
     access: Access::Direct,
     group_bytes: 256 << 10,
@@ -21,7 +21,7 @@ pub const TERMS: LogTerms = LogTerms {
     aging: Aging { age_ms_max: 0, memtable_bytes: 0, durable_wait_us_max: 0, expects_durable: false },
 };
 
-/// Opens it.
+/// Opens the store and its engine.
 pub fn open(env: Env) -> Result<(Store, ToyLog)> {
     let mut replayed = Replayed::default();
     let engines = Engines::of::<Toy>();
@@ -32,7 +32,7 @@ pub fn open(env: Env) -> Result<(Store, ToyLog)> {
     Ok((store, toy))
 }
 
-/// Appends, loses the process and then the power, replays, trims; panics if anything is not as it should be.
+/// Appends, loses the process and then the power, replays, trims. Panics on any unexpected result.
 pub fn tell(say: &mut dyn FnMut(&str)) {
     let sim = SimEnv::new(7);
     let (store, toy) = open(sim.env()).unwrap();
@@ -41,7 +41,7 @@ pub fn tell(say: &mut dyn FnMut(&str)) {
     }
     let (last, ticket) = toy.append(b"the last durable one", Durability::Durable).unwrap();
     toy.sync(ticket).unwrap();
-    // These share one write of the device.
+    // These share one device write.
     let tickets: Vec<_> = (0..10).map(|_| toy.append(&[1; 100], Durability::Durable).unwrap().1).collect();
     let before = store.log().wal().stats().durable_writes;
     tickets.into_iter().for_each(|ticket| toy.sync(ticket).unwrap());

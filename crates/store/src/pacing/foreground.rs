@@ -1,59 +1,63 @@
-//! How long reads in the foreground take, beside how long they take on an idle device.
+//! Latency of foreground reads compared with their latency on an idle device.
 //!
-//! What a read usually takes is learnt from those that were alone with the device: no background work was seen for a while when they
-//! began, and none had come when they ended. It is what nine of ten of them take at most. So a device that others slow down is not
-//! blamed on the store: where reads are slow that were alone, those beside background work may be as slow. Reads are judged by the
-//! window, so that a slow one alone changes nothing.
+//! The usual latency is learned from reads that were alone at the device: no background work for a
+//! while before their start, and none before their end. It is their 90th percentile. So the store
+//! does not take the blame if other programs slow the device down: if undisturbed reads are slow,
+//! reads beside background work may be as slow. Reads are judged in windows, so that a single slow
+//! read changes nothing.
 //!
-//! Its numbers are estimates: a read that is lost between two windows is missed by nobody.
+//! The numbers are estimates: a read lost between two windows does not matter.
 
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 
-/// A window has so many reads, and lasts at least so long; or it lasts for long.
+/// Minimum reads and duration of a window, and its maximum duration.
 const WINDOW_READS: u64 = 32;
 const WINDOW_NS: u64 = 10_000_000;
 const WINDOW_NS_MAX: u64 = 500_000_000;
-/// A read is slow that takes so many times what is usual, and so much longer: what is found in a cache is no worse for waiting a little.
+/// A read is slow if it exceeds the usual latency by this factor and this margin. So a short wait
+/// does not make a cache hit slow.
 const SLOW_FACTOR: u64 = 2;
 const SLOW_MARGIN_NS: u64 = 100_000;
-/// What is usual moves by such a part of itself: this up when a read took longer, and a ninth of it down when one did not.
+/// Step of the usual latency: up by this fraction after a longer read, down by a ninth of it after
+/// a shorter one, which makes it the 90th percentile.
 const LEARN_PART: u64 = 16;
-/// One in so many may be slow; where it is one in twice as many, all is fine.
+/// Maximum share of slow reads in a window, one in this number. At half that share the window is
+/// fine.
 const SLOW_ONE_IN: u64 = 16;
-/// After so long without a read nobody reads.
+/// Without a read for this time, there are no foreground readers.
 const IDLE_NS: u64 = 100_000_000;
 
-/// What reads of one window say.
+/// The judgment of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// Too many were slow.
+    /// Too many reads were slow.
     Slow,
-    /// Some were.
+    /// Some reads were slow.
     Between,
-    /// Hardly any was.
+    /// Hardly any read was slow.
     Fine,
 }
 
-/// See the module.
+/// Latency of foreground reads: see the module.
 #[derive(Debug, Default)]
 pub struct Foreground {
-    /// What nine of ten reads take at most that are alone with the device, nanoseconds; 0: not known.
+    /// 90th percentile latency of undisturbed reads, nanoseconds; 0: unknown.
     usual_ns: AtomicU64,
-    /// When the window began and the last read ended, in clock nanoseconds. 0: there was none.
+    /// Start of the window and end of the last read, clock nanoseconds. 0: none.
     window_ns: AtomicU64,
     last_ns: AtomicU64,
-    /// Reads of the window, and slow ones.
+    /// Reads of the window, and slow reads.
     reads: AtomicU64,
     slow: AtomicU64,
 }
 
 impl Foreground {
-    /// What nine of ten reads take at most that are alone with the device, nanoseconds; 0: not known.
+    /// Returns the 90th percentile latency of undisturbed reads, nanoseconds; 0: unknown.
     pub fn usual_ns(&self) -> u64 {
         self.usual_ns.load(Relaxed)
     }
 
-    /// True if somebody has read a moment ago.
+    /// Returns true if there was a foreground read a moment ago.
     pub fn is_reading(&self, now_ns: u64) -> bool {
         let last_ns = self.last_ns.load(Relaxed);
         last_ns > 0 && now_ns.saturating_sub(last_ns) < IDLE_NS
@@ -64,12 +68,12 @@ impl Foreground {
         self.slow.store(0, Relaxed);
     }
 
-    /// A read took so long. What is to be said of the window if it was the last one in it.
+    /// Records the latency of a read. Returns the judgment of the window if the read ends it.
     pub fn took(&self, ns: u64, now_ns: u64, was_alone: bool) -> Option<Judgement> {
         let was_idle = !self.is_reading(now_ns);
         self.last_ns.store(now_ns.max(1), Relaxed);
         let usual_ns = self.usual_ns();
-        // Until something is known a read beside others is better than none.
+        // Initially a disturbed read is better than no estimate.
         if was_alone || usual_ns == 0 {
             self.usual_ns.store(learnt(usual_ns, ns), Relaxed);
         }
@@ -96,7 +100,7 @@ impl Foreground {
     }
 }
 
-/// What a read usually takes, after one more that was alone.
+/// Returns the usual latency after another undisturbed read.
 fn learnt(usual_ns: u64, ns: u64) -> u64 {
     match usual_ns {
         0 => ns.max(1),

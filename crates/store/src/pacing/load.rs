@@ -1,30 +1,32 @@
-//! What was done on a disk, and how long it was waited for: sums since the store was opened. Who asks twice knows what was done between.
+//! Load of a disk: counters since the store was opened. The difference of two readings is the load
+//! in between.
 //!
-//! What is counted is what others wait for: a piece of background work until it is handed over, a read of the foreground until it is there, a
-//! write of the log by how much it is later than one that has the disk for itself. What background work reads ahead and finds there when it wants it was waited for by nobody,
-//! so neither its bytes are counted nor any time: they would make a byte look cheaper than it is for who waits.
+//! The counters cover requests with a waiting thread. A background request counts until it is
+//! handed over, a foreground read until its end, and a log write by its delay compared with an
+//! undisturbed one. Read-ahead of background work that completes before it is needed counts neither
+//! bytes nor time: otherwise a byte would look cheaper than it is for a waiting thread.
 
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 
-/// What was done on a disk since the store was opened.
+/// Load of a disk since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskLoad {
-    /// Bytes that background work waited for, of what it wrote and read, and how long, nanoseconds.
+    /// Bytes of background requests with a waiting thread.
     pub bytes: u64,
-    /// See there.
+    /// Waiting time for these bytes, nanoseconds.
     pub bytes_ns: u64,
-    /// Reads of the foreground, and how long they took, nanoseconds.
+    /// Foreground reads.
     pub reads: u64,
-    /// See there.
+    /// Total latency of these reads, nanoseconds.
     pub reads_ns: u64,
-    /// Bytes of the log.
+    /// Bytes of log writes.
     pub log_bytes: u64,
-    /// By how much its writes were later than they are alone, nanoseconds.
+    /// Total delay of log writes compared with undisturbed ones, nanoseconds.
     pub log_late_ns: u64,
 }
 
 impl DiskLoad {
-    /// What was done since.
+    /// Returns the load since `before`.
     #[must_use]
     pub fn since(&self, before: &DiskLoad) -> DiskLoad {
         DiskLoad {
@@ -38,7 +40,7 @@ impl DiskLoad {
     }
 }
 
-/// See the module.
+/// Counters of a disk: see the module.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     bytes: AtomicU64,
@@ -50,19 +52,19 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Background work has waited for so many bytes.
+    /// Records a background request that a thread waited for.
     pub fn worked(&self, bytes: u64, ns: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
         self.bytes_ns.fetch_add(ns, Relaxed);
     }
 
-    /// Somebody has read.
+    /// Records a foreground read.
     pub fn read(&self, ns: u64) {
         self.reads.fetch_add(1, Relaxed);
         self.reads_ns.fetch_add(ns, Relaxed);
     }
 
-    /// The log was written.
+    /// Records a log write.
     pub fn logged(&self, bytes: u64, late_ns: u64) {
         self.log_bytes.fetch_add(bytes, Relaxed);
         self.log_late_ns.fetch_add(late_ns, Relaxed);

@@ -1,9 +1,10 @@
-//! The file system through which a store reaches its files of data: background work comes in pieces and is counted, reads in the
-//! foreground are timed.
+//! The file system of a store's data files: splits and counts background I/O, and times foreground
+//! reads.
 //!
-//! Files of data are tables, files of values, and those of other engines. Everything else passes as it is: who writes the log or the
-//! manifest has others waiting for him, and writes little. Of two disks each has its own pace; on the second one the durable writes of the log are timed like
-//! reads of the foreground, since there is other work beside them.
+//! Data files are tables, value files, and the files of other engines. All other I/O passes
+//! unchanged: other threads wait for log and manifest writes, which are short. Each of two disks
+//! has its own limiter. On the fast tier durable log writes are timed like foreground reads,
+//! because they compete with other work there.
 
 use super::traffic;
 use super::{PIECE_BYTES, Pace, Traffic, WRITE_PIECE_BYTES};
@@ -18,14 +19,14 @@ use io::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// See the module.
+/// The file system: see the module.
 #[derive(Debug)]
 pub struct PacedFs {
-    /// What does it.
+    /// The underlying file system.
     pub inner: Arc<dyn FileSystem>,
-    /// What decides when.
+    /// The limiter.
     pub pace: Arc<Pace>,
-    /// The caches that close idle files for one more descriptor.
+    /// Caches of open files, which close idle files for a descriptor.
     pub descriptors: Arc<Descriptors>,
 }
 
@@ -34,7 +35,7 @@ fn kind_of(path: &Path) -> Option<FileKind> {
 }
 
 impl PacedFs {
-    /// The pace of the disk that a file of data is on: tables, files of values, and what other engines keep. `None`: it is none.
+    /// Returns the limiter of a data file's disk. `None`: not a data file.
     fn pace_of(&self, path: &Path) -> Option<Arc<Pace>> {
         let is_data = |kind: &FileKind| kind.data().is_some() || matches!(kind, FileKind::Engine { .. });
         let kind = kind_of(path).filter(is_data)?;
@@ -42,7 +43,7 @@ impl PacedFs {
         Some(speed.unwrap_or(&self.pace).clone())
     }
 
-    /// A group of the log, timed if it lies beside other work on the second disk.
+    /// Wraps a log group so that its writes are timed, if it is on the fast tier beside other work.
     fn timed(&self, path: &Path, inner: Arc<dyn InPlaceFile>) -> Arc<dyn InPlaceFile> {
         match self.pace.of_speed_disk() {
             Some(pace) if matches!(kind_of(path), Some(FileKind::Log(_))) => {
@@ -58,12 +59,12 @@ impl FileSystem for PacedFs {
         let create = |options: &CreateOptions| self.descriptors.with_one(|| self.inner.create(path, options));
         let Some(pace) = self.pace_of(path) else { return create(options) };
         let mut options = *options;
-        // Beside the log pieces are short, whether it is written now or while the file is.
+        // On the disk of the log, pieces are short even if the log is idle now.
         let beside_log = self.pace.of_speed_disk().is_some_and(|speed| Arc::ptr_eq(speed, &pace));
         let piece_len = if beside_log { PIECE_BYTES } else { WRITE_PIECE_BYTES };
         if traffic::now().is_some() && !pace.is_off() {
             options.write_buffer_len = options.write_buffer_len.min(piece_len);
-            // What the page cache writes back comes in pieces, too.
+            // Writeback of the page cache is split too.
             options.sync_every = options.sync_every.min(piece_len as u64);
         }
         let inner = create(&options)?;
@@ -171,12 +172,12 @@ impl FileSystem for PacedFs {
     }
 }
 
-/// A file of data that is written.
+/// A data file being written.
 struct PacedAppend {
     inner: Box<dyn AppendFile>,
     pace: Arc<Pace>,
     piece_len: usize,
-    /// What background work has appended and was not booked yet.
+    /// Appended background bytes that are not yet accounted.
     unbooked: Option<(Traffic, u64)>,
 }
 
@@ -195,9 +196,9 @@ impl AppendFile for PacedAppend {
             let room = self.piece_len - (self.inner.len() % self.piece_len as u64) as usize;
             let (now, later) = data.split_at(room.min(data.len()));
             let (inner, pace, piece_len) = (&mut self.inner, &self.pace, self.piece_len as u64);
-            // What fills a piece has it written.
+            // Filling up a piece writes it.
             match now.len() == room {
-                // Beside somebody who reads one piece is on its way, while the next is made.
+                // With foreground readers one piece is in flight while the next is built.
                 true if pace.in_pieces() => pace.pass(traffic, 1, |_| {
                     pace.waited(piece_len, || inner.append(now).and_then(|()| inner.settle(1)))
                 })?,
@@ -245,7 +246,7 @@ impl Drop for PacedAppend {
     }
 }
 
-/// A file of data that is read.
+/// A data file being read.
 #[derive(Debug)]
 struct PacedRead {
     inner: Arc<dyn ReadFile>,
@@ -264,7 +265,7 @@ impl ReadFile for PacedRead {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let inner = &self.inner;
         let Some(traffic) = traffic::now() else {
-            // What is long takes longer, and says nothing.
+            // Long reads take longer, so they are not timed.
             return match buf.len() <= PIECE_BYTES {
                 true => self.pace.timed(buf.len(), || inner.read_at(buf, offset)),
                 false => self.pace.counted(1, buf.len() as u64, || inner.read_at(buf, offset)),
@@ -332,8 +333,9 @@ impl ReadPace for Pace {
         self.pass_all(traffic, &mut pieces.0, read)
     }
 
-    /// Of background work only where nothing is in pieces: a piece keeps its place at the device until it is noticed that it has ended, and its thread may turn to
-    /// something else before, which then waits for that place. What background work reads of both disks waits for each by itself, since each has its own price.
+    /// Background reads run on their own only without piecewise I/O. A piece holds its slot until
+    /// its end is noticed. Its thread might do something else before, and wait for that very slot.
+    /// Background reads of two disks wait for each disk in turn, because each has its own limiter.
     fn begins_beside(&self, what: Beside, reads: usize, bytes: u64) -> bool {
         match (what, traffic::now()) {
             (Beside::OtherDisk, None) => {}
@@ -379,7 +381,7 @@ impl ReadPace for Pace {
     }
 }
 
-/// A read of so many bytes.
+/// A read with a length.
 trait Piece {
     fn len(&self) -> u64;
 }
@@ -396,7 +398,7 @@ impl Piece for FileRead<'_> {
     }
 }
 
-/// A group of the log beside other work.
+/// A log group on the fast tier beside other work.
 #[derive(Debug)]
 struct TimedLog {
     inner: Arc<dyn InPlaceFile>,
@@ -433,7 +435,7 @@ impl InPlaceFile for TimedLog {
     }
 }
 
-/// Reads, none longer than a piece.
+/// Reads of at most one piece each.
 struct Pieces<R>(Vec<R>);
 
 impl<R> Default for Pieces<R> {
@@ -454,7 +456,7 @@ impl<'a, R> Pieces<R> {
 }
 
 impl Pace {
-    /// Does a read in the foreground.
+    /// Runs a foreground read.
     fn timed<T>(&self, len: usize, read: impl FnOnce() -> T) -> T {
         let begun = self.read_begins(len);
         let out = read();
@@ -462,7 +464,7 @@ impl Pace {
         out
     }
 
-    /// Does reads that are together at the disk.
+    /// Runs reads that are in flight together.
     fn counted<T>(&self, count: usize, bytes: u64, read: impl FnOnce() -> T) -> T {
         if self.is_off() || count == 0 {
             return read();
@@ -473,12 +475,12 @@ impl Pace {
         out
     }
 
-    /// The same for background work, which waits for them.
+    /// The same for background work, which waits for the reads.
     fn read<T>(&self, count: usize, bytes: u64, read: impl FnOnce() -> T) -> T {
         self.waited(bytes, || self.counted(count, bytes, read))
     }
 
-    /// Does all of them, as many at once as may be.
+    /// Runs all reads, as many at once as allowed.
     fn pass_all<R>(
         &self,
         traffic: Traffic,

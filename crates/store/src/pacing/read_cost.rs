@@ -1,81 +1,94 @@
-//! What reads of a disk cost, learnt from those that the store makes: what one request more costs beside others, and what a byte more does.
+//! Cost of reads on a disk, learned from the store's own reads: the cost of an additional request,
+//! and of an additional byte.
 //!
-//! Whoever reads several places of a file decides whether to read over the gap between two of them: a request less, and so many bytes more. With
-//! reads in flight together the device works on several at once, so what a read takes is not what it costs: of 32 reads that take 100 us together, each
-//! takes up to 100 us, but one less would save 2. What is asked here is the time of all of them, as a function of how many they are and how long.
+//! A reader of several ranges decides whether to read over the gap between two of them: one request
+//! less, and more bytes. With several reads in flight the device works on them in parallel, so
+//! latency is not cost. Of 32 reads that take 100 us together each takes up to 100 us, but one read
+//! less would save 2 us. So the cost model is the time of all of them, as a function of their
+//! number and length.
 //!
-//! So it goes by *bursts*: reads that begin while none of the store's is at the disk, all before the first of them has ended, until all
-//! have. One that is joined by others later is none: how long that takes is up to those; nor is one with reads of another disk among them. Two kinds say something, each by the mean length of its reads:
+//! The unit of measurement is a *burst*: reads that begin while the disk is otherwise idle, all
+//! before the first of them ends, until the last ends. It is no burst if later reads join, because
+//! they change its duration, or if it includes reads of another disk. Two kinds of bursts are used,
+//! by the mean length of their reads:
 //!
-//! * a burst of one read says what a read takes alone;
-//! * of a burst of [`MANY_MIN`] or more, what it takes beyond one that is alone is what the others cost, each of them.
+//! * a burst of one read gives the latency of a single read;
+//! * in a burst of [`MANY_MIN`] or more reads, the time beyond a single read's latency is the cost
+//!   of the other reads.
 //!
-//! Cost is a line over length: `request + byte * length`. The line goes through the shortest and the longest kind of the latter that are known. If only one
-//! is, how steep it is is taken from reads that are alone: too steep where a device moves the bytes of several reads at once, so that gaps are
-//! rather too short than too long. Then `request / byte` is how many bytes cost as much as a request: the **gap** worth reading over. What one read that is alone takes, divided by the cost of a byte, is how
-//! much has to be in flight so that the device moves bytes all the time: the **window**. Nothing is told before enough is known.
+//! The cost model is linear: `request + byte * length`, through the shortest and the longest known
+//! length class of the second kind. If only one class is known, the slope comes from single reads.
+//! That is too steep on a device that transfers several reads in parallel, so gaps are rather too
+//! short than too long. Two results follow. `request / byte` is the number of bytes that cost as
+//! much as a request: the **gap** worth reading over. The latency of a single read, divided by the
+//! cost of a byte, is the number of bytes in flight that keeps the device transferring: the
+//! **window**. Neither is reported before enough is known.
 //!
-//! Reads that their thread does not wait for ([`ReadCost::begins_beside`]) say nothing: nobody notices when they end. What is made beside them is no burst. That holds for
-//! [`BESIDE_NS_MAX`]: a job that is held back, or whose thread has turned to something else, may notice very much later that its reads have ended, and nothing would be
-//! learnt meanwhile.
+//! Reads without a waiting thread ([`ReadCost::begins_beside`]) are not measured, because their end
+//! is not noticed at once. Reads beside them form no burst. That holds for at most
+//! [`BESIDE_NS_MAX`]: a job that is held back, or whose thread does other work, may notice the end
+//! much later, and nothing would be learned meanwhile.
 //!
-//! What a page cache has comes quickly and is counted as it is: reads cost what they cost where they are made. Its hits are not evenly spread over lengths, so that
-//! ratios may be far off. The gap is held between [`GAP_MIN`] and [`GAP_MAX`] whatever was measured; whoever takes the window has bounds of his own. A read that took very
-//! much longer than usual counts as one that took [`OUTLIER`] times as long. Sums are halved now and then, so that what was long ago is forgotten,
-//! each length for itself: what is known of long reads stays known while only short ones are made.
+//! Page cache hits are fast and count as measured: reads cost what they cost at this level. Hits
+//! are not evenly spread over lengths, so ratios may be far off. So the gap is always between
+//! [`GAP_MIN`] and [`GAP_MAX`]; users of the window have their own bounds. A read much slower than
+//! usual counts as [`OUTLIER`] times the usual. Sums are halved from time to time, for each length
+//! class on its own, so that old measurements fade. Long reads stay known while only short ones are
+//! made.
 //!
-//! Reads touch counters, which are estimates: of two threads at the same moment one burst may be taken for another. What is learnt is under a lock that
-//! the end of a burst takes, and of these there is one at a time. A thread that reads alone makes a burst of each read, so an end adds to sums and no
-//! more: what follows from them is derived at every [`DERIVED_EVERY`]th. Where nobody is to go by it, nothing is counted.
+//! Reads update counters, which are estimates: with two threads at the same moment one burst may be
+//! taken for another. The sums are under a lock that only the end of a burst takes. A single
+//! reading thread makes each read a burst, so an end only adds to sums. The results are derived at
+//! every [`DERIVED_EVERY`]th end. If measured costs are switched off, nothing is counted.
 
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
 use base::sync::statistic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use io::ReadCosts;
 
-/// The least and the most bytes that are worth reading over, whatever was measured.
+/// Minimum gap worth reading over, whatever was measured, bytes.
 pub const GAP_MIN: u64 = 4 << 10;
-/// See [`GAP_MIN`].
+/// Maximum gap worth reading over, bytes.
 pub const GAP_MAX: u64 = 256 << 10;
-/// So many reads are many.
+/// Minimum reads of a burst of many.
 const MANY_MIN: u64 = 4;
-/// Reads that are alone are known from so many on, and those that are with others.
+/// Minimum number of reads for a known cost: single reads, and additional reads of a burst.
 const ALONE_MIN: u64 = 16;
 const BESIDE_MIN: u64 = 64;
-/// Sums of more reads than so many are halved.
+/// Number of reads at which sums are halved.
 const ALONE_MAX: u64 = 512;
 const BESIDE_MAX: u64 = 4096;
-/// What takes more than so many times as long as is usual counts as that.
+/// Cap of a measurement, as a multiple of the usual time.
 const OUTLIER: u64 = 8;
-/// Two kinds of reads say what a byte costs if one is so many times as long as the other.
+/// Minimum ratio of two length classes for a slope.
 const SPREAD: u64 = 3;
-/// Where the next longer kind of reads begins.
+/// Boundaries of the length classes, bytes.
 const LENGTHS: [u64; 3] = [8 << 10, 32 << 10, 128 << 10];
 const KINDS: usize = LENGTHS.len() + 1;
-/// What is told is derived anew after so many bursts. Threads that loom interleaves make two.
+/// Bursts between two derivations of the results. Under loom there are only two bursts.
 const DERIVED_EVERY: u64 = if cfg!(loom) { 1 } else { 16 };
-/// Reads that nobody waits for have ended after so long, whether or not somebody has noticed.
+/// Reads without a waiting thread count as ended after this time, noticed or not.
 const BESIDE_NS_MAX: u64 = 500_000_000;
-/// A burst that something else began in the middle of.
+/// Marks a burst that other reads joined.
 const NONE: u64 = u64::MAX;
-/// No gap is given.
+/// Marks a gap that is not fixed.
 const MEASURED: u64 = u64::MAX;
 const MIB: u128 = 1 << 20;
 
-/// What is known of the cost of reads; 0: it is not known.
+/// Known cost of reads; 0: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCostReport {
-    /// What a request costs beside others, without its bytes, nanoseconds.
+    /// Cost of an additional request without its bytes, nanoseconds.
     pub request_ns: u64,
-    /// What a mebibyte costs, nanoseconds.
+    /// Cost of a mebibyte, nanoseconds.
     pub mib_ns: u64,
-    /// The gap that is worth reading over.
+    /// Gap worth reading over.
     pub gap_bytes: u64,
-    /// What has to be in flight so that bytes are moved all the time.
+    /// Bytes in flight that keep the device transferring.
     pub window_bytes: u64,
 }
 
-/// Bursts of reads of one kind.
+/// Sums over bursts of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     bursts: u64,
@@ -101,14 +114,14 @@ impl Sums {
     }
 }
 
-/// Of reads of one length: what one costs.
+/// Cost of one read of a length, picoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     len: u64,
     ps: u128,
 }
 
-/// What a byte costs: so many picoseconds for so many bytes.
+/// Cost of a byte, as picoseconds for a number of bytes.
 #[derive(Clone, Copy, Debug)]
 struct Slope {
     ps: u128,
@@ -116,7 +129,8 @@ struct Slope {
 }
 
 impl Slope {
-    /// Of the line through both, if they are far enough apart. Nothing is cheaper for being longer.
+    /// Returns the slope between two points that are far enough apart. A longer read is never
+    /// cheaper.
     fn between(short: Point, long: Point) -> Option<Slope> {
         let bytes = long.len.checked_sub(short.len).filter(|_| long.len >= SPREAD * short.len.max(1))?;
         Some(Slope { ps: long.ps.saturating_sub(short.ps), bytes: bytes.into() })
@@ -126,7 +140,7 @@ impl Slope {
         self.ps * u128::from(bytes) / self.bytes
     }
 
-    /// How many bytes cost so much.
+    /// Returns the number of bytes with this cost.
     fn bytes_for(self, ps: u128) -> u64 {
         (ps * self.bytes).checked_div(self.ps).and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX)
     }
@@ -136,7 +150,7 @@ impl Slope {
 struct Learnt {
     alone: [Sums; KINDS],
     many: [Sums; KINDS],
-    /// Bursts since the report was derived.
+    /// Bursts since the last derivation.
     underived: u64,
 }
 
@@ -146,10 +160,11 @@ impl Learnt {
         Some(Point { len: sums.mean_len(), ps: u128::from(sums.ns) * 1000 / u128::from(sums.reads) })
     }
 
-    /// What reads beside others cost, each.
+    /// Returns the cost of an additional read of this length class.
     fn beside(&self, kind: usize) -> Option<Point> {
         let sums = self.many.get(kind).filter(|sums| sums.reads - sums.bursts >= BESIDE_MIN)?;
-        // What is not known of this length, or only of long ago, is known of shorter ones: most of it is what a request takes.
+        // If the latency of this length is unknown or outdated, that of shorter reads serves: most
+        // of it is the request.
         let first_ps = (0..=kind).filter_map(|kind| self.alone(kind)).map(|point| point.ps).max()?;
         let beyond = (u128::from(sums.ns) * 1000).saturating_sub(first_ps * u128::from(sums.bursts));
         Some(Point { len: sums.mean_len(), ps: beyond / u128::from(sums.reads - sums.bursts) })
@@ -192,25 +207,27 @@ impl Learnt {
     }
 }
 
-/// See the module.
+/// Cost of reads: see the module.
 #[derive(Debug)]
 pub struct ReadCost {
-    /// Reads that have begun, and those of them that have ended.
+    /// Reads begun, and reads ended.
     begun: AtomicU64,
     ended: AtomicU64,
-    /// The burst: how many reads had begun before it ([`NONE`]: it is none), when it began, and its bytes.
+    /// The burst: the number of reads begun before it ([`NONE`]: no burst), its start, and its
+    /// bytes.
     first: AtomicU64,
     since_ns: AtomicU64,
     bytes: AtomicU64,
-    /// Reads that are beside all this and have not ended, as far as anybody has noticed, and when they have at the latest.
+    /// Reads without a waiting thread whose end was not noticed, and the latest time of their end.
     beside: AtomicU64,
     beside_until_ns: AtomicU64,
-    /// What bursts came to. It guards what is told as well: derived and told under it, so that the last that is told is the last that was derived.
+    /// Sums over bursts. The lock also covers the published results: they are derived and stored
+    /// under it, so that the last stored are the last derived.
     learnt: Mutex<Learnt, rank::ReadCost>,
-    /// What was known when it was derived, 0 for what was not.
+    /// Results of the last derivation; 0: unknown.
     gap_bytes: AtomicU64,
     window_bytes: AtomicU64,
-    /// The gap that was given.
+    /// The fixed gap.
     given: AtomicU64,
     is_off: AtomicBool,
 }
@@ -233,17 +250,17 @@ impl ReadCost {
         }
     }
 
-    /// From now on gaps of so many bytes are read over, whatever is measured.
+    /// Fixes the gap, whatever is measured.
     pub fn give_gap(&self, bytes: u64) {
         self.given.store(bytes, Relaxed);
     }
 
-    /// From now on nothing is measured, and nothing told of what was.
+    /// Switches off measurement and its results.
     pub fn switch_off(&self) {
         self.is_off.store(true, Relaxed);
     }
 
-    /// So many reads begin, together.
+    /// Records the begin of reads that are in flight together.
     pub fn begins(&self, now_ns: u64, reads: u64, bytes: u64) {
         if self.is_off.load(Relaxed) {
             return;
@@ -263,8 +280,9 @@ impl ReadCost {
         }
     }
 
-    /// So many reads begin, together with reads of another disk: when those of this one end nobody is told, or
-    /// nobody waits for them: they are part of no burst, and there is none before they have ended.
+    /// Records the begin of reads whose end is not noticed at once: reads without a waiting thread,
+    /// or together with reads of another disk. They belong to no burst, and there is none before
+    /// they have ended.
     pub fn begins_beside(&self, now_ns: u64, reads: u64) {
         if self.is_off.load(Relaxed) {
             return;
@@ -274,7 +292,7 @@ impl ReadCost {
         self.first.store(NONE, Relaxed);
     }
 
-    /// So many of these have ended.
+    /// Records the end of such reads.
     pub fn ends_beside(&self, reads: u64) {
         if !self.is_off.load(Relaxed) {
             self.beside.fetch_sub(reads, Relaxed);
@@ -285,7 +303,7 @@ impl ReadCost {
         self.beside.load(Relaxed) > 0 && now_ns < self.beside_until_ns.load(Relaxed)
     }
 
-    /// So many have ended.
+    /// Records the end of reads.
     pub fn ends(&self, now_ns: u64, reads: u64) {
         if self.is_off.load(Relaxed) {
             return;
@@ -311,7 +329,7 @@ impl ReadCost {
         }
     }
 
-    /// What whoever reads may go by.
+    /// Returns the costs for readers to use.
     pub fn get(&self) -> ReadCosts {
         let known = |of: &AtomicU64| Some(of.load(Relaxed)).filter(|n| *n > 0 && !self.is_off.load(Relaxed));
         let given = Some(self.given.load(Relaxed)).filter(|n| *n != MEASURED);
@@ -321,7 +339,7 @@ impl ReadCost {
         }
     }
 
-    /// What is known; of gap and window what is gone by.
+    /// Returns the known costs, with the gap and the window in use.
     pub fn report(&self) -> ReadCostReport {
         let ReadCosts { gap_bytes, window_bytes } = self.get();
         let (gap_bytes, window_bytes) = (gap_bytes.unwrap_or(0), window_bytes.unwrap_or(0));
@@ -339,7 +357,8 @@ mod loom_tests {
     use base::sync::model::loom::thread;
     use std::sync::Arc;
 
-    /// Whoever reads beside whom: at the end none is at the disk, no burst has more reads than were made, and the next one is one.
+    /// With concurrent reads, in the end none is in flight and no burst has more reads than were
+    /// made. The next read is a burst.
     #[test]
     fn loom_bursts_end() {
         check(3, || {
@@ -363,7 +382,7 @@ mod loom_tests {
         });
     }
 
-    /// Two bursts end, one after the other: what is told when both threads are gone is what follows from both.
+    /// After two successive bursts the published results include both.
     #[test]
     fn loom_what_is_told_is_what_was_derived_last() {
         check(3, || {
@@ -389,7 +408,7 @@ mod loom_tests {
         });
     }
 
-    /// Whoever reads beside reads that nobody waits for: when all have ended the next one is a burst.
+    /// After reads without a waiting thread have ended, the next read is a burst.
     #[test]
     fn loom_what_nobody_waits_for_ends_too() {
         check(3, || {

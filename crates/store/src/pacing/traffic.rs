@@ -1,42 +1,44 @@
-//! What a thread reads and writes for. The scheduler says it of each step of a job; who says nothing is in the foreground.
+//! The purpose of a thread's I/O. The scheduler sets it for each step of a job; without one the
+//! thread is in the foreground.
 
 use base::sync::rank;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// What background work reads and writes for.
+/// Purpose of background I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// What is in memory becomes a file.
+    /// Flush of memtables.
     Flush,
     /// Compaction, of all levels.
     Compaction,
     /// Garbage collection.
     Collection,
-    /// Everything else: the scrub, clean-up.
+    /// All other work: the scrub, clean-up.
     Other,
 }
 
 impl Traffic {
-    /// All of them, in their order.
+    /// All purposes in their order.
     pub const ALL: [Traffic; 4] = [Traffic::Flush, Traffic::Compaction, Traffic::Collection, Traffic::Other];
 }
 
 thread_local! {
     static NOW: Cell<Option<Traffic>> = const { Cell::new(None) };
-    /// Locks that it held when it began.
+    /// Number of locks held when the purpose was set.
     static HELD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What the thread works for as long as this lives. See [`during`].
+/// The purpose of the thread while this lives: see [`during`].
 #[derive(Debug)]
 pub struct During {
     before: (Option<Traffic>, usize),
-    /// It is the thread's own.
+    /// Not `Send`: the purpose belongs to the thread.
     own: PhantomData<*const ()>,
 }
 
-/// From now on the thread works for this; what it worked for before it does again afterwards (in simulation who waits works himself).
+/// Sets the purpose of the thread until the result is dropped, then restores the previous one. (In
+/// simulation a waiting call runs other work on its own thread.)
 #[must_use]
 pub fn during(traffic: Option<Traffic>) -> During {
     During { before: (NOW.replace(traffic), HELD.replace(rank::held())), own: PhantomData }
@@ -49,13 +51,14 @@ impl Drop for During {
     }
 }
 
-/// What the thread works for; `None`: somebody who reads or writes.
+/// Returns the purpose of the thread; `None`: foreground.
 pub(super) fn now() -> Option<Traffic> {
     NOW.get()
 }
 
-/// True if the work has taken a lock that it still holds, as far as anybody keeps count. (In simulation who waits does the work of others
-/// and holds what he held before.)
+/// Returns true if the thread has taken a lock since its purpose was set and still holds it. (In
+/// simulation a waiting call runs the work of others while it holds its own locks.) Locks are
+/// counted in debug builds.
 pub(super) fn holds_lock() -> bool {
     rank::held() > HELD.get()
 }

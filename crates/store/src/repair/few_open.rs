@@ -1,11 +1,13 @@
-//! The damaged store as a repair reads it: however many files there are, few are open at once.
+//! The files of the damaged store, with few of them open at once.
 //!
-//! A repair goes through every file of a store, and some of them again and again, in an order that the damage decides: so it asks for
-//! files as if all of them were open. Behind that each is opened when it is read, and the least recently used are closed again. Nobody
-//! removes or renames one meanwhile, since the store is locked, or nobody's.
+//! A repair reads every file of a store, and some of them again and again, in an order that depends
+//! on the damage. So it uses files as if all of them were open. Behind that each is opened when it
+//! is read, and the least recently used are closed again. No process removes or renames one
+//! meanwhile, because the store is locked or has no owner.
 //!
-//! What a repair cannot read it takes for damage, and goes on. A refusal that passes by itself is none: where one was met, the outcome
-//! counts for nothing ([`FewOpen::check`]). So is a repair that is cancelled: it reads nothing from then on, and soon comes to its end.
+//! A repair takes unreadable files for damage, and continues. A transient refusal is no damage:
+//! after one, the outcome is void ([`FewOpen::check`]). So is that of a cancelled repair, which
+//! reads nothing from then on and soon ends.
 
 use crate::descriptors::open_max;
 use crate::files::OpenFiles;
@@ -19,13 +21,13 @@ use io::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files that are open at once.
+/// Maximum number of open files.
 const OPEN_MAX: usize = 64;
 
-/// See the module.
+/// Access to the damaged store: see the module.
 #[derive(Debug)]
 pub struct FewOpen {
-    /// What the store is read through.
+    /// The environment to read the store through.
     pub env: Env,
     few: Arc<Few>,
 }
@@ -34,15 +36,15 @@ pub struct FewOpen {
 struct Few {
     inner: Arc<dyn FileSystem>,
     open: OpenFiles<Arc<dyn ReadFile>>,
-    /// Files that were asked for.
+    /// Number of files handed out.
     asked: AtomicU64,
-    /// The first refusal that passes by itself, or that the repair is cancelled.
+    /// The first transient refusal, or the cancellation.
     refused: OnceLock<Error>,
     cancel: Option<Cancel>,
 }
 
 impl FewOpen {
-    /// Over the file system of a machine. Once the token is cancelled no file is read.
+    /// Wraps the file system of an environment. Once the token is cancelled no file is read.
     pub fn over(env: &Env, cancel: Option<&Cancel>) -> FewOpen {
         let few = Arc::new(Few {
             inner: env.fs.clone(),
@@ -54,10 +56,10 @@ impl FewOpen {
         FewOpen { env: Env { fs: Arc::new(FewFs(few.clone())), ..env.clone() }, few }
     }
 
-    /// Whether all that could not be read is damaged.
+    /// Checks that every unreadable file is damaged.
     ///
     /// # Errors
-    /// The first refusal that passes by itself: the repair is to be tried again. `Cancelled`.
+    /// The first transient refusal: the repair must be repeated. `Cancelled`.
     pub fn check(&self) -> Result<()> {
         io::cancel::check(self.few.cancel.as_ref())?;
         match self.few.refused.get() {
@@ -67,7 +69,7 @@ impl FewOpen {
     }
 }
 
-/// A file that is opened when it is read, if it is not open.
+/// A file that is opened on each read, unless it is cached.
 #[derive(Debug)]
 struct FewFile {
     few: Arc<Few>,
@@ -84,7 +86,7 @@ impl FewFile {
         if let Err(e) = &done
             && (e.is_passing() || e.kind() == ErrorKind::Cancelled)
         {
-            // Another was first.
+            // Keeps the first one.
             let _ = self.few.refused.set(e.clone());
         }
         done
@@ -119,7 +121,7 @@ impl ReadFile for FewFile {
     }
 }
 
-/// The file system, but for files that are read.
+/// The file system, with lazily opened files for reading.
 #[derive(Debug)]
 struct FewFs(Arc<Few>);
 
@@ -127,7 +129,7 @@ impl FileSystem for FewFs {
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
         let id = self.0.asked.fetch_add(1, Ordering::Relaxed);
         let file = FewFile { few: self.0.clone(), id, path: path.to_owned(), access };
-        // Who asks for it is told whether it is there.
+        // The open reports a missing file at once.
         file.with(|_| Ok(()))?;
         Ok(Arc::new(file))
     }

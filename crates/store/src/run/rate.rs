@@ -1,4 +1,4 @@
-//! How fast something goes, measured as it goes.
+//! A throughput estimate.
 
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 pub struct Rate(AtomicU64);
 
 impl Rate {
-    /// Takes in that `bytes` took `ns`.
+    /// Records that `bytes` took `ns`.
     pub fn record(&self, bytes: u64, ns: u64) {
         let now = (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))) as u64;
         let old = self.0.load(Relaxed);
@@ -15,7 +15,7 @@ impl Rate {
         self.0.store(new, Relaxed);
     }
 
-    /// The rate; 0 if nothing was measured.
+    /// Returns the rate; 0 before the first measurement.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -1,8 +1,8 @@
 //! Checkpoints that other processes request ([`crate::mailbox`]).
 //!
-//! A worker that looks for work looks for requests as well, at most once a second. A checkpoint waits for flushes, which
-//! the same worker may have to do. So requests are served on a thread of their own, which ends with the last of them; in
-//! simulation, by the job that found them.
+//! Workers that check for work also check for requests, at most once a second. A checkpoint waits
+//! for flushes, which the same worker may have to run. So a separate thread serves requests, and
+//! ends with the last of them. In simulation the job that found them serves them.
 
 use super::scheduler::{Job, JobClass, Progress, guarded};
 use crate::context::{Context, closed};
@@ -22,7 +22,7 @@ pub trait Checkpointer: Send + Sync {
     fn checkpoint(&self, dir: &Path) -> Result<()>;
 }
 
-/// See the module.
+/// Requested checkpoints: see the module.
 pub(super) struct Requested {
     context: Arc<Context>,
     mailbox: Mailbox,
@@ -42,17 +42,17 @@ impl Requested {
         }
     }
 
-    /// Serves requests from now on. Once.
+    /// Sets the engine that serves requests. Once.
     pub fn serve_by(&self, checkpointer: Weak<dyn Checkpointer>) {
         let _ = self.checkpointer.set(checkpointer);
     }
 
-    /// True if it is time to look for requests.
+    /// Returns true if a check for requests is due.
     pub fn is_due(&self) -> bool {
         self.checkpointer.get().is_some() && self.mailbox.is_due()
     }
 
-    /// The job that serves requests, if there are any.
+    /// Returns the job that serves requests, if there are any.
     pub fn next(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let over = self.context.signals.is_stopping() || !self.is_due();
         (!over && self.mailbox.look()).then(|| Box::new(Serve(self.clone())) as Box<dyn Job>)
@@ -77,14 +77,15 @@ impl Requested {
         match spawned {
             Ok(thread) => {
                 let before = lock(&self.thread).replace(thread);
-                // It has served its last request before this one was found.
+                // That thread had served its last request before these were found.
                 before.map(ThreadHandle::join);
             }
             Err(e) => self.mailbox.serve(&|_| Err(e.clone())),
         }
     }
 
-    /// Waits for the end of the checkpoint under way, and refuses the others. The workers have ended.
+    /// Waits for the checkpoint in progress, and refuses the other requests. The workers have
+    /// ended.
     pub fn stop(&self) {
         let thread = lock(&self.thread).take();
         thread.map(ThreadHandle::join);
@@ -92,7 +93,7 @@ impl Requested {
     }
 }
 
-/// Begins to serve the requests that were found.
+/// A job that starts to serve the requests that were found.
 struct Serve(Arc<Requested>);
 
 impl Job for Serve {
@@ -105,6 +106,6 @@ impl Job for Serve {
         Ok(Progress::Done)
     }
 
-    /// They are refused when the store has stopped.
+    /// The store refuses them when it has stopped.
     fn abandon(&mut self) {}
 }

@@ -1,22 +1,23 @@
-//! One scheduler for all background work.
+//! The scheduler of all background work.
 //!
-//! Work is a [`Job`]: it advances in steps of a few milliseconds (an output block run, a batch), so that urgent work can
-//! run between the steps of long work, and so that a seed can interleave jobs in simulation. Which job may start is
-//! decided in one place ([`Work::next`]), by class: the log first (writers wait for it), then flush, then
-//! clean-up, L0, deeper levels, garbage collection, the scrub. One list for all engines, since their jobs compete for the same
-//! threads; one without levels uses those of the others that it has.
+//! Work is a [`Job`]. It advances in steps of a few milliseconds (an output block run, a batch), so
+//! that urgent work can run between the steps of long work, and so that a seed can interleave jobs
+//! in simulation. One place decides which job may start ([`Work::next`]), by class: the log first
+//! (writers wait for it), then flush, clean-up, L0, deeper levels, garbage collection, the scrub.
+//! All engines use the same classes, because their jobs compete for the same threads. An engine
+//! without levels uses only some of them.
 //!
-//! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
-//!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
-//!   no thread has to be reserved.
-//! * A worker without work sleeps, for twice as long each time it looks in vain, up to a second. What becomes due in a store
-//!   where nothing happens (the watermark of the log, another try after a refusal, the work of a quiet store) is due some time
-//!   after something did, and is met before that time has passed once more. Whoever writes wakes those that sleep long
-//!   ([`crate::context::Signals`]).
-//! * One thread more does the log's work and nothing else: writers wait for it soonest, and a step of anything else
-//!   may be longer than the log has room for.
-//! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the seed, by one step.
-//!   Whoever has to wait calls it ([`crate::context::Signals`]).
+//! * With threads, each worker keeps a stack of jobs. Between two steps it looks for a job of a
+//!   more urgent class than the one it runs, and runs that first. So a flush waits for one step of
+//!   a compaction, not for the compaction, and no thread has to be reserved.
+//! * A worker without work sleeps, each time twice as long, up to a second. Some work becomes due
+//!   without a notification (the log's watermark, a retry after a refusal, the work of an idle
+//!   store), some time after other activity. The worker finds it before the same time has passed
+//!   once more. A write wakes the workers that sleep long ([`crate::context::Signals`]).
+//! * One more thread only does the log's work: writers wait for it soonest, and a step of any other
+//!   job may take longer than the log has room for.
+//! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the
+//!   seed, by one step. A waiting call invokes it ([`crate::context::Signals`]).
 
 use super::Works;
 use super::requested::{Checkpointer, Requested};
@@ -34,30 +35,30 @@ use std::time::Duration;
 pub enum JobClass {
     /// Write-out and preparation of log groups.
     Log,
-    /// What is in memory becomes a file.
+    /// Flush of memtables.
     Flush,
     /// Removal of files and names, roll of the manifest: short, and it frees space.
     Cleanup,
-    /// The file of metrics: also when there is so much to do that nobody is ever free.
+    /// Writing the metrics file. Ranked here so that it runs even if the workers are never idle.
     Metrics,
-    /// What flushes left behind is put in order: writers wait when it piles up.
+    /// Compaction of level 0: writers wait when it piles up.
     L0,
-    /// Garbage collection where room is scarce.
+    /// Garbage collection when space is short.
     UrgentGc,
     /// Other compaction.
     Compaction,
     /// Garbage collection.
     Gc,
-    /// Files go from one disk to the other.
+    /// Moves of files between the disks.
     Move,
-    /// Reading everything again, to find what is damaged.
+    /// Rereading all data to find damage.
     Scrub,
     /// No work.
     Idle,
 }
 
 impl JobClass {
-    /// What such work reads and writes for. `None`: what is as urgent as what it is done for, the log.
+    /// Returns the purpose of the class's I/O. `None`: foreground, for the log.
     fn traffic(self) -> Option<Traffic> {
         match self {
             JobClass::Log => None,
@@ -70,25 +71,26 @@ impl JobClass {
         }
     }
 
-    /// True if it waits until there is budget for it. Writers wait for the others, or they are short.
+    /// Returns true if the class obeys the rate limit. Writers wait for the other classes, or these
+    /// are short.
     fn keeps_to_budget(self) -> bool {
         !matches!(self, JobClass::Log | JobClass::Flush | JobClass::Cleanup | JobClass::Metrics)
     }
 }
 
-/// Which classes of work somebody does.
+/// The classes of work that a worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// All (simulation).
+    /// All classes (simulation).
     All,
-    /// The log.
+    /// Only the log.
     Log,
-    /// Everything else.
+    /// All but the log.
     AllButLog,
 }
 
 impl Duty {
-    /// True if work of this class is done.
+    /// Returns true if work of this class is included.
     pub fn includes(self, class: JobClass) -> bool {
         match self {
             Duty::All => true,
@@ -98,61 +100,64 @@ impl Duty {
     }
 }
 
-/// What a step did.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There is more to do.
+    /// The job is not finished.
     More,
-    /// There is more to do, but not before so many nanoseconds.
+    /// The job is not finished, and must wait for this time, nanoseconds.
     Wait(u64),
     /// The job is finished.
     Done,
 }
 
-/// A piece of background work. It owns what it needs.
+/// A background job. It owns its resources.
 pub trait Job: Send {
-    /// How urgent it is.
+    /// Returns the urgency.
     fn class(&self) -> JobClass;
     /// Advances by a bounded amount.
     ///
     /// # Errors
-    /// Whatever the work meets: [`Work::failed`] judges it.
+    /// Any error of the work: [`Work::failed`] judges it.
     fn step(&mut self) -> Result<Progress>;
-    /// The numbers of the files it reads, in case that it fails by one of them without saying which.
+    /// Returns the numbers of the files that the job reads, for errors that do not name a file.
     fn inputs(&self) -> Vec<u64> {
         Vec::new()
     }
-    /// True if it takes at most half of the device: a store without writes is in no hurry.
+    /// Returns true if the job uses at most half of the device: an idle store is in no hurry.
     fn rests(&self) -> bool {
         false
     }
-    /// Called once before the job is given up, after an error or at shutdown: removes what it created. What it claimed is given
-    /// back when it is dropped.
+    /// Removes the files that the job created. Called once before the job is dropped, after an
+    /// error or at shutdown. The drop releases its claims.
     fn abandon(&mut self);
 }
 
-/// Where work comes from. There are no queues: it looks at the state of the store whenever somebody is free.
+/// A source of jobs. It has no queue: it examines the state of the store whenever a worker is free.
 pub trait Work: Send + Sync {
-    /// The most urgent job of a class in `duty` and above `below` that may start now. What it works on is claimed.
+    /// Returns the most urgent job of a class in `duty` and above `below` that may start now. Its
+    /// inputs are claimed.
     fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>>;
-    /// A job failed that had read these files. Before it is abandoned: it must keep its files if nobody knows whether its
-    /// edit is durable.
+    /// Judges the failure of a job with these input files. Called before the job is abandoned: the
+    /// job must keep its files if it is unknown whether its edit is durable.
     fn failed(&self, error: Error, inputs: &[u64]);
-    /// True if a job runs or could start that may free space.
+    /// Returns true if a job runs or could start that may free space.
     fn can_free(&self) -> bool;
-    /// True if there is something to look for that nobody tells workers of, also beside long jobs.
+    /// Returns true if a check without notification is due, also beside long jobs.
     fn is_due(&self) -> bool {
         false
     }
-    /// Rises with every write: where somebody writes all the time nobody sleeps long.
+    /// Returns a number that rises with every write: workers do not sleep long under constant
+    /// writes.
     fn last_write(&self) -> u64;
 }
 
-/// What is done for callers that wait for nothing. With threads it has its own; in simulation whoever waits takes its steps, too.
+/// Work for asynchronous requests. It has its own threads; in simulation a waiting call also runs
+/// its steps.
 pub trait Foreground: Send + Sync {
-    /// True if there is something to do now.
+    /// Returns true if there is something to do now.
     fn is_ready(&self) -> bool;
-    /// A step of something that is chosen by the seed. False if there is nothing to do now.
+    /// Runs one step of a request chosen by the seed. Returns false if there is nothing to do now.
     fn step(&self) -> bool;
 }
 
@@ -161,31 +166,32 @@ pub struct Scheduler {
     context: Arc<Context>,
     work: Arc<Works>,
     requested: Arc<Requested>,
-    /// How many do other work than the log's.
+    /// Number of workers besides the log thread.
     thread_count: usize,
     /// The workers, while they are started or joined.
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
-    /// Simulation only: the jobs under way and the generator that picks among them.
+    /// Simulation only: the jobs in progress and the generator that picks among them.
     simulated: Mutex<(Vec<Simulated>, Rng), rank::SimulatedJobs>,
     /// Simulation only.
     foreground: OnceLock<Weak<dyn Foreground>>,
 }
 
-/// A job under way in simulation.
+/// A job in progress in simulation.
 struct Simulated {
     job: Box<dyn Job>,
-    /// It waits until then.
+    /// Time of its next step.
     ready_ns: u64,
 }
 
-/// How long a worker sleeps that has just found no work, before it looks for what nobody tells it of: the log's buffer that
-/// fills, room that becomes short.
+/// First sleep of a worker without work, before it checks for work without notification: a full
+/// tail buffer, scarce space.
 const IDLE_POLL: Duration = Duration::from_millis(10);
-/// How long it sleeps at most while nothing happens.
+/// Maximum sleep of a worker.
 const DOZE_MAX: Duration = Duration::from_secs(1);
 
 impl Scheduler {
-    /// Of a store, which waits for its jobs by the signals of `context`. `thread_count`: threads beside the one for the log.
+    /// Creates the scheduler of a store, and registers it with the signals of `context`.
+    /// `thread_count`: workers besides the log thread.
     pub fn new(context: &Arc<Context>, thread_count: usize, work: Arc<dyn Work>) -> Arc<Scheduler> {
         let simulated = Mutex::new((Vec::new(), context.env.rng()));
         let scheduler = Arc::new(Scheduler {
@@ -203,17 +209,17 @@ impl Scheduler {
         scheduler
     }
 
-    /// A guest on the store has work as well. To be called once, before there are workers.
+    /// Adds the work of a guest. Call it once, before the workers start.
     pub fn join(&self, guest: Arc<dyn Work>) {
         self.work.join(guest);
     }
 
-    /// Checkpoints that other processes request are made by this engine. Without it they are not served. Once.
+    /// Sets the engine that serves requested checkpoints. Without one they are not served. Once.
     pub fn serve_requests(&self, checkpointer: Weak<dyn Checkpointer>) {
         self.requested.serve_by(checkpointer);
     }
 
-    /// Who does what callers do not wait for. Once.
+    /// Sets the work for asynchronous requests. Once.
     pub fn set_foreground(&self, foreground: Weak<dyn Foreground>) {
         let _ = self.foreground.set(foreground);
     }
@@ -221,7 +227,7 @@ impl Scheduler {
     /// Starts the workers (none in simulation).
     ///
     /// # Errors
-    /// Those of the system that makes threads.
+    /// Those of creating threads.
     pub fn start(&self) -> Result<()> {
         let Some(spawner) = self.context.env.spawner.clone() else { return Ok(()) };
         let body = |duty| {
@@ -233,18 +239,19 @@ impl Scheduler {
             let thread = spawner.spawn(&name, Priority::Background, body(Duty::AllButLog))?;
             lock(&self.threads).push(thread);
         }
-        // Writers wait for it, and at a low priority it would wait for their neighbours. It is mostly asleep.
+        // Foreground priority, because writers wait for it. It is mostly asleep.
         let log = spawner.spawn("lava-log", Priority::Foreground, body(Duty::Log))?;
         lock(&self.threads).push(log);
         Ok(())
     }
 
-    /// In simulation: jobs that are between two of their steps.
+    /// Simulation: returns the number of jobs between two steps.
     pub fn under_way(&self) -> usize {
         lock(&self.simulated).0.len()
     }
 
-    /// Simulation: starts a job or advances one by a step, or takes one in the foreground. False if there is nothing to do now.
+    /// Simulation: starts a job or advances one by a step, or runs a step for an asynchronous
+    /// request. Returns false if there is nothing to do now.
     pub fn run_one(&self) -> bool {
         let foreground = self.foreground.get().and_then(Weak::upgrade);
         let Some(foreground) = foreground.filter(|foreground| foreground.is_ready()) else {
@@ -262,7 +269,7 @@ impl Scheduler {
             let now_ns = clock.now_ns();
             let ready: Vec<usize> = (0..jobs.len()).filter(|&i| jobs[i].ready_ns <= now_ns).collect();
             let limit = self.thread_count + 1;
-            // On top of jobs that wait another may be started, as with threads.
+            // As with threads, another job may start beside waiting ones.
             let fresh = if ready.is_empty() || (jobs.len() < limit && rng.one_in(2)) {
                 self.work.clone().next(Duty::All, JobClass::Idle)
             } else {
@@ -282,7 +289,7 @@ impl Scheduler {
                 }
             }
         };
-        // The job runs without the lock: it may wait, and then others go on.
+        // The job runs without the lock: it may wait, and then other jobs run.
         match step(&self.context, &mut job) {
             Ok(Progress::Done) => {
                 drop(job);
@@ -290,7 +297,7 @@ impl Scheduler {
             }
             Ok(Progress::More) => lock(&self.simulated).0.push(Simulated { job, ready_ns: 0 }),
             Ok(Progress::Wait(ns)) => {
-                // Others go on meanwhile, as they would with threads.
+                // Other jobs run meanwhile, as with threads.
                 let ready_ns = clock.now_ns().saturating_add(ns);
                 lock(&self.simulated).0.push(Simulated { job, ready_ns });
             }
@@ -333,7 +340,7 @@ impl Driver for Scheduler {
     }
 }
 
-/// Runs a step, if there is budget for it.
+/// Runs a step, if the rate limit allows it.
 fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
     let class = job.class();
     let wait_ns = if class.keeps_to_budget() { context.pace().budget.wait_ns(context.now_ns()) } else { 0 };
@@ -346,7 +353,7 @@ fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
     let stepped = job.step();
     context.signals.state_changed();
     match stepped {
-        // As long as it has worked. Where there is a budget it waits twice as long for that.
+        // The job rests for as long as it worked. With a rate limit it waits twice as long instead.
         Ok(Progress::More) if rests && context.pace().budget.get() == 0 => {
             Ok(Progress::Wait(context.now_ns().saturating_sub(begun_ns)))
         }
@@ -354,7 +361,8 @@ fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
     }
 }
 
-/// Runs a step; a panic (a bug) becomes an error that poisons the store instead of taking the process down.
+/// Runs a step. A panic (a bug) becomes an error that poisons the store instead of ending the
+/// process.
 fn step_guarded(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
     guarded(|| step(context, job))
 }
@@ -374,20 +382,20 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// One background thread: a stack of jobs, the most urgent on top.
+/// A background thread: a stack of jobs, the most urgent on top.
 struct Worker {
     context: Arc<Context>,
     work: Arc<dyn Work>,
     duty: Duty,
     stack: Vec<Box<dyn Job>>,
     seen: u64,
-    /// How often in a row it has slept while nothing happened.
+    /// Number of idle sleeps in a row.
     naps: u32,
-    /// The last write when it last went to sleep.
+    /// The last write at the start of its last sleep.
     slept_at: u64,
 }
 
-/// How long a worker sleeps that has slept `naps` times already while nothing happened.
+/// Returns the length of the next sleep after `naps` idle ones.
 fn nap(naps: u32) -> Duration {
     IDLE_POLL.saturating_mul(1 << naps.min(16)).min(DOZE_MAX)
 }
@@ -426,9 +434,9 @@ impl Worker {
             Ok(Progress::More) => self.stack.push(job),
             Ok(Progress::Wait(ns)) => {
                 self.stack.push(job);
-                // Work that came since it looked may be more urgent.
+                // New work may be more urgent.
                 self.context.signals.sleep(self.seen, Duration::from_nanos(ns), false);
-                // What nobody tells of is looked for as if it had slept.
+                // Checks for work without notification, as after a sleep.
                 self.seen = 0;
             }
             Ok(Progress::Done) => {
@@ -463,12 +471,12 @@ mod tests {
     fn a_worker_without_work_sleeps_ever_longer_up_to_a_second() {
         assert_eq!(nap(0), IDLE_POLL);
         assert!((0..40).all(|naps| nap(naps + 1) == (nap(naps) * 2).min(DOZE_MAX)));
-        // What is due after a second of rest is met before another one has passed.
+        // Work due after a second of rest is found before another second has passed.
         let slept: Duration = (0..7).map(nap).sum();
         assert!(slept > DOZE_MAX && slept < 2 * DOZE_MAX, "{slept:?}");
     }
 
-    /// A job with a fault.
+    /// A job that panics.
     struct Faulty;
 
     impl Job for Faulty {
@@ -486,7 +494,7 @@ mod tests {
         Context::new(&env, crate::volumes::Location::metered(&env, std::path::Path::new("/store")))
     }
 
-    /// A job that is never done.
+    /// A job that never ends.
     struct Busy(JobClass);
 
     impl Job for Busy {
@@ -499,7 +507,8 @@ mod tests {
         fn abandon(&mut self) {}
     }
 
-    /// Flush is charged and goes on; the others wait for what it took as well, and keep the budget over any second.
+    /// A flush is charged and does not wait. The other jobs wait for its bytes too, and keep the
+    /// limit over any second.
     #[test]
     fn one_budget_is_for_all_and_flush_does_not_wait() {
         let context = context();

@@ -1,16 +1,17 @@
 //! The work of two engines that share the threads of one store.
 //!
-//! What writers wait for comes first, whoever's it is: the log and what goes from memory to files, the host's before the guest's;
-//! then all other work in the same order. So a guest that has groups to put away does not wait behind the host's compactions, and
-//! neither engine has threads of its own.
+//! Urgent work comes first for both engines: the log and flushes, the host's before the guest's.
+//! All other work follows in the same order. So a guest with groups to retain does not wait behind
+//! the host's compactions, and neither engine has threads of its own.
 //!
-//! Invariant: a failed job is judged by the engine that started it. Jobs do not say whose they are, so those of the guest are
-//! wrapped, and the wrapper tells the guest.
+//! Invariant: the engine that started a job judges its failure. Jobs do not name their engine, so
+//! jobs of the guest are wrapped, and the wrapper reports the failure to the guest.
 //!
-//! The guest joins once, when it begins to serve. That is before there are workers; who asked meanwhile would find the host's work alone or
-//! that of both, and from then on that of both.
+//! The guest joins once, when it begins to serve, before there are workers. A concurrent query
+//! finds the work of the host alone or of both, and later queries find that of both.
 //!
-//! Requests of other processes come before the work of either, after the log's: they are looked for at most once a second.
+//! Requests of other processes come before the work of either engine, but not on the log thread.
+//! They are checked at most once a second.
 
 use super::requested::Requested;
 use super::{Duty, Job, JobClass, Progress, Work};
@@ -18,33 +19,33 @@ use base::sync::OnceLock;
 use base::{Error, Result};
 use std::sync::Arc;
 
-/// See the module.
+/// The work of a store's engines: see the module.
 pub struct Works {
     host: Arc<dyn Work>,
     guest: OnceLock<Arc<dyn Work>>,
     requested: OnceLock<Arc<Requested>>,
 }
 
-/// The first class of work that nobody waits for.
+/// The first class of work that is not urgent.
 const NOT_URGENT: JobClass = JobClass::Cleanup;
 
 impl Works {
-    /// Of a store without a guest.
+    /// Creates the work of a store without a guest.
     pub fn of(host: Arc<dyn Work>) -> Works {
         Works { host, guest: OnceLock::new(), requested: OnceLock::new() }
     }
 
-    /// A guest has begun to serve. To be called once, before there are workers.
+    /// Adds the work of a guest. Call it once, before the workers start.
     pub fn join(&self, guest: Arc<dyn Work>) {
         self.guest.set(guest).unwrap_or_else(|_| unreachable!("a store has one guest"));
     }
 
-    /// Requests of other processes are served, too. Once.
+    /// Adds the requests of other processes. Once.
     pub(super) fn serve(&self, requested: Arc<Requested>) {
         let _ = self.requested.set(requested);
     }
 
-    /// The job that serves requests, if it is time to look for them and there are any.
+    /// Returns the job that serves requests, if a check is due and finds any.
     fn of_others(&self, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
         let serves = duty != Duty::Log && JobClass::Metrics < below;
         self.requested.get().filter(|_| serves)?.next()
@@ -96,7 +97,7 @@ impl Work for Works {
     }
 }
 
-/// A job of the guest's.
+/// A job of the guest.
 struct GuestJob {
     work: Arc<dyn Work>,
     job: Box<dyn Job>,

@@ -1,19 +1,19 @@
-//! The limit, the ceiling above it, and the bytes that a waiting write asks for.
+//! The limit, the ceiling above it, and the bytes requested by a waiting write.
 
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// See the module.
+/// The bounds of a store: see the module.
 #[derive(Debug)]
 pub(super) struct Bounds {
     /// `u64::MAX`: none.
     limit_bytes: AtomicU64,
-    /// Bytes that files and grants never exceed; `u64::MAX`: any number. Never below the limit.
+    /// Maximum of files and grants, bytes; `u64::MAX`: none. Never below the limit.
     ceiling_bytes: AtomicU64,
     wanted_bytes: AtomicU64,
 }
 
 impl Bounds {
-    /// Of a store without a limit.
+    /// Returns the bounds of a store without a limit.
     pub fn none() -> Bounds {
         Bounds {
             limit_bytes: AtomicU64::new(u64::MAX),
@@ -36,17 +36,18 @@ impl Bounds {
         self.ceiling_bytes.load(Relaxed)
     }
 
-    /// Sets the limit. `needed_bytes` tells what is used or claimed below it. Returns the ceiling: above the limit as long as the
-    /// store is.
+    /// Sets the limit. `needed_bytes` returns the used and claimed bytes below it. Returns the
+    /// ceiling, which is above the limit as long as the store is.
     pub fn set_limit(&self, limit: u64, needed_bytes: impl FnOnce() -> u64) -> u64 {
         self.limit_bytes.store(limit, Relaxed);
-        // What deletes may take of the reserve does not lower it: what is needed may still grow, as levels do, and the way out with it.
+        // The share of deletes in the reserve does not lower the ceiling: the needed bytes may
+        // still grow, as levels do, and the reserve with them.
         let ceiling = limit.max(self.ceiling_bytes().min(needed_bytes()));
         self.ceiling_bytes.store(ceiling, Relaxed);
         ceiling
     }
 
-    /// Ends the limit and the ceiling.
+    /// Removes the limit and the ceiling.
     pub fn lift(&self) {
         self.limit_bytes.store(u64::MAX, Relaxed);
         self.ceiling_bytes.store(u64::MAX, Relaxed);
@@ -60,7 +61,7 @@ impl Bounds {
         self.wanted_bytes.load(Relaxed)
     }
 
-    /// A write waits for so many bytes; 0: none does any more, as far as the caller knows.
+    /// Records the bytes that a waiting write requests; 0: the caller knows of no waiting write.
     pub fn want(&self, bytes: u64) {
         match bytes {
             0 => self.wanted_bytes.store(0, Relaxed),

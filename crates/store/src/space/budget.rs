@@ -1,14 +1,14 @@
-//! The space contract: how much the store occupies, how much it may, and how it keeps to that.
+//! The space limit: used and allowed bytes, and how the store keeps to the limit.
 //!
-//! What is occupied is kept by [`Meter`] as the files change; nobody lists the directory to know it. With
-//! a [`SpaceLimit`] it never exceeds the limit, seen from outside at any moment. Three
-//! parts see to that:
+//! [`Meter`] counts the used bytes as the files change, so no caller has to list the directory.
+//! With a [`SpaceLimit`] they never exceed the limit, for an outside observer at any moment. Three
+//! mechanisms ensure that:
 //!
-//! 1. **Admission** (`write::admission`): a write is taken only if what it will occupy, now and when it is flushed, fits below
-//!    the limit *beside the reserve*. Nothing of a write that is refused was done.
-//! 2. **Grants**: a compaction or collection starts only if all that it may write fits below the limit before its inputs
-//!    are gone. What it has written is watched as its files grow.
-//! 3. **The ceiling** of the meter refuses what an estimate had wrong, as a full volume would.
+//! 1. **Admission** (`write::admission`): a write is accepted only if its bytes, now and after its
+//!   flush, fit below the limit *beside the reserve*. A refused write has no effect.
+//! 2. **Grants**: a compaction or collection starts only if all its possible output fits below the
+//!   limit before its inputs are removed. Its written bytes are tracked as its files grow.
+//! 3. **The ceiling** of the meter refuses the bytes that an estimate missed, like a full volume.
 //!
 //! ```text
 //!   0        settled             unflushed       fixed  log  deletes   pool          limit
@@ -16,23 +16,29 @@
 //!      running jobs wrote        as tables       \____________ reserve _________/  room
 //! ```
 //!
-//! The *reserve* is what the way out needs: `fixed` (the manifest, as long as it may become, and its next file beside it;
-//! headers and indexes of what is flushed), what the log may still grow by (its live part is bounded by early flushes), a
-//! little for deletes, and the pool of the jobs that free space: the
-//! widest compaction and one output of a collection, or what is granted, if that is more. So flush always has room (unflushed
-//! bytes are counted before they are logged), and one compaction and one collection can always run. Deletes are admitted
-//! into the reserve, except for `fixed` and the pool; jobs into all of it.
+//! The *reserve* is the space for work that frees space. `fixed` is the manifest at its maximum
+//! length with its successor, and headers and indexes of flushed tables. The rest is the remaining
+//! growth of the log (early flushes bound its live part), a little for deletes, and the pool of the
+//! freeing jobs. The pool is the widest compaction and one output of a collection, or the granted
+//! bytes if these are more. So a flush always has space (unflushed bytes are counted before they
+//! are logged), and one compaction and one collection can always run. Deletes may use the reserve,
+//! except for `fixed` and the pool; jobs may use all of it.
 //!
-//! *Soft*: as `room` falls below a margin, writers are slowed down smoothly to the rate at which space is freed
-//! (`write::admission::price`). *Hard*: with no room, writers wait for running or possible work; memtables are frozen if that may free
-//! something; compaction takes down what frees enough for what it writes, and everything where nothing else can make room
-//! (`lsm::policy::for_space`). If nothing is left that could free anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
+//! *Soft*: as `room` falls below a margin, writers are throttled smoothly to the rate at which
+//! space is freed (`write::admission::price`). *Hard*: without room, writers wait for running or
+//! possible work. Memtables are rotated if that may free space. Compaction selects the tables that
+//! free enough for its output, and everything if no other work can make room
+//! (`lsm::policy::for_space`). If nothing is left that could free space, the policy decides:
+//! `NoSpace`, or wait for a delete. The store need not be reopened afterwards.
 //!
-//! Where the volume has less left than the limit, what it has left is the limit: a store keeps its reserve on a volume that
-//! fills up, too. Without a `space_limit` it does so from the moment the volume has little more left than the reserve,
-//! unless the volume is so small that the reserve would take half of it.
+//! If the volume has less space left than the limit, the space left is the limit: a store keeps its
+//! reserve on a filling volume too. Without a `space_limit` this starts once the volume has little
+//! more left than the reserve, unless the volume is so small that the reserve would take half of
+//! it.
 //!
-//! A store above its limit (opened with a lower one, or a ratio of data that became less) takes deletes and runs jobs up to
+//! A store above its limit (opened with a lower one, or a ratio of shrunken data) accepts deletes
+//! and runs jobs up to its needed bytes at the time of detection. That ceiling falls with the store
+//! and never rises again.
 //! what it and its reserve occupied when that was found; that ceiling comes down with the store and never rises again.
 
 use super::SpaceLimit;
@@ -49,7 +55,7 @@ use crate::volumes::Meter;
 use base::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::Arc;
 
-/// What the store occupies and may occupy, and what running jobs were granted of it.
+/// Used, allowed and granted bytes of a store.
 #[derive(Debug)]
 pub struct SpaceBudget {
     context: Arc<Context>,
@@ -59,18 +65,18 @@ pub struct SpaceBudget {
     volume: Arc<VolumeFill>,
     bounds: Arc<Bounds>,
     claims: Arc<Claims>,
-    /// What jobs may write.
+    /// Space grants of jobs.
     pub grants: Grants,
-    /// The most that the files may occupy.
+    /// Maximum bytes of the files.
     pub ceiling: Ceiling,
-    /// What users of the space say.
+    /// Bytes of the memtables.
     pub memory: Arc<Memory>,
-    /// What else they say.
+    /// Other byte counts.
     pub gauges: Arc<Gauges>,
 }
 
 impl SpaceBudget {
-    /// The budget of a store whose files are counted by the meter of its directory.
+    /// Creates the budget of a store whose files the meter of its directory counts.
     pub fn new(context: &Arc<Context>, terms: Terms) -> SpaceBudget {
         let meter = context.volumes.directory().meter.clone();
         let (memory, gauges) = (Arc::<Memory>::default(), Arc::<Gauges>::default());
@@ -93,25 +99,25 @@ impl SpaceBudget {
         }
     }
 
-    /// The count of the files.
+    /// Returns the meter of the files.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// True if there is a limit.
+    /// Returns true if there is a limit.
     #[inline]
     pub fn is_limited(&self) -> bool {
         self.bounds.is_limited()
     }
 
-    /// The limit; `u64::MAX`: none.
+    /// Returns the limit; `u64::MAX`: none.
     #[inline]
     pub fn limit_bytes(&self) -> u64 {
         self.bounds.limit_bytes()
     }
 
-    /// Changes the limit. It holds from the next [`SpaceBudget::refresh`] on. A store above a lower limit takes deletes, and comes down
-    /// to it by its jobs.
+    /// Changes the configured limit, from the next [`SpaceBudget::refresh`] on. A store above a
+    /// lower limit accepts deletes, and its jobs shrink it to the limit.
     pub fn set_own_limit(&self, limit: Option<SpaceLimit>) {
         self.own.set(limit);
         fence(SeqCst);
@@ -120,11 +126,14 @@ impl SpaceBudget {
         }
     }
 
-    /// Takes note of a version that was installed, and of files that were removed: sets limit, reserve and ceiling anew,
-    /// and asks the volume how full it is, unless it was asked a moment ago. `demands` is asked only where the answer matters, and told at how many bytes the manifest is rolled from now on.
+    /// Recomputes limit, reserve and ceiling after a new version was installed or files were
+    /// removed. It also queries the fill of the volume, unless that was done a moment ago.
+    /// `demands` is called only if its result matters, with the manifest's length for a roll from
+    /// now on.
     ///
-    /// Threads refresh beside each other. One that began with a limit that has changed since may bring the old bounds back, so it
-    /// begins again. The fences make it see a change whose own refresh came before its bounds.
+    /// Threads may refresh concurrently. One that began with a limit that has changed since may
+    /// restore the old bounds, so it begins again. The fences make it see a change whose own
+    /// refresh came before its bounds.
     pub fn refresh(&self, demands: impl Fn(u64) -> Demands) {
         loop {
             let own = self.own.get();
@@ -139,8 +148,8 @@ impl SpaceBudget {
     fn refresh_with(&self, own: Option<SpaceLimit>, demands: impl Fn(u64) -> Demands) {
         self.volume.ask(&self.context, self.meter.used_bytes());
         let volume_limit = self.volume.limit_bytes();
-        // What recovery flushes was admitted when it was logged, and the log is there until the end of it: so long there is no
-        // ceiling.
+        // Recovered memtables were admitted when they were logged, and the log exists until the end
+        // of their flush. So there is no ceiling until then.
         if !self.gauges.serves() {
             return;
         }
@@ -154,8 +163,8 @@ impl SpaceBudget {
             SpaceLimit::Bytes(_) | SpaceLimit::VolumePercent(_) => self.own.bytes().unwrap_or(u64::MAX),
             SpaceLimit::Ratio(ratio) => {
                 let more = (state.live_bytes as f64 * (ratio - 1.0)) as u64;
-                // What a small store needs besides its data to go on at all, it is granted: of the reserve, which grows
-                // with tables and families, no more than there is overhead.
+                // A small store gets the space beside its data that it needs to work at all. Of the
+                // reserve, which grows with tables and families, it gets no more than the overhead.
                 let overhead = self.terms.overhead_bytes;
                 let least = overhead.saturating_add(self.reserve_bytes().min(overhead));
                 state.live_bytes.saturating_add(more.max(least))
@@ -168,18 +177,20 @@ impl SpaceBudget {
         }
     }
 
-    /// Without a limit of its own a store has that of the volume, as soon as it comes near: a volume that is full to the
-    /// last page takes neither deletes nor outputs of jobs, and nothing would ever make room again.
+    /// Applies the volume's limit to a store without a configured one, once it comes near. A volume
+    /// full to the last page accepts neither deletes nor outputs of jobs, so nothing could free
+    /// space again.
     fn follow_volume(&self, volume_limit: u64, demands: impl Fn(u64) -> Demands) {
         let left = volume_limit.saturating_sub(self.meter.used_bytes());
         let overhead = self.terms.overhead_bytes;
-        // No reserve is larger than what is there. It is summed only where it may matter.
+        // The reserve is never larger than the used bytes and the overhead, so a large distance
+        // needs no sum.
         let far = left > self.meter.used_bytes().saturating_add(overhead);
         let tiny = volume_limit < overhead.saturating_mul(2);
         if !far && !tiny {
             self.claims.take_in(&demands(manifest_bytes(volume_limit)));
             let (_, margin) = self.room_below(volume_limit);
-            // Until it is looked at again, memtables may be filled.
+            // Memtables may be filled before the next check.
             let near = margin.saturating_add(2 * self.terms.sizes.memory_bytes);
             if self.claims.needed_below(volume_limit).saturating_add(near) > volume_limit {
                 self.bounds.set_limit(volume_limit, || self.needed_bytes());
@@ -189,14 +200,14 @@ impl SpaceBudget {
         self.bounds.lift();
     }
 
-    /// The volume refused something: what it said before is past.
+    /// Records that the volume refused a write: its last query is out of date.
     pub fn volume_is_full(&self) {
         self.volume.refused();
     }
 
-    /// Room may have come back while nobody wrote: a store that is short of it asks now and then, before it looks for work.
-    /// True if what the volume has matters, and has changed: then the store is to be looked at anew ([`SpaceBudget::refresh`]).
-    /// What else the reserve follows from has not changed since somebody said so.
+    /// Queries the volume again if the store is limited and the last query is old: space may return
+    /// without a write. Returns true if the result changes the limit; the caller then calls
+    /// [`SpaceBudget::refresh`]. The other inputs of the reserve report their own changes.
     pub fn look_again(&self) -> bool {
         if !self.is_limited() || !self.volume.is_old(self.context.now_ns()) {
             return false;
@@ -207,76 +218,81 @@ impl SpaceBudget {
         most() != before
     }
 
-    /// Bytes that the store's files occupy now.
+    /// Returns the used bytes of the store's files.
     pub fn used_bytes(&self) -> u64 {
         self.meter.used_bytes()
     }
 
-    /// True if somebody set a limit. There may be one without that: the end of the volume.
+    /// Returns true if a limit is configured. The volume may limit a store without one.
     #[inline]
     pub fn has_own_limit(&self) -> bool {
         self.own.get().is_some()
     }
 
-    /// What the memtables will be as tables, bytes.
+    /// Returns the size of the memtables as tables, bytes.
     pub fn unflushed_bytes(&self) -> u64 {
         self.claims.unflushed_bytes()
     }
 
-    /// Bytes that are kept free so that flush, compaction, collection and deletes can go on at the limit; 0 without one.
+    /// Returns the bytes kept free for flush, compaction, collection and deletes at the limit; 0
+    /// without one.
     pub fn reserve_bytes(&self) -> u64 {
         if self.is_limited() { self.claims.reserve_below(self.limit_bytes()) } else { 0 }
     }
 
-    /// What is used or claimed: the files, the memtables as tables, the reserve.
+    /// Returns the used and claimed bytes: the files, the memtables as tables, the reserve.
     pub fn needed_bytes(&self) -> u64 {
         self.claims.needed_below(self.limit_bytes())
     }
 
-    /// What is left for writes before the limit, and how much is so little that they are slowed down; `None`: no limit.
+    /// Returns the room for writes below the limit, and the margin below which writes are
+    /// throttled; `None`: no limit.
     #[inline]
     pub fn room(&self) -> Option<(u64, u64)> {
         let limit = self.limit_bytes();
         (limit != u64::MAX).then(|| self.room_below(limit))
     }
 
-    /// True if so many bytes more fit beside what is used or spoken for.
+    /// Returns true if `bytes` fit beside the used and claimed bytes.
     pub fn has_room_left(&self, bytes: u64) -> bool {
         self.room().is_none_or(|(room, _)| bytes <= room)
     }
 
-    /// The margin is a part of a limit that somebody set; of a volume it is no more than it must be.
+    /// Returns room and margin. The margin is a fraction of a configured limit, but minimal for a
+    /// volume.
     fn room_below(&self, limit: u64) -> (u64, u64) {
         let part = if self.has_own_limit() { limit / 48 } else { 0 };
-        // Space comes and goes in pieces: a few of them keep writers from running into the limit.
+        // Space comes and goes in pieces. A margin of a few pieces keeps writers from hitting the
+        // limit.
         let piece = self.claims.piece_bytes();
         let margin = part.max((2 * piece).min(limit / 8)).max(1);
         (limit.saturating_sub(self.claims.needed_below(limit)), margin)
     }
 
-    /// True if room is so short, or a write waits for so much, that everything should be done that frees some.
+    /// Returns true if room is short, or a write waits for so much, that all freeing work should
+    /// run.
     pub fn is_short(&self) -> bool {
         let wanted = self.bounds.wanted_bytes();
         self.room().is_some_and(|(room, margin)| room < wanted.max(margin / 2))
     }
 
-    /// A write waits for so many bytes; 0: none does any more, as far as who says so knows. (Others that wait ask again, and say
-    /// so again.)
+    /// Records the bytes that a waiting write requests; 0: the caller knows of no waiting write.
+    /// (Other waiting writes ask again, and record their bytes again.)
     pub fn write_waits_for(&self, bytes: u64) {
         self.bounds.want(bytes);
     }
 
-    /// True if there is room for a write of so many bytes.
+    /// Returns true if there is room for a write of `bytes`.
     pub fn has_room_for_write(&self, bytes: u64) -> bool {
-        // What is new is live: a ratio rises with it.
+        // New data is live data, so a ratio limit rises with it.
         let rises = matches!(self.own.get(), Some(SpaceLimit::Ratio(_)));
         let limit = self.limit_bytes();
         let needed = self.needed_bytes().saturating_add(bytes);
         !self.is_limited() || needed <= if rises { limit.saturating_add(bytes) } else { limit }
     }
 
-    /// True if there is room for a write of so many bytes that frees more than it takes. It may use one part in `parts` of the reserve
-    /// for such writes.
+    /// Returns true if there is room for a write of `bytes` that frees more than it uses. It may
+    /// use one part in `parts` of the reserve for such writes.
     pub fn has_room_in_reserve(&self, bytes: u64, parts: u64) -> bool {
         let log = self.claims.log_reserve_below(self.limit_bytes()).min(self.terms.sizes.log_group_bytes);
         let own = (log + self.terms.sizes.delete_bytes()) / parts.max(1);
@@ -284,8 +300,8 @@ impl SpaceBudget {
         !self.is_limited() || needed.saturating_sub(own) <= self.bounds.ceiling_bytes()
     }
 
-    /// What is used or spoken for in percent of the limit (at 100 writers wait), or what is used of the volume where no
-    /// limit is set; 0 as long as nobody knows. Cheap: to be asked whenever a job is picked.
+    /// Returns the used and claimed bytes in percent of the limit (at 100 writers wait). Without a
+    /// limit, it is the fill of the volume; 0 if unknown. Cheap enough for each choice of a job.
     pub fn fill_percent(&self) -> u64 {
         let (used, total) = match self.limit_bytes() {
             u64::MAX => self.volume.fill(),

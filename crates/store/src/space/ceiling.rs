@@ -8,7 +8,7 @@ use super::sizes::EDITS_BYTES;
 use crate::volumes::Meter;
 use std::sync::Arc;
 
-/// See the module.
+/// The ceiling of a store: see the module.
 #[derive(Debug)]
 pub struct Ceiling {
     meter: Arc<Meter>,
@@ -62,9 +62,10 @@ impl Ceiling {
         self.meter.set_ceiling(u64::MAX);
     }
 
-    /// Takes over the ceiling of the last process ([`Ceiling::to_tell`]), so that it does not rise with an open. It cannot be derived:
-    /// a guest's trims may have used the reserve at the limit, and then the needed bytes exceed a limit that was not lowered. It is
-    /// ignored where the files are above it already.
+    /// Takes over the ceiling of the last process ([`Ceiling::to_tell`]), so that it does not rise
+    /// with an open. It cannot be derived: a guest's trims may have used the reserve at the limit,
+    /// and then the needed bytes exceed a limit that was not lowered. It is ignored if the files
+    /// exceed it already.
     pub fn take(&self, bytes: u64) {
         if self.meter.used_bytes() <= bytes {
             self.bounds.lower_ceiling(bytes);

@@ -1,4 +1,4 @@
-//! The bytes that are used or claimed: files, memtables as tables, and the reserve.
+//! Used and claimed bytes: files, memtables as tables, and the reserve.
 
 use super::gauges::{Gauges, Memory};
 use super::grant::Granted;
@@ -7,7 +7,7 @@ use crate::volumes::Meter;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// See the module.
+/// The used and claimed bytes: see the module.
 #[derive(Debug)]
 pub(super) struct Claims {
     pub meter: Arc<Meter>,
@@ -18,7 +18,7 @@ pub(super) struct Claims {
     sums: Sums,
 }
 
-/// The part of [`Demands`] that is asked for again and again.
+/// The parts of [`Demands`] that are read often.
 #[derive(Debug, Default)]
 struct Sums {
     pool_bytes: AtomicU64,
@@ -61,53 +61,54 @@ impl Claims {
         self.sums.collected_bytes.store(state.collected_bytes, Relaxed);
     }
 
-    /// Bytes of the files, without what running jobs have begun to write.
+    /// Returns the bytes of the files, without the output of running jobs.
     fn settled_bytes(&self) -> u64 {
         self.meter.used_bytes().saturating_sub(self.jobs.written_bytes())
     }
 
-    /// Bytes that the files may still grow by, beside the grants of running jobs. Where deletes have used the reserve, this is less
-    /// than the claims leave.
+    /// Returns the bytes by which the files may still grow beside the grants of running jobs. If
+    /// deletes have used the reserve, this is less than the claims leave.
     pub fn free_bytes(&self, granted_bytes: u64) -> u64 {
         self.meter.ceiling().saturating_sub(self.settled_bytes().saturating_add(granted_bytes))
     }
 
-    /// Size of the memtables as tables, bytes.
+    /// Returns the size of the memtables as tables, bytes.
     pub fn unflushed_bytes(&self) -> u64 {
         let bytes = self.memory.used();
         bytes + bytes / 8
     }
 
-    /// Bytes of all but the log, deletes and jobs.
+    /// Returns the bytes of all but the log, deletes and jobs.
     pub fn without_jobs_bytes(&self) -> u64 {
         self.settled_bytes() + self.unflushed_bytes() + self.sums.fixed_bytes.load(Relaxed)
     }
 
-    /// Bytes for the jobs that free space.
+    /// Returns the bytes for jobs that free space.
     pub fn pool_bytes(&self) -> u64 {
         let share = self.unflushed_bytes() / 1024 * self.sums.table_share.load(Relaxed);
         let pool = self.sums.pool_bytes.load(Relaxed).saturating_add(share);
         pool.max(self.jobs.granted_bytes())
     }
 
-    /// Space comes and goes in pieces of so many bytes.
+    /// Returns the size of the pieces in which space comes and goes.
     pub fn piece_bytes(&self) -> u64 {
         self.sums.collected_bytes.load(Relaxed).max(self.sizes.memtable_bytes)
     }
 
-    /// Bytes by which the log may still grow below a limit.
+    /// Returns the bytes by which the log may still grow below a limit.
     pub fn log_reserve_below(&self, limit_bytes: u64) -> u64 {
         self.sizes.log_bytes_max(limit_bytes).saturating_sub(self.gauges.log_bytes(wal::Lane::FIRST))
     }
 
-    /// Bytes that keep flush, compaction, collection and deletes going at a limit.
+    /// Returns the bytes that keep flush, compaction, collection and deletes going at a limit.
     pub fn reserve_below(&self, limit_bytes: u64) -> u64 {
         let fixed = self.sums.fixed_bytes.load(Relaxed);
         let log = self.log_reserve_below(limit_bytes);
         fixed + log + self.sizes.delete_bytes() + self.pool_bytes()
     }
 
-    /// Used and claimed bytes below a limit: the files, the memtables as tables, the reserve.
+    /// Returns the used and claimed bytes below a limit: the files, the memtables as tables, the
+    /// reserve.
     pub fn needed_below(&self, limit_bytes: u64) -> u64 {
         self.settled_bytes() + self.unflushed_bytes() + self.reserve_below(limit_bytes)
     }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// Sums over all running jobs.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
-    /// Bytes that they may write.
+    /// Granted bytes.
     granted_bytes: AtomicU64,
-    /// Bytes of the files that they, and flushes, have begun.
+    /// Bytes of the unfinished output files of jobs and flushes.
     written_bytes: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ impl Granted {
     }
 }
 
-/// The part of the space contract for jobs: see the module.
+/// The space grants: see the module.
 #[derive(Debug)]
 pub struct Grants {
     claims: Arc<Claims>,
@@ -41,18 +41,19 @@ impl Grants {
         Grants { claims: claims.clone(), bounds: bounds.clone() }
     }
 
-    /// A job that may write the outputs of `input_bytes` may start; `None`: not now. Under the lock of the set of running jobs.
+    /// Grants space for the outputs of `input_bytes`; `None`: not now. Call it under the lock of
+    /// the set of running jobs.
     pub fn grant(&self, input_bytes: u64) -> Option<Grant> {
         let bytes = with_overhead(input_bytes);
         self.fits_job(bytes).then(|| self.granted(bytes))
     }
 
-    /// True if a job could start that writes the outputs of `input_bytes`.
+    /// Returns true if a job with `input_bytes` of input could start.
     pub fn would_grant(&self, input_bytes: u64) -> bool {
         self.fits_job(with_overhead(input_bytes))
     }
 
-    /// A grant of a flush, which needs no room: its bytes were admitted with the writes.
+    /// Returns a grant of a flush, which needs no room: its bytes were admitted with the writes.
     pub fn watch(&self) -> Grant {
         self.granted(0)
     }
@@ -63,7 +64,7 @@ impl Grants {
         Grant { claims, bounds, granted_bytes, written_bytes: AtomicU64::new(0) }
     }
 
-    /// How long the input of a job may be that may start now; `u64::MAX` without a limit.
+    /// Returns the maximum input of a job that could start now; `u64::MAX` without a limit.
     pub fn job_bytes_max(&self) -> u64 {
         if !self.bounds.is_limited() {
             return u64::MAX;
@@ -74,14 +75,15 @@ impl Grants {
         without_overhead(room.min(self.claims.free_bytes(granted)))
     }
 
-    /// True if a file of `bytes` may be created that is no output of a job.
+    /// Returns true if a file of `bytes` may be created that is no output of a job.
     pub fn fits_job(&self, bytes: u64) -> bool {
         let granted = self.claims.jobs.granted_bytes();
         let fits = || bytes <= self.claims.free_bytes(granted);
         self.fits_beside(granted, bytes) && (!self.bounds.is_limited() || fits())
     }
 
-    /// True if a file of `bytes` may be created that stays and frees nothing. The pool of the jobs that free space is left to them.
+    /// Returns true if a file of `bytes` may be created that stays and frees nothing. The pool of
+    /// freeing jobs is left to them.
     pub fn fits_file(&self, bytes: u64) -> bool {
         self.fits_beside(self.claims.pool_bytes(), bytes)
     }
@@ -91,13 +93,13 @@ impl Grants {
         !self.bounds.is_limited() || needed() <= self.bounds.ceiling_bytes()
     }
 
-    /// Bytes that running jobs are granted, and bytes that they have written.
+    /// Returns the bytes granted to running jobs, and the bytes that they have written.
     pub fn job_sums(&self) -> (u64, u64) {
         (self.claims.jobs.granted_bytes(), self.claims.jobs.written_bytes())
     }
 }
 
-/// Given back when it is dropped.
+/// A space grant, released on drop.
 #[derive(Debug)]
 pub struct Grant {
     claims: Arc<Claims>,
@@ -107,7 +109,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// `created` are the files the job has made so far. After each step.
+    /// Updates the written bytes from the files that the job has created. Called after each step.
     pub fn wrote(&self, created: impl FnOnce() -> Vec<(u64, PathBuf)>) {
         if self.bounds.is_limited() {
             let files = created();
@@ -120,7 +122,7 @@ impl Grant {
         self.claims.jobs.written_bytes.fetch_sub(self.written_bytes.swap(bytes, Relaxed), Relaxed);
     }
 
-    /// Its files are the store's from now on.
+    /// Records that the job's files belong to the store from now on.
     pub fn installed(&self) {
         self.set_written(0);
     }

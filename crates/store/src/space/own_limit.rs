@@ -1,7 +1,7 @@
-//! The limit that the caller set. It may change while the store is open.
+//! The configured limit, which may change while the store is open.
 //!
-//! One word, so that a reader sees the old limit or the new one and nothing in between: the kind in the two lowest bits, the
-//! value above. A ratio loses the two lowest bits of its mantissa.
+//! It is one word, so that a reader sees the old limit or the new one and nothing in between: the
+//! kind in the two lowest bits, the value above. A ratio loses the two lowest bits of its mantissa.
 
 use super::SpaceLimit;
 use super::volume::VolumeFill;
@@ -13,7 +13,7 @@ const RATIO: u64 = 2;
 const PERCENT: u64 = 3;
 const KIND: u64 = 3;
 
-/// See the module.
+/// The configured limit: see the module.
 #[derive(Debug)]
 pub(super) struct OwnLimit {
     word: AtomicU64,
@@ -36,7 +36,8 @@ impl OwnLimit {
         }
     }
 
-    /// The limit in bytes, unless it is a ratio, or a part of a volume of unknown size.
+    /// Returns the limit in bytes, unless it is a ratio, or a percentage of a volume of unknown
+    /// size.
     pub fn bytes(&self) -> Option<u64> {
         match self.get()? {
             SpaceLimit::Bytes(bytes) => Some(bytes),

@@ -1,28 +1,29 @@
-//! How full the volume is, as of the last question.
+//! Fill of the volume at the last query.
 
 use crate::context::Context;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The volume is asked how full it is at most this often, in nanoseconds of the clock.
+/// Minimum interval between two queries of the volume, nanoseconds.
 pub const ASK_NS: u64 = 100_000_000;
-/// The volume is asked earlier if the size of the store has changed by one part in so many of the free bytes.
+/// The volume is queried earlier if the store's size has changed by this fraction of the free
+/// bytes.
 const ASK_PART: u64 = 16;
 
-/// See the module.
+/// The fill of the volume: see the module.
 #[derive(Debug)]
 pub(super) struct VolumeFill {
     bytes: AtomicU64,
     used_bytes: AtomicU64,
     /// Bytes that the store may occupy: its own, and the free ones.
     limit_bytes: AtomicU64,
-    /// When it is to be asked again, in clock nanoseconds.
+    /// Time of the next query, clock nanoseconds.
     ask_at_ns: AtomicU64,
-    /// Bytes of the store at the last question.
+    /// Bytes of the store at the last query.
     asked_bytes: AtomicU64,
 }
 
 impl VolumeFill {
-    /// Of a volume that was not asked yet.
+    /// Returns the state before the first query.
     pub fn unknown() -> VolumeFill {
         VolumeFill {
             bytes: AtomicU64::new(0),
@@ -33,27 +34,28 @@ impl VolumeFill {
         }
     }
 
-    /// Bytes that the store may occupy: its own, and the free ones.
+    /// Returns the bytes that the store may occupy: its own, and the free ones.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes.load(Relaxed)
     }
 
-    /// Used bytes of the volume, and all its bytes.
+    /// Returns the used bytes of the volume, and its total bytes.
     pub fn fill(&self) -> (u64, u64) {
         (self.used_bytes.load(Relaxed), self.bytes.load(Relaxed))
     }
 
-    /// True if some time has passed since it was asked.
+    /// Returns true if the next query is due.
     pub fn is_old(&self, now_ns: u64) -> bool {
         now_ns >= self.ask_at_ns.load(Relaxed)
     }
 
-    /// The volume refused a write, so its last answer is void.
+    /// Records that the volume refused a write, so its last answer is void.
     pub fn refused(&self) {
         self.ask_at_ns.store(0, Relaxed);
     }
 
-    /// Asks the volume, unless it was asked a moment ago and the store, of `used` bytes, has hardly changed since.
+    /// Queries the volume, unless it was queried a moment ago and the store, of `used` bytes, has
+    /// hardly changed since.
     pub fn ask(&self, context: &Context, used: u64) {
         let now_ns = context.now_ns();
         let (then, limit) = (self.asked_bytes.load(Relaxed), self.limit_bytes());

@@ -1,12 +1,14 @@
-//! The log goes to another disk, all of it in one edit; tables and files of values go back from there in the same.
+//! Moves of the log to another disk in one edit; tables and value files move back from the fast
+//! tier in the same edit.
 //!
-//! What is copied is what the manifest lists, byte for byte, and the open pages; pages are told by the identity of their group, not by
-//! where they are. Before that the log is read to its end as an opening reads it: a manifest that has lost its end would get an edit
-//! that takes the place of a lost one, and nobody would miss it from then on.
+//! A move copies the files that the manifest lists, byte for byte, and the staging files. Pages
+//! carry the identity of their group, so their location does not matter. Before that the log is
+//! read to its end like in an open. A manifest that has lost its end would get an edit in the place
+//! of a lost one, and the loss would go unnoticed from then on.
 //!
-//! A crash leaves copies that count for nothing on one of the disks. On the capacity disk the next session removes them, or nobody lists them
-//! when the log is there. On the speed disk they stand beside an identity that says that a move was under way, and the next move begins by
-//! removing them.
+//! A crash leaves void copies on one of the disks. On the capacity tier the next session removes
+//! them, or they are orphans if the log is there. On the fast tier an identity that records a move
+//! in progress stands beside them, and the next move removes them first.
 
 use super::{both, lock};
 use crate::commit::read::{check_known, check_whole};
@@ -35,10 +37,11 @@ fn sides<'a>(disks: &'a Disks, dir: &'a Path) -> (Side<'a>, Side<'a>) {
     (Side { fs: &*disks.capacity, dir }, Side { fs: &*disks.speed, dir: &disks.speed_dir })
 }
 
-/// Refuses a place for a speed disk in which there is something. What a move of this store left that was cut off is nothing.
+/// Refuses a non-empty place for a fast tier. Leftovers of an interrupted move of this store count
+/// as empty.
 ///
 /// # Errors
-/// `InvalidArgument`; those of reading.
+/// `InvalidArgument`; those of the file system.
 pub(super) fn check_vacant(disks: &Disks, store: Option<Uid>) -> Result<()> {
     let files = match disks.speed.list(&disks.speed_dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -71,7 +74,7 @@ pub(super) fn check_vacant(disks: &Disks, store: Option<Uid>) -> Result<()> {
     }
 }
 
-/// The log of a store moves to its new speed disk. Returns the lock of that.
+/// Moves the log of a store to its new fast tier. Returns the lock of the disk.
 pub(super) fn join(env: &Env, dir: &Path, disks: &Disks, manifest: &Manifest) -> Result<Box<dyn FileLock>> {
     let state = manifest.state();
     let (capacity, speed) = sides(disks, dir);
@@ -86,7 +89,7 @@ pub(super) fn join(env: &Env, dir: &Path, disks: &Disks, manifest: &Manifest) ->
     let identity =
         Identity { store: state.uid, disk, epoch: 1, session, previous: Uid::default(), moving: true };
     IdentityFile::create(disks)?.write_all(&identity)?;
-    // A copy is never found without the file that says whose it is.
+    // A copy must never exist without the file that identifies its owner.
     speed.fs.sync_dir(speed.dir)?;
     copy_log(&state, capacity, speed)?;
     speed.fs.sync_dir(speed.dir)?;
@@ -97,27 +100,29 @@ pub(super) fn join(env: &Env, dir: &Path, disks: &Disks, manifest: &Manifest) ->
     Ok(held)
 }
 
-/// Commits a record of the store's, in one edit with what an engine has to say with it.
+/// Commits a record of the store in one edit with the records of an engine.
 pub type CommitWith<'a> = dyn Fn(&Arc<Manifest>, Record) -> Result<()> + 'a;
 
-/// As [`give_back_with`], by somebody who knows of no engine: none has to be here that has only its log there.
+/// As [`give_back_with`], without engines: only the log is on the disk.
 ///
 /// # Errors
-/// As there, and `Unsupported` if there are tables or values on the disk.
+/// As [`give_back_with`], and `Unsupported` if there are tables or values on the disk.
 pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
     let commit =
         |manifest: &Arc<Manifest>, record| manifest.commit_store(|_| Ok(vec![record]), |_| {}).map(drop);
     give_back_with(env, dir, &Engines::default(), &commit)
 }
 
-/// A store gives its speed disk back: log, tables and values are in its directory from then on. The store is closed. `commit` makes one edit of the
-/// record that says so of the log and of what says so of tables and values, which are copied by then. A store without a speed disk has none to
-/// give back: what a cut-off call left there is removed.
+/// Moves log, tables and values of a closed store from the fast tier to its directory. Tables and
+/// values are copied first. `commit` makes one edit of the given record, which moves the log, and
+/// the engine's records, which move its tables and values. For a store without a fast tier, it
+/// removes the leftovers of an interrupted call there.
 ///
 /// # Errors
-/// `InvalidArgument` if `env` has no second disk for the directory; `NotFound` if there is no store; `Locked`; those of
-/// [`crate::volumes::identity::check`]; `Corruption` if the log is damaged; `NoSpace` if there is no room in the directory; those of reading.
-/// Nothing has changed then.
+/// `InvalidArgument` if `env` has no fast tier for the directory. `NotFound` if there is no store.
+/// `Locked`. Those of [`crate::volumes::identity::check`]. `Corruption` if the log is damaged.
+/// `NoSpace` if there is no space in the directory. Those of the file system. Nothing has changed
+/// then.
 pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitWith<'_>) -> Result<()> {
     let Some(disks) = env.fs.disks(dir) else {
         return Err(Error::invalid("a speed disk to give back is to be named").at_file(dir));
@@ -142,7 +147,7 @@ pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitW
     judge(env, dir, &manifest)?;
     check_data_known(speed, &state)?;
     settle(&manifest)?;
-    // Files are made and removed beside the store's own names only: what is copied counts for nothing before the edit.
+    // Only files beside the store's own names change: the copies are void before the edit.
     copy_data(&state, speed, capacity)?;
     let good = slots.matching(known).unwrap_or_default();
     let identity = Identity {
@@ -164,7 +169,7 @@ pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitW
     clear(speed)
 }
 
-/// Refuses a disk with tables or values on it of an engine that is not here: nobody could say that they move.
+/// Refuses a disk with tables or values of an absent engine, whose records could not be moved.
 fn check_data_known(speed: Side<'_>, state: &State) -> Result<()> {
     let is_unknown = |kind: &FileKind| kind.is_data_of_speed_disk() && state.engines.is_of_away(*kind);
     let listing = speed.fs.list(speed.dir)?;
@@ -178,14 +183,15 @@ fn check_data_known(speed: Side<'_>, state: &State) -> Result<()> {
     }
 }
 
-/// Copies the tables and files of values that the manifest has there, durably, under the names that they have in the directory.
+/// Copies the listed tables and value files of the fast tier, durably, under their names in the
+/// directory.
 fn copy_data(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
     let files = state.engines.files_on(Volume::SPEED).into_iter().filter(|kind| kind.is_data_of_speed_disk());
     files.into_iter().try_for_each(|kind| {
         let source = from.fs.open(&io::fs::join(from.dir, &kind.to_string()), Access::Buffered)?;
         let path = io::fs::join(to.dir, &kind.in_directory().to_string());
         match to.fs.remove(&path) {
-            // Left by a move that was cut off.
+            // Left by an interrupted move.
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
@@ -198,8 +204,8 @@ fn copy_data(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
     })
 }
 
-/// What the manifest says is durable from here on, not only there to be seen: the process that wrote the last edit of it may have died before
-/// that was synced. Where the log is follows from it, and so does what is removed.
+/// Makes the recovered manifest durable. The process that wrote its last edit may have died before
+/// the sync. The location of the log depends on that edit, and so do the removals.
 fn settle(manifest: &Manifest) -> Result<()> {
     if manifest.report().name.is_empty() {
         return Ok(());
@@ -207,7 +213,7 @@ fn settle(manifest: &Manifest) -> Result<()> {
     manifest.commits().roll()
 }
 
-/// Nothing on the disk is the store's any more. What says so goes last.
+/// Removes all files of the store from the disk, its identity last.
 fn clear(speed: Side<'_>) -> Result<()> {
     remove_all(speed.fs, speed.dir, FileKind::is_kept_on_speed_disk)?;
     speed.fs.sync_dir(speed.dir)?;
@@ -215,7 +221,7 @@ fn clear(speed: Side<'_>) -> Result<()> {
     speed.fs.sync_dir(speed.dir)
 }
 
-/// Reads the log as an opening does: it must be whole, and bear the manifest out.
+/// Reads the log like in an open: it must be whole, and consistent with the manifest.
 fn judge(env: &Env, dir: &Path, manifest: &Manifest) -> Result<()> {
     let (state, listing) = (manifest.state(), env.fs.list(dir)?);
     check_whole(dir, &listing, &state)?;
@@ -237,12 +243,12 @@ fn judge(env: &Env, dir: &Path, manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-/// Copies the files of all groups, durably, and the open pages.
+/// Copies the files of all groups, durably, and the staging files.
 fn copy_log(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
     for group in state.log_groups.values() {
         let name = names::log(group.file);
         match copy_group(&name, group.len, from, to) {
-            // One that is kept as storage may be missing: its records are lost, others are not.
+            // A retained group may be missing: its records are lost, others are not.
             Err(e) if e.kind() == ErrorKind::NotFound && group.retained_bytes.is_some() => {}
             copied => copied?,
         }
@@ -257,7 +263,8 @@ fn copy_group(name: &str, len: u64, from: Side<'_>, to: Side<'_>) -> Result<()> 
     let mut offset = 0;
     while offset < len {
         let mut piece = AlignedBuf::zeroed(COPY_LEN.min((len - offset) as usize));
-        // Where the power failed on a page it may be unreadable; then it is torn, or missed by who reads the log.
+        // A page may be unreadable after a power failure: it is then torn, or the reader of the log
+        // reports it.
         io::read_around(piece.as_mut_slice(), offset, PAGE, |buf, offset| source.read_at(buf, offset))?;
         target.write_at(&piece, offset)?;
         offset += piece.len() as u64;
@@ -265,7 +272,7 @@ fn copy_group(name: &str, len: u64, from: Side<'_>, to: Side<'_>) -> Result<()> 
     target.sync_data()
 }
 
-/// The open pages of a lane survive the process, and so does their copy.
+/// Copies the staging file of a lane. Like the original, the copy survives the process.
 fn copy_open_pages(name: &str, from: Side<'_>, to: Side<'_>) -> Result<()> {
     let source = match from.fs.open(&io::fs::join(from.dir, name), Access::Buffered) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),

@@ -1,8 +1,10 @@
-//! Which second disk a store has: what the manifest says of it ([`SpeedDisk`]), what the disk says of itself, and whether they are of one time.
+//! The identity of the fast tier: its record in the manifest ([`SpeedDisk`]), its record on the
+//! disk, and the check that both are of one time.
 //!
-//! The disk says it in a file, `SPEED` (byte map: `docs/format/speed.md`). It has two slots of a page each, which are written one after the other and never both at once, so that one of them holds whatever
-//! happens, and a single damaged sector is no loss. It never grows and is never renamed: a disk that is full takes a new session like any
-//! other.
+//! The disk has it in a file, `SPEED` (byte map: `docs/format/speed.md`), with two slots of a page
+//! each. The slots are written one after the other, so that one of them is always valid, and a
+//! single damaged sector loses nothing. The file never grows and is never renamed, so a full disk
+//! accepts a new session too.
 
 use crate::field::{newer, number};
 use crate::names;
@@ -17,29 +19,29 @@ use std::sync::Arc;
 const MAGIC: &[u8; 8] = b"LAVASPED";
 /// The version this release writes, and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
-/// Bytes of a slot that count, the checksum included.
+/// Valid bytes of a slot, including the checksum.
 const SLOT_LEN: usize = 96;
-/// Slots of the file.
+/// Number of slots of the file.
 const SLOTS: usize = 2;
 
-/// The longest place of a second disk that is remembered, bytes.
+/// Maximum length of the recorded place of a fast tier, bytes.
 const PLACE_LEN_MAX: usize = 4096;
 
-/// The second disk of a store, on which its log lies: which one it is, and in which session it was last written.
+/// The record of a store's fast tier: which disk it is, and the last session that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeedDisk {
-    /// Its identity, from when it was joined on.
+    /// Identity of the disk, chosen when it was attached.
     pub disk: Uid,
-    /// How many sessions have written it.
+    /// Number of sessions that have written it.
     pub epoch: u64,
-    /// The last of them: what is on the disk says the same, or is of another time.
+    /// The last session. The disk must record the same, or is of another time.
     pub session: Uid,
-    /// Where it was then, for people.
+    /// Its last place, for people.
     pub place: String,
 }
 
 impl SpeedDisk {
-    /// Appends its record.
+    /// Appends the record.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.disk.0);
         put_varint(out, self.epoch);
@@ -47,7 +49,7 @@ impl SpeedDisk {
         put_bytes(out, self.place.get(..self.place.len().min(PLACE_LEN_MAX)).unwrap_or_default().as_bytes());
     }
 
-    /// Reads its record.
+    /// Decodes the record.
     ///
     /// # Errors
     /// `Corruption`.
@@ -61,25 +63,26 @@ impl SpeedDisk {
     }
 }
 
-/// What one slot says.
+/// The contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The store whose disk it is.
+    /// The store that owns the disk.
     pub store: Uid,
-    /// The disk.
+    /// Identity of the disk.
     pub disk: Uid,
-    /// How many sessions have written it.
+    /// Number of sessions that have written it.
     pub epoch: u64,
-    /// The last of them.
+    /// The last session.
     pub session: Uid,
-    /// The one before, as long as nobody knows whether the manifest has heard of the last one. Zero: it has.
+    /// The previous session, until the last one is known to be in the manifest. Zero: it is.
     pub previous: Uid,
-    /// The log is being moved here, or away: if the manifest does not know the disk, nobody needs what is here.
+    /// The log is being moved to or from this disk: if the manifest does not list the disk, its
+    /// files are void.
     pub moving: bool,
 }
 
 impl Identity {
-    /// The bytes of a slot.
+    /// Encodes a slot.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SLOT_LEN);
         out.extend_from_slice(MAGIC);
@@ -95,7 +98,7 @@ impl Identity {
         out
     }
 
-    /// What a slot says.
+    /// Decodes a slot.
     ///
     /// # Errors
     /// `Corruption`; `Unsupported` if a newer release wrote it.
@@ -109,7 +112,7 @@ impl Identity {
         if magic != *MAGIC {
             return Err(Error::corruption("this is no identity of a second disk: its first bytes are wrong"));
         }
-        // Only an intact slot can tell that it is of a newer version.
+        // Only an intact slot proves a newer version.
         checksum::verify(body, disk, 0, r.u32()?)?;
         if version > FORMAT_VERSION {
             return Err(newer(format!("version {version} of the identity of a second disk")));
@@ -120,21 +123,21 @@ impl Identity {
         Ok(Identity { store, disk, epoch, session, previous, moving: flags == 1 })
     }
 
-    /// True if the log on this disk is the one that the manifest means.
+    /// Returns true if the manifest refers to the log on this disk.
     fn is(&self, known: &SpeedDisk) -> bool {
         self.disk == known.disk && [self.session, self.previous].contains(&known.session)
     }
 }
 
-/// The slots of a disk; of one that is damaged, why.
+/// The slots of a disk; for a damaged one, the error.
 #[derive(Debug)]
 pub struct Slots(Vec<Result<Identity>>);
 
 impl Slots {
-    /// Reads them. `None`: the disk has none, or there is no disk.
+    /// Reads the slots. `None`: the disk has none, or there is no disk.
     ///
     /// # Errors
-    /// `Unsupported` if a newer release wrote one; those of reading.
+    /// `Unsupported` if a newer release wrote one; those of the file system.
     pub fn read(disks: &Disks) -> Result<Option<Slots>> {
         let path = path(disks);
         let file = match disks.speed.open(&path, Access::Buffered) {
@@ -155,12 +158,12 @@ impl Slots {
         }
     }
 
-    /// The newest of those that are intact.
+    /// Returns the newest intact slot.
     fn newest(&self) -> Option<&Identity> {
         self.0.iter().filter_map(|slot| slot.as_ref().ok()).max_by_key(|slot| slot.epoch)
     }
 
-    /// The slot that says what the manifest says.
+    /// Returns the index of the slot that matches the manifest.
     pub fn matching(&self, known: &SpeedDisk) -> Option<usize> {
         let is = |exactly: bool| {
             let fits = |slot: &Result<Identity>| {
@@ -171,20 +174,20 @@ impl Slots {
         is(true).or_else(|| is(false))
     }
 
-    /// Why there is none that is intact.
+    /// Returns the first error of a slot.
     pub fn damage(&self) -> Option<&Error> {
         self.0.iter().find_map(|slot| slot.as_ref().err())
     }
 }
 
-/// The file, to be written.
+/// The identity file, open for writing.
 #[derive(Debug)]
 pub struct IdentityFile {
     file: Arc<dyn InPlaceFile>,
 }
 
 impl IdentityFile {
-    /// Makes the file; its name is the caller's to make durable.
+    /// Creates the file; the caller makes its name durable.
     ///
     /// # Errors
     /// Those of the file system.
@@ -193,7 +196,7 @@ impl IdentityFile {
         Ok(IdentityFile { file: disks.speed.create_in_place(&path(disks), len, Access::Buffered)? })
     }
 
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
     /// Those of the file system.
@@ -221,15 +224,16 @@ impl IdentityFile {
     }
 }
 
-/// Where it is.
+/// Returns the path of the identity file.
 pub fn path(disks: &Disks) -> PathBuf {
     io::fs::join(&disks.speed_dir, names::SPEED)
 }
 
-/// What a place says that the manifest does not know as the store's disk: damage there is what a beginning was cut off at.
+/// Returns the identity at a place that the manifest does not list. Damage there is the trace of an
+/// interrupted start.
 ///
 /// # Errors
-/// `Unsupported` if a newer release wrote it; those of reading.
+/// `Unsupported` if a newer release wrote it; those of the file system.
 pub fn of_place(disks: &Disks) -> Result<Option<Identity>> {
     match Slots::read(disks) {
         Err(e) if e.is_corruption() => Ok(None),
@@ -237,12 +241,15 @@ pub fn of_place(disks: &Disks) -> Result<Option<Identity>> {
     }
 }
 
-/// Finds out whether the second disk, or that there is none, is what the manifest says. Nothing is written. A store may be about to get its second
-/// disk: who writes moves the log there, and who reads finds it where it is.
+/// Checks that the fast tier, or its absence, agrees with the manifest. Nothing is written. If a
+/// store is about to get its fast tier, a writer moves the log there, and a reader finds the log in
+/// the directory.
 ///
 /// # Errors
-/// `InvalidArgument` if there is one too many or too few, or the disk is of another store or an earlier time; `NotFound` if it is missing or
-/// empty; `Corruption` if what it is known by is damaged, or the manifest is of an earlier time; `Unsupported` if a newer release wrote that; those of reading.
+/// `InvalidArgument` if there is one too many or too few, or the disk is of another store or an
+/// earlier time. `NotFound` if it is missing or empty. `Corruption` if its identity is damaged, or
+/// the manifest is of an earlier time. `Unsupported` if a newer release wrote the identity. Those
+/// of the file system.
 pub fn check(
     env: &Env,
     dir: &Path,
@@ -266,7 +273,8 @@ fn left_out(known: &SpeedDisk) -> Error {
     ))
 }
 
-/// Who reads a store may name the disk that it is about to get: nothing of the store is there yet.
+/// Checks a fast tier that the manifest does not list, for a reader: it must have no files of the
+/// store yet.
 fn check_unknown(disks: &Disks, store: Uid) -> Result<()> {
     let error = match of_place(disks)? {
         None => return Ok(()),
@@ -284,7 +292,7 @@ fn check_unknown(disks: &Disks, store: Uid) -> Result<()> {
     Err(error.at_file(&disks.speed_dir))
 }
 
-/// The slots of the disk, if it is the one that the manifest means.
+/// Returns the slots of the disk, if it is the one that the manifest lists.
 ///
 /// # Errors
 /// As [`check`].
@@ -310,7 +318,7 @@ pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots>
     Err(at(stranger(newest, store, known)))
 }
 
-/// What is wrong with a disk that says so.
+/// Returns the error of a disk with another identity.
 fn stranger(found: &Identity, store: Uid, known: &SpeedDisk) -> Error {
     if found.store != store {
         return Error::invalid(format!(

@@ -1,21 +1,24 @@
-//! The store's files, counted as they grow: what the directory occupies, known at every moment without listing it.
+//! The space used by a store's directory, counted as files grow, and known at any moment without a
+//! listing.
 //!
-//! Every file of a store is made, lengthened, renamed and removed through its [`FileSystem`]. This one passes all calls on
-//! and keeps, by name, the bytes each file of the store's directory occupies. So nobody who writes has to report it, and
-//! no kind of file can be forgotten: tables, vSSTs and outputs of running jobs, log groups in use, spare and free, the
-//! log's open pages, manifests, files that wait for their last reader.
+//! Every file of a store is created, extended, renamed and removed through its [`FileSystem`]. This
+//! one forwards all calls and keeps, by name, the bytes that each file of the store directory
+//! occupies. So no writer has to report them, and no kind of file can be forgotten: tables, vSSTs
+//! and outputs of running jobs, log groups in use, spare and free, the log's staging files,
+//! manifests, obsolete files with readers.
 //!
-//! A file that is being appended to counts with its whole pages, what still lies in its write buffer included, or with
-//! the length reserved for it, if that is more. Once it is closed it counts with its pages. So the sum is never less than
-//! what the directory occupies, and equal to it while nobody appends. Files of values on a second disk have a sum of their own, since they have
-//! a share of it that is asked for before each is made. (What a file system adds for its own use, such as
-//! blocks that map a fragmented file, is corrected when the directory is listed ([`Meter::correct`]).)
+//! A file being appended to counts with its whole pages, including its write buffer, or with its
+//! reserved length if that is more. A closed file counts with its pages. So the sum is never less
+//! than the space used in the directory, and equal to it while no file is being appended to. Value
+//! files on the fast tier have a sum of their own, because their share of it is checked before each
+//! is created. (Additional bytes of the file system, such as blocks that map a fragmented file, are
+//! corrected when the directory is listed ([`Meter::correct`]).)
 //!
-//! **The ceiling.** Where the store has a limit, a file of data or log that would lift the sum above the ceiling is
-//! refused with `NoSpace`, before anything happened: the same answer, at the same place, as that of a volume that is full.
-//! Admission ([`crate::space`]) keeps jobs and writers from ever getting here; this is what makes it a limit if an estimate
-//! was wrong. A file without which the store is whole (that of metrics) is refused like data. The manifest, `CURRENT` and
-//! the log's open pages are counted, but never refused.
+//! **The ceiling.** Under a limit, a data or log file that would raise the sum above the ceiling is
+//! refused with `NoSpace` before any effect, with the same error as on a full volume. Admission
+//! ([`crate::space`]) keeps jobs and writers below it; the ceiling enforces the limit if an
+//! estimate was wrong. A file that the store can do without (that of metrics) is refused like data.
+//! The manifest, `CURRENT` and the log's staging files are counted, but never refused.
 
 use crate::names::{self, FileKind};
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -28,15 +31,15 @@ use io::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the files of one directory occupy.
+/// The space used by the files of one directory.
 #[derive(Debug)]
 pub struct Meter {
     dir: PathBuf,
-    /// What each file occupies.
+    /// The bytes of each file.
     files: Mutex<Files, rank::Meter>,
-    /// The sum of `files`, and of what is being made.
+    /// The sum of `files`, and of files in creation.
     used_bytes: AtomicU64,
-    /// The sum of those of `files` that are values on the second disk. Changed under the lock of `files`.
+    /// The sum of the value files on the fast tier. Changed under the lock of `files`.
     speed_value_bytes: AtomicU64,
     /// `u64::MAX`: none.
     ceiling_bytes: AtomicU64,
@@ -51,17 +54,18 @@ struct Files {
 
 #[derive(Debug)]
 struct FileUse {
-    /// Tells it from others that had its name before: a late handle of one of those must not change it.
+    /// Distinguishes the file from earlier ones of the same name: a late handle of those must not
+    /// change it.
     id: u64,
     bytes: u64,
-    /// Its length, once nobody appends to it.
+    /// Its length, once it is closed.
     len: Option<u64>,
-    /// It holds values, and lies on the second disk.
+    /// A value file on the fast tier.
     is_speed_values: bool,
 }
 
 impl Meter {
-    /// Of a directory that nobody changes yet.
+    /// Creates the meter of a directory before any file in it changes.
     pub fn new(dir: &Path) -> Meter {
         Meter {
             dir: dir.to_owned(),
@@ -73,28 +77,28 @@ impl Meter {
         }
     }
 
-    /// Bytes that all files occupy.
+    /// Returns the bytes that all files occupy.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Acquire)
     }
 
-    /// Bytes that files of values occupy on the second disk, or have reserved there.
+    /// Returns the bytes that value files occupy or have reserved on the fast tier.
     pub fn speed_value_bytes(&self) -> u64 {
         self.speed_value_bytes.load(Ordering::Acquire)
     }
 
-    /// How often the ceiling refused something.
+    /// Returns the number of refusals by the ceiling.
     #[cfg(test)]
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// From now on data and log may occupy so many bytes, with everything else.
+    /// Sets the ceiling of all files, which bounds data and log files.
     pub fn set_ceiling(&self, bytes: u64) {
         self.ceiling_bytes.store(bytes, Ordering::Release);
     }
 
-    /// What was set last; `u64::MAX`: nothing.
+    /// Returns the ceiling; `u64::MAX`: none.
     pub fn ceiling(&self) -> u64 {
         self.ceiling_bytes.load(Ordering::Acquire)
     }
@@ -103,7 +107,7 @@ impl Meter {
         self.ceiling() < u64::MAX
     }
 
-    /// Takes over the files that are there before anybody changes them.
+    /// Takes over existing files before any of them changes.
     pub fn take_over(&self, listing: &[DirEntry]) {
         let mut files = lock(&self.files);
         for entry in listing.iter().filter(|e| !files.is_open(&e.name)).collect::<Vec<_>>() {
@@ -111,9 +115,10 @@ impl Meter {
         }
     }
 
-    /// Takes over what a listing says of files that have not changed since.
+    /// Corrects the bytes of files that have not changed since a listing.
     pub fn correct(&self, listing: &[DirEntry]) {
-        // In parts: a listing may have a hundred thousand files, and whoever makes one grow takes this lock.
+        // In parts: a listing may have a hundred thousand files, and every growing file takes this
+        // lock.
         for part in listing.chunks(1000) {
             let mut files = lock(&self.files);
             for entry in part {
@@ -123,26 +128,26 @@ impl Meter {
         }
     }
 
-    /// Bytes that a file occupies; 0 if it is not there.
+    /// Returns the bytes that a file occupies; 0 if it does not exist.
     pub fn bytes_of(&self, path: &Path) -> u64 {
         let files = lock(&self.files);
         self.name(path).and_then(|name| files.by_name.get(name)).map_or(0, |file| file.bytes)
     }
 
-    /// The name of a file of the directory.
+    /// Returns the name of a file of the directory.
     fn name<'a>(&self, path: &'a Path) -> Option<&'a str> {
         let inside = path.parent() == Some(&self.dir);
         path.file_name().filter(|_| inside).and_then(|name| name.to_str())
     }
 
-    /// The file counts so many bytes from now on. Under the lock of the files.
+    /// Sets the bytes of a file. Call it under the lock of the files.
     fn change(&self, file: &mut FileUse, bytes: u64) {
         self.used_bytes.fetch_add(bytes, Ordering::AcqRel);
         self.used_bytes.fetch_sub(file.bytes, Ordering::AcqRel);
         self.change_counted(file, bytes);
     }
 
-    /// The same, of a file whose bytes are in the sum of all already.
+    /// As `change`, for a file whose bytes are in the total sum already.
     fn change_counted(&self, file: &mut FileUse, bytes: u64) {
         if file.is_speed_values {
             self.speed_value_bytes.fetch_add(bytes, Ordering::AcqRel);
@@ -151,7 +156,7 @@ impl Meter {
         file.bytes = bytes;
     }
 
-    /// Counts `more` bytes of a file, unless it is bounded and they would lift the sum above the ceiling.
+    /// Adds `more` bytes of a file, unless it is bounded and the sum would exceed the ceiling.
     fn grow(&self, path: &Path, bounded: bool, more: u64) -> Result<()> {
         let ceiling = if bounded { self.ceiling() } else { u64::MAX };
         let sum = self.used_bytes.fetch_add(more, Ordering::AcqRel).saturating_add(more);
@@ -164,7 +169,7 @@ impl Meter {
         Err(Error::new(ErrorKind::NoSpace, why).at_file(path))
     }
 
-    /// A file that counts `bytes` bytes is made by `make`; returns its id.
+    /// Creates a file with `bytes` counted bytes by `make`; returns its id.
     fn make<T>(
         &self,
         path: &Path,
@@ -182,7 +187,7 @@ impl Meter {
         Ok((made?, files.next_id))
     }
 
-    /// Runs `change` on a file, if it is still the one with this id.
+    /// Runs `change` on a file, if its id is still the same.
     fn with(&self, path: &Path, id: u64, change: impl FnOnce(&mut FileUse)) {
         let Some(name) = self.name(path) else { return };
         let mut files = lock(&self.files);
@@ -211,12 +216,12 @@ impl Meter {
 }
 
 impl Files {
-    /// True if somebody appends to the file.
+    /// Returns true if the file is being appended to.
     fn is_open(&self, name: &str) -> bool {
         self.by_name.get(name).is_some_and(|file| file.len.is_none())
     }
 
-    /// A file takes a name, and counts.
+    /// Adds a file under a name, and counts it.
     fn insert(&mut self, meter: &Meter, name: &str, bytes: u64, len: Option<u64>) {
         self.next_id += 1;
         let is_speed_values = is_speed_values(name);
@@ -228,16 +233,16 @@ impl Files {
     }
 }
 
-/// A file system that keeps a [`Meter`]. See the module.
+/// A file system with a [`Meter`]: see the module.
 #[derive(Debug)]
 pub struct MeteredFs {
-    /// What does it.
+    /// The underlying file system.
     pub inner: Arc<dyn FileSystem>,
-    /// What counts it.
+    /// The meter.
     pub meter: Arc<Meter>,
 }
 
-/// True for data, log, and what is no part of the store: what the ceiling may refuse.
+/// Returns true for files that the ceiling may refuse: data, log, and unknown files.
 fn is_bounded(name: &str) -> bool {
     use FileKind::{Engine, Log, Room, Tail};
     let is_bounded =
@@ -245,17 +250,17 @@ fn is_bounded(name: &str) -> bool {
     names::parse(name).is_none_or(is_bounded)
 }
 
-/// True for files of values that lie on the second disk.
+/// Returns true for value files on the fast tier.
 fn is_speed_values(name: &str) -> bool {
     names::parse(name).is_some_and(|kind| matches!(kind, FileKind::SpeedVsst(_)))
 }
 
-/// The bytes of `len` in whole pages.
+/// Rounds `len` up to whole pages.
 pub fn pages(len: u64) -> u64 {
     len.div_ceil(PAGE as u64).saturating_mul(PAGE as u64)
 }
 
-/// What a file of this length counts that nobody appends to, and its length.
+/// Returns the counted bytes of a closed file of this length, and its length.
 fn whole(len: u64) -> (u64, Option<u64>) {
     (pages(len), Some(len))
 }
@@ -263,7 +268,8 @@ fn whole(len: u64) -> (u64, Option<u64>) {
 impl FileSystem for MeteredFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
         let reserved = pages(options.expected_len);
-        // What is counted is what the bytes need: under a limit a file is not to grow ahead of them. A manifest is there before its limit.
+        // Under a limit a file must not grow ahead of its counted bytes. A manifest exists before
+        // the limit is set.
         let is_manifest = self.meter.name(path).is_some_and(|name| !is_bounded(name));
         let options = &CreateOptions { exact: is_manifest || self.meter.is_limited(), ..*options };
         let (file, id) = self.meter.make(path, (reserved, None), || self.inner.create(path, options))?;
@@ -303,7 +309,7 @@ impl FileSystem for MeteredFs {
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        // The store gives its files names in other directories only.
+        // The store links its files into other directories only.
         self.inner.link(from, to)
     }
 
@@ -374,20 +380,21 @@ impl FileSystem for MeteredFs {
 
 /// A file that is counted as it grows.
 struct MeteredFile {
-    /// Gone when this is dropped.
+    /// Taken on drop.
     inner: Option<Box<dyn AppendFile>>,
     len: u64,
     meter: Arc<Meter>,
     path: PathBuf,
-    /// Whether the ceiling may refuse it; `None`: it is in another directory, and does not count.
+    /// Whether the ceiling may refuse it; `None`: the file is in another directory, and is not
+    /// counted.
     bounded: Option<bool>,
     id: u64,
-    /// What it counts.
+    /// Its counted bytes.
     counted: u64,
 }
 
 impl MeteredFile {
-    /// Counts the file as one of `len` bytes, if that is more than it counts.
+    /// Raises the counted bytes to those of `len` bytes.
     fn grow_to(&mut self, len: u64) -> Result<()> {
         let wanted = pages(len);
         let Some(bounded) = self.bounded.filter(|_| wanted > self.counted) else { return Ok(()) };
@@ -400,13 +407,13 @@ impl MeteredFile {
             there = true;
         });
         if !there {
-            // Its name is gone; nothing it still takes in is found in the directory.
+            // The name is gone, so its further bytes are not found in the directory.
             self.meter.used_bytes.fetch_sub(more, Ordering::AcqRel);
         }
         Ok(())
     }
 
-    /// Counts less again, after it could not grow.
+    /// Lowers the counted bytes after a failed growth.
     fn shrink_to(&mut self, counted: u64) {
         let less = self.counted.saturating_sub(counted);
         self.counted -= less;
@@ -451,7 +458,7 @@ impl AppendFile for MeteredFile {
 
 impl Drop for MeteredFile {
     fn drop(&mut self) {
-        // Closing it gives up what was reserved beyond its end.
+        // The close releases the space reserved beyond its end.
         self.inner = None;
         self.meter.with(&self.path, self.id, |file| {
             file.len = Some(self.len);

@@ -1,17 +1,22 @@
-//! One directory over two disks: a file system in which the log of one store, and some of its tables and values, lie elsewhere.
+//! One directory over two disks: a file system with the log of a store, and some of its tables and
+//! values, on the fast tier.
 //!
-//! Whoever works on the store sees the files of both in its directory, under the names that they have. Which disk a file is on follows
-//! from what it is ([`FileKind::is_of_speed_disk`]), so the answer is the same for the process that writes the store, for those that read it
-//! beside that, for repair, and after a crash: there is nothing to look up and nothing to get out of step. That the store has its log
-//! on this disk at all, and which disk it is, the manifest says ([`crate::speed`]); it says of each table, and of each file of
-//! values, on which disk it is, and with that under which kind of name, so that of two copies of one only that one is read.
+//! Code that works on the store sees the files of both disks in its directory, under their own
+//! names. The disk of a file follows from its kind ([`FileKind::is_of_speed_disk`]). So it is the
+//! same for the writer, for concurrent readers, for repair, and after a crash: there is no lookup
+//! table that could become stale. The manifest records whether the store has its log on the fast
+//! tier, and which disk that is ([`crate::speed`]). It also records the disk of each table and each
+//! value file, and thereby the kind of its name, so that of two copies only the recorded one is
+//! read.
 //!
-//! * A file has a path on one disk; errors name it there, so that who reads them knows which disk it was.
-//! * A sync of the directory is one of both. The disk of the log comes first: what an edit names on it is durable before.
-//! * A listing has of each disk what belongs there. On the disk of the directory files of the log may be left from before they
-//!   were moved, or tables; they are not listed once the other disk says that it is one. Before that it is only a place, and everything is where
-//!   it always was.
-//! * The room that is told is that of the disk of the directory: the log waits for its own by itself.
+//! * A file has a path on one disk. Errors use that path, so that they name the disk.
+//! * A sync of the directory syncs both. The disk of the log comes first, so that files named in an
+//!   edit are durable before the edit.
+//! * A listing takes from each disk the files that belong there. The disk of the directory may have
+//!   leftover log files or tables from before a move. They are hidden once the other disk has an
+//!   identity. Before that the other disk is only a place, and all files are in the directory.
+//! * The reported free space is that of the disk of the directory. The log handles lack of space on
+//!   its own disk by itself.
 
 use crate::names::{self, FileKind};
 use base::{Error, ErrorKind, Result};
@@ -23,7 +28,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// See the module.
+/// The directory over two disks: see the module.
 #[derive(Debug)]
 pub struct TwoDisks {
     dir: PathBuf,
@@ -31,7 +36,7 @@ pub struct TwoDisks {
 }
 
 impl TwoDisks {
-    /// The store in `dir` of one file system, with its log in `speed_dir` of the other, or of the same.
+    /// Joins the store in `dir` of one file system with `speed_dir` of the other, or of the same.
     pub fn new(
         capacity: Arc<dyn FileSystem>,
         dir: &Path,
@@ -42,13 +47,13 @@ impl TwoDisks {
         TwoDisks { dir: dir.to_owned(), disks }
     }
 
-    /// What the file at a path of the directory is.
+    /// Returns the kind of a file in the directory.
     fn kind(&self, path: &Path) -> Option<FileKind> {
         let inside = path.parent() == Some(&self.dir);
         path.file_name().filter(|_| inside).and_then(|name| names::parse(name.to_str()?))
     }
 
-    /// The file system that has a file, and the path that it has there.
+    /// Returns the file system of a file, and its path there.
     fn place<'a>(&self, path: &'a Path) -> (&Arc<dyn FileSystem>, Cow<'a, Path>) {
         match self.kind(path).filter(|kind| kind.is_of_speed_disk()) {
             Some(kind) => (&self.disks.speed, io::fs::join(&self.disks.speed_dir, &kind.to_string()).into()),
@@ -131,7 +136,7 @@ impl FileSystem for TwoDisks {
         }
         let is_there = |entry: &DirEntry| names::parse(&entry.name).is_some_and(FileKind::is_of_speed_disk);
         let of_speed = match self.disks.speed.list(&self.disks.speed_dir) {
-            // Who needs it finds out that it is missing.
+            // Later accesses report the missing disk.
             Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
             listed => listed?,
         };
@@ -196,7 +201,7 @@ impl FileSystem for TwoDisks {
     }
 }
 
-/// A file cannot have a name on another disk: who asks copies it.
+/// Returns the error of a rename or link across disks; the caller copies the file.
 fn across(from: &Path) -> Error {
     Error::new(ErrorKind::Unsupported, "the file is on another disk than its new name").at_file(from)
 }

@@ -1,4 +1,4 @@
-//! The power fails anywhere in such histories, and the store is opened with whomever.
+//! Power failures anywhere in such histories; the store is then opened with any engines.
 
 use crate::machine::{B, BOTH, Here, Model, check, check_engines, step};
 use base::ErrorKind;
@@ -7,14 +7,14 @@ use io::sim::{CrashKind, FaultEffect, FaultPlan, SimEnv};
 use lavastore_store::manifest::Engine;
 use std::collections::BTreeMap;
 
-/// What was accepted, by edit number; and the edit that each operation had found durable.
+/// The accepted states by edit number, and for each operation the edit that was durable before it.
 #[derive(Default)]
 struct History {
     models: BTreeMap<u64, Model>,
     acknowledged: Vec<(u64, u64)>,
 }
 
-/// Sessions with changing engines, all of them of one store.
+/// Runs sessions of one store with changing engines.
 fn sessions(sim: &SimEnv, seed: u64) -> History {
     let (mut history, mut model, mut rng) = (History::default(), Model::default(), Rng::new(seed));
     for session in 0..5 {
@@ -48,7 +48,7 @@ fn every_crash_leaves_every_engine_what_was_acknowledged() {
                 let after = record.crash_at(op, kind, rng.next_u64());
                 let acknowledged =
                     history.acknowledged.iter().filter(|(at, _)| *at <= op).map(|(_, e)| *e).max();
-                // Whoever opens it first goes on with it and rolls it.
+                // The first open continues the history and rolls the manifest.
                 let here = Here::any(&mut rng);
                 let manifest = match here.recover(&after) {
                     Err(e) if acknowledged.is_none() && e.kind() == ErrorKind::NotFound => continue,
@@ -69,7 +69,7 @@ fn every_crash_leaves_every_engine_what_was_acknowledged() {
     assert!(tried > 1000, "{tried}");
 }
 
-/// A full disk refuses changes and rolls, and takes nothing from an engine that is away.
+/// A full disk refuses changes and rolls, and an absent engine loses nothing.
 #[test]
 fn a_full_disk_takes_nothing_from_an_engine_that_is_away() {
     let (mut refused, mut made) = (0, 0);
@@ -91,7 +91,7 @@ fn a_full_disk_takes_nothing_from_an_engine_that_is_away() {
         }
         sim.clear_faults();
         drop(manifest);
-        // What the other engine has is what it had before.
+        // The absent engine still has its former state.
         model.parts.retain(|id, _| *id == B::ID);
         check_engines(&BOTH.recover(&sim).unwrap().state(), BOTH, &model);
     }

@@ -1,5 +1,5 @@
-//! A manifest with two engines besides the key-value engine, kept for ever. `LAVASTORE_BLESS=1 cargo test` writes it anew,
-//! which is right only while the version number in the header changes with it.
+//! A permanent manifest with two engines besides the key-value engine. `LAVASTORE_BLESS=1 cargo
+//! test` rewrites it, which is only right together with a new version number in the header.
 
 use crate::ledger::Change;
 use crate::machine::{A, B, BOTH, DIR, Here};
@@ -32,8 +32,8 @@ const BEGUN_LISTING: &str = include_str!("../golden/manifest-v1-log-begins.txt")
 const LANES: &[u8] = include_bytes!("../golden/manifest-v1-lanes.bin");
 const LANES_LISTING: &str = include_str!("../golden/manifest-v1-lanes.txt");
 
-/// A history in a directory, under fixed identities: one session with both engines, and one with the first alone, whose
-/// snapshot holds the steps of the other.
+/// Makes a history under fixed identities: one session with both engines, and one with the first
+/// alone, whose snapshot holds the steps of the other.
 fn fixed() -> Vec<u8> {
     let sim = SimEnv::new(1);
     let manifest = BOTH.create(&sim).unwrap();
@@ -62,8 +62,8 @@ fn fixed() -> Vec<u8> {
     relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
 }
 
-/// A history with a second lane: one group of it is kept, one was and is free, one is replayed. The snapshot of a second session
-/// holds the first two records in one.
+/// Makes a history with a second lane: one group is retained, one was retained and is free, one is
+/// replayed. The snapshot of a second session merges the first two records into one.
 fn lanes() -> Vec<u8> {
     let sim = SimEnv::new(2);
     let manifest = BOTH.create(&sim).unwrap();
@@ -87,7 +87,8 @@ fn lanes() -> Vec<u8> {
     relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
 }
 
-/// A history with a log that begins inside its oldest group: an edit that says so, and, in the second session, a snapshot.
+/// Makes a history with a log that begins inside its oldest group: in an edit, and, in the second
+/// session, in a snapshot.
 fn begun() -> Vec<u8> {
     let sim = SimEnv::new(6);
     let manifest = BOTH.create(&sim).unwrap();
@@ -124,14 +125,14 @@ fn a_manifest_of_a_log_that_begins_inside_a_group_is_what_it_was() {
     let begins: Vec<_> = state.log_groups.chain(Lane::FIRST).map(|group| (group.ltn, group.begin)).collect();
     let begin = LogBegin { first_lpn: 1000, lpn: 1044, used: 3999 };
     assert_eq!(begins, [(2, Some(begin)), (3, None)]);
-    // Where it cannot begin: before the group, or behind more than a page holds.
+    // Invalid beginnings: before the group, or with more bytes than a page holds.
     for body in [[2, 7, 6, 1].as_slice(), &[2, 7, 8, 0x80, 0x80, 4]] {
         let e = state.after(&[&[35, body.len() as u8], body].concat()).unwrap_err();
         assert!(e.is_corruption() && e.message().contains("begins where it cannot"), "{e}");
     }
 }
 
-/// The same records under identities that no generator makes.
+/// Returns the same records under fixed identities.
 fn relabelled(bytes: &[u8]) -> Vec<u8> {
     let header = Header::decode(bytes).unwrap();
     let fixed = Header {
@@ -187,7 +188,8 @@ fn a_manifest_of_two_lanes_is_what_it_was() {
     assert_eq!((replayed(Lane::FIRST), replayed(Lane::LOG)), (vec![1], vec![4]));
 }
 
-/// A history with a group whose file has a second name, and, from the second session on, one that another store wrote.
+/// Makes a history with a group whose file has a second name, and, in the second session, with a
+/// group that another store wrote.
 fn shared() -> Vec<u8> {
     let sim = SimEnv::new(3);
     let manifest = BOTH.create(&sim).unwrap();
@@ -222,7 +224,8 @@ fn a_manifest_of_a_store_that_was_copied_is_what_it_was() {
     assert_eq!(groups, [(1, true, None), (2, true, Some(Uid::from_words(9, 9)))]);
 }
 
-/// A history of what files may occupy: none, a limit, a lower one; the snapshot of the second session has the last.
+/// Makes a history of space ceilings: none, a limit, a lower one. The snapshot of the second
+/// session has the last.
 fn bounded() -> Vec<u8> {
     let sim = SimEnv::new(4);
     let manifest = BOTH.create(&sim).unwrap();
@@ -250,7 +253,8 @@ fn a_manifest_of_a_store_with_a_limit_is_what_it_was() {
     assert_eq!(state.space_ceiling, Some(4 << 30));
 }
 
-/// A history of a second disk: a group that moves to it, and one that begins on it in another session.
+/// Makes a history of a fast tier: a group that moves to it, and one that begins on it in another
+/// session.
 fn speed() -> Vec<u8> {
     let sim = SimEnv::new(5);
     let manifest = BOTH.create(&sim).unwrap();
@@ -302,7 +306,7 @@ fn a_manifest_of_a_store_with_two_disks_is_what_it_was() {
 
 const IDENTITY: &[u8] = include_bytes!("../golden/speed-v1.bin");
 
-/// What a speed disk is known by. Whatever bit of it is damaged, it is noticed, and nothing that is cut is believed.
+/// The identity of a fast tier: any damaged bit is detected, and no truncated slot is accepted.
 #[test]
 fn a_slot_of_an_identity_is_what_it_was() {
     let uid = |n| Uid::from_words(n, n);
@@ -330,7 +334,8 @@ fn a_slot_of_an_identity_is_what_it_was() {
     }
 }
 
-/// Only what is kept as storage is shared with another store: nobody would write it again.
+/// Only a retained group may be shared with another store, because only that is never written
+/// again.
 #[test]
 fn a_group_that_is_replayed_is_not_shared() {
     let group = LogGroupMeta { ltn: 1, file: 2, len: 9, lane: Lane::LOG, shared: true, ..Default::default() };

@@ -1,7 +1,7 @@
-//! An engine for tests: numbers under numbers, in two copies that differ only in who they are.
+//! An engine for tests: a map of numbers, as two engines that differ only in their id.
 //!
-//! Of the changes of one edit the removals take effect first, as with the tables of the key-value engine: two edits are
-//! not the same as one with the changes of both, and who merged them would be found out.
+//! Within one edit the removals take effect first, like the tables of the key-value engine. So two
+//! edits differ from one with the changes of both, and code that merges them fails.
 
 use base::codec::{Reader, put_varint};
 use base::{Error, Result, SeqNo};
@@ -20,9 +20,9 @@ pub struct Entries {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// Must not be there.
+    /// The key must be absent.
     Add(u64, u64),
-    /// Must be there.
+    /// The key must be present.
     Remove(u64),
     Floor(SeqNo),
 }
@@ -91,7 +91,7 @@ impl<const ID: u32, const FORMAT: u32> Engine for Ledger<ID, FORMAT> {
     }
 
     fn snapshot(state: &Entries) -> Vec<Change> {
-        // Never nothing: an engine may have something to say of its empty state.
+        // Never empty: an engine may have a record for its empty state.
         let floor = Change::Floor(state.floor);
         std::iter::once(floor)
             .chain(state.values.iter().map(|(key, value)| Change::Add(key, *value)))

@@ -1,4 +1,4 @@
-//! Histories of two engines against a model: whoever is here or away, through rolls and reopenings.
+//! Histories of two engines against a model, with engines present or absent, rolls and reopenings.
 
 use crate::ledger::{Change, Entries, Ledger};
 use base::Result;
@@ -18,7 +18,7 @@ pub const DIR: &str = "/";
 pub type A = Ledger<3>;
 pub type B = Ledger<7>;
 
-/// What one engine has.
+/// The expected part of one engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
     pub values: BTreeMap<u64, u64>,
@@ -26,14 +26,14 @@ pub struct Part {
     pub files: BTreeMap<u64, u8>,
 }
 
-/// What the store should hold.
+/// The expected state of the store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     pub parts: BTreeMap<EngineId, Part>,
     pub groups: BTreeMap<u64, u64>,
 }
 
-/// Which engines a store is opened with.
+/// The engines that a store is opened with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Here {
     pub a: bool,
@@ -69,14 +69,15 @@ fn own<E: Engine<State = Entries>>(state: &Arc<State>, part: &Part) {
     assert_eq!(entries.floor, part.floor);
 }
 
-/// Checks a state against what it should be, as far as the engines that are here can tell, and the store of the others.
+/// Checks a state against the model: the present engines by their own state, the absent ones by the
+/// store's records.
 pub fn check(state: &Arc<State>, here: Here, model: &Model) {
     let groups = state.log_groups.iter().map(|(ltn, group)| (ltn, group.file));
     assert!(groups.eq(model.groups.iter().map(|(ltn, file)| (*ltn, *file))), "{state:?} {model:?}");
     check_engines(state, here, model);
 }
 
-/// The engines' parts of that.
+/// Checks the engines' parts of a state.
 pub fn check_engines(state: &Arc<State>, here: Here, model: &Model) {
     state.verify().unwrap();
     let mut highest = 0;
@@ -97,7 +98,7 @@ pub fn check_engines(state: &Arc<State>, here: Here, model: &Model) {
     assert!(state.last_seq >= highest, "sequences that an engine's files hold are known without it");
 }
 
-/// One random change of an engine that is here, made to the model as well.
+/// Makes one random change of a present engine, in the model too.
 fn change<E: Engine<Edit = Vec<Change>, State = Entries>>(
     manifest: &Arc<Manifest>,
     rng: &mut Rng,
@@ -114,7 +115,7 @@ fn change<E: Engine<Edit = Vec<Change>, State = Entries>>(
                 part.values.insert(key, value);
                 commit.own.push(Change::Add(key, value));
             }
-            // What is changed is removed and added in one edit, in either order.
+            // A change of a value is a removal and an addition in one edit, in either order.
             Some(old) if !commit.own.iter().any(|c| matches!(c, Change::Add(k, _) if *k == key)) => {
                 commit.own.push(Change::Add(key, old + 1));
                 commit.own.push(Change::Remove(key));
@@ -144,11 +145,11 @@ fn change<E: Engine<Edit = Vec<Change>, State = Entries>>(
         }
         _ => {}
     }
-    // A file needs its engine to be there: the first commit of one adds it before anything else.
+    // A file needs its engine: the first commit of an engine adds it before anything else.
     handle.commit(commit).map(|_| ())
 }
 
-/// One random change of whatever is possible with the engines that are here.
+/// Makes one random change that is possible with the present engines.
 pub fn step(manifest: &Arc<Manifest>, here: Here, rng: &mut Rng, model: &mut Model) -> Result<()> {
     match rng.below(6) {
         0 | 1 if here.a => change::<A>(manifest, rng, model),
@@ -205,7 +206,7 @@ fn engines_keep_what_they_have_whoever_is_away() {
     assert!(away > 1000 && rolls > 1000, "{away} {rolls}");
 }
 
-/// A copy of a store takes with it what engines have that are away.
+/// A copy of a store includes the parts of absent engines.
 #[test]
 fn a_copy_holds_what_engines_have_that_are_away() {
     let (sim, mut rng) = (SimEnv::new(1), Rng::new(1));

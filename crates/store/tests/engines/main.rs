@@ -1,4 +1,4 @@
-//! Several engines in one manifest: what each of them sees when others are there, and when it or they are not.
+//! Several engines in one manifest, each of them present or absent.
 
 #![allow(missing_docs, reason = "tests")]
 

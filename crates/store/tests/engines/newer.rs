@@ -1,4 +1,4 @@
-//! What a release meets that another one, or somebody else, wrote.
+//! Records that another release, or another program, wrote.
 
 use crate::ledger::{Change, Ledger};
 use crate::machine::{A, B, BOTH, DIR, Here, Model, check, step};
@@ -12,7 +12,7 @@ use lavastore_store::volumes::Volume;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The engine of a later release; and the store, opened with that of this one.
+/// The engine of a later release. The store is opened with that of this one.
 type LaterB = Ledger<7, 2>;
 
 #[test]
@@ -22,7 +22,7 @@ fn an_engine_with_a_newer_format_is_as_one_that_is_away() {
     while model.parts.len() < 2 {
         step(&manifest, BOTH, &mut rng, &mut model).unwrap();
     }
-    // The later release writes its format down with its first commit in it.
+    // The later release records its format in its first commit.
     let engines = Engines::of::<A>().with::<LaterB>();
     drop(manifest);
     let later = Arc::new(Manifest::recover(&sim.env(), Path::new(DIR), false, &engines).unwrap());
@@ -44,7 +44,7 @@ fn an_engine_with_a_newer_format_is_as_one_that_is_away() {
     assert_eq!(entries.values.get(&100), Some(&1));
 }
 
-/// Somebody else's engine under the id of `A`.
+/// A foreign engine under the id of `A`.
 enum Impostor {}
 
 impl Engine for Impostor {
@@ -153,18 +153,18 @@ fn what_contradicts_the_engines_is_refused() {
         records.iter().for_each(|record| record.encode_into(&mut bytes));
         assert!(state.after(&bytes).is_err_and(|e| e.is_corruption()), "{what}");
     }
-    // A step of an engine that was not added, of one that is known, one that contradicts it, a tag of a
-    // later release, and an id for which the log has no room.
+    // A step of an engine that was not added; of a known one; an invalid step; a tag of a later
+    // release; an id above the range of the log.
     for (bytes, kind) in [
         (&[21, 1, 9][..], ErrorKind::Corruption),
         (&[21, 1, 3], ErrorKind::Corruption),
         (&[21, 0], ErrorKind::Corruption),
         (&[22, 4, 3, 0, 1, 0], ErrorKind::Unsupported),
         (&[36, 0], ErrorKind::Unsupported),
-        // A second disk with a flag of a later release, and one that says nothing.
+        // A fast tier with a flag of a later release, and one without content.
         (&[32, 1, 2], ErrorKind::Unsupported),
         (&[32, 1, 1], ErrorKind::Corruption),
-        // A log group of a lane of a later release, and one of the first lane that says so.
+        // A log group of a lane of a later release, and one of the first lane under this tag.
         (&[28, 7, 2, 9, 9, 1, 0, 0, 0], ErrorKind::Unsupported),
         (&[28, 7, 0, 9, 9, 1, 0, 0, 0], ErrorKind::Corruption),
         (&[22, 4, 0x80, 2, 0, 1], ErrorKind::Unsupported),
@@ -173,7 +173,8 @@ fn what_contradicts_the_engines_is_refused() {
     }
 }
 
-/// Random bytes and random changes of good ones: an error or a state that is sound and written again as it is.
+/// Random bytes and random changes of a valid snapshot give an error, or a valid state that is
+/// written unchanged.
 #[test]
 fn hostile_steps() {
     let mut rng = Rng::new(4);

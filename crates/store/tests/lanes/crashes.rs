@@ -1,8 +1,8 @@
-//! Random lives of a store with two lanes, with a crash at every operation.
+//! Random histories of a store with two lanes, with a crash at every operation.
 //!
-//! What must be there of each lane is told by that lane alone: so many records as were durable, or survived the process, in
-//! order and whole. Groups are kept, freed and used again meanwhile, and the store is opened without the second lane now and
-//! then.
+//! Each lane's own history determines its required records: those that were durable, or that
+//! survived the process, in order and whole. Groups are retained, freed and reused meanwhile, and
+//! the store is opened without the second lane from time to time.
 
 use crate::engine::{Machine, OTHER};
 use io::Rng;
@@ -10,7 +10,7 @@ use io::sim::{CrashKind, SimEnv};
 use std::collections::BTreeMap;
 use store::commit::{Durability, Ticket};
 
-/// A record that was appended, and from which operation on it must survive which crash.
+/// An appended record, and the operations after which it must survive each kind of crash.
 #[derive(Clone, Debug)]
 struct Written {
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ struct Written {
     durable_op: Option<u64>,
 }
 
-/// What was appended to a lane; the record `i` has the number `i + 1`.
+/// The records appended to a lane; the record `i` has the number `i + 1`.
 #[derive(Clone, Debug, Default)]
 struct Lane(Vec<Written>);
 
@@ -32,7 +32,7 @@ impl Lane {
         }
     }
 
-    /// How many records must be there after a crash at an operation, and how many may.
+    /// Returns the minimum and maximum number of records after a crash at an operation.
     fn bounds(&self, op: u64, kind: CrashKind) -> (usize, usize) {
         let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
         let kept = |w: &Written| match kind {
@@ -44,7 +44,7 @@ impl Lane {
     }
 }
 
-/// A group that was freed: its records, when that began, and when it had returned.
+/// A freed group: its records, and the operations at which its removal began and returned.
 #[derive(Clone, Debug)]
 struct Freed {
     seqs: Vec<u64>,
@@ -126,7 +126,7 @@ impl Life {
             }
             7 if self.rng.one_in(3) => self.machine.store.manifest().commits().roll().unwrap(),
             8 => {
-                // The other engine needs nothing of what it wrote.
+                // The other engine needs none of its batches.
                 let floor = self.first.0.len() as u64 + 1;
                 self.machine.store.log().floors().tell(OTHER, floor.saturating_sub(5));
                 self.machine.store.log().floors().hint();
@@ -136,11 +136,11 @@ impl Life {
     }
 }
 
-/// Checks what is there of both lanes after a crash.
+/// Checks the records of both lanes after a crash.
 fn check(life: &Life, op: u64, kind: CrashKind, machine: &Machine) {
     let (least, most) = life.first.bounds(op, kind);
     let last = machine.first.keys().next_back().map_or(0, |last| *last as usize);
-    // What was released is gone; it is never more than what is told to be.
+    // Released records may be gone.
     assert!(
         last <= most && (last >= least || machine.first.is_empty()),
         "first lane: {last} of {least}..{most}"
@@ -172,7 +172,7 @@ fn check(life: &Life, op: u64, kind: CrashKind, machine: &Machine) {
     }
 }
 
-/// Crashes at every operation. Returns how many states that were.
+/// Crashes at every operation. Returns the number of crash states.
 fn campaign(seed: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let mut life = Life::new(SimEnv::new(seed), seed ^ 77);
@@ -188,7 +188,7 @@ fn campaign(seed: u64) -> u64 {
         let mut machine = opened.unwrap_or_else(|e| panic!("seed {seed}, operation {op}, {kind:?}: {e}"));
         check(&life, op, kind, &machine);
         if rng.one_in(8) {
-            // It goes on, and what it writes does not meet what was cut off.
+            // The store continues, and new records do not collide with discarded ones.
             machine.append(&[7; 9000], Durability::Durable).unwrap();
             machine.log.upkeep().seal_active().unwrap();
             machine.pass().unwrap();

@@ -1,8 +1,8 @@
-//! The smallest engine whose records stay in the log: an index of places, and the manifest knows how far it need not be
-//! replayed.
+//! A minimal engine whose records stay in the log, with an index of their positions.
 //!
-//! Its state is the list of the groups that it keeps, each with the places of its records: the index. Retaining a group adds
-//! it, together with the store's own record; freeing takes it away. The floor follows from it.
+//! Its state in the manifest is the list of its retained groups, each with the positions of its
+//! records: the index. Retaining a group adds it, in the same edit as the store's own record;
+//! freeing removes it. The floor follows from the retained groups.
 
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, Result, SeqNo};
@@ -22,12 +22,12 @@ use store::open::StoreTerms;
 pub const DIR: &str = "/store";
 pub const GROUP_BYTES: u64 = 128 << 10;
 pub const TENANT: TenantId = TenantId(9);
-/// The engine of the first lane, which keeps nothing but floors.
+/// The engine of the first lane, which only reports floors.
 pub const OTHER: TenantId = TenantId(7);
 
 pub enum Keeper {}
 
-/// Of a record: its number, where it is, its bytes.
+/// A record: its number, its position, its length.
 pub type Entry = (SeqNo, Place, u32);
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -128,15 +128,15 @@ impl Engine for Keeper {
     }
 }
 
-/// A store with the keeper in the lane that keeps records, and batches of another tenant in the first.
+/// A store with the engine in the record lane, and batches of another tenant in the first lane.
 pub struct Machine {
     pub store: Store,
     pub manifest: Handle<Keeper>,
     pub log: Arc<Log>,
-    /// Every record that is there, by number.
+    /// Every existing record, by number.
     pub index: BTreeMap<SeqNo, (Place, u32)>,
     pub next_seq: SeqNo,
-    /// What the first lane has.
+    /// The records of the first lane.
     pub first: BTreeMap<SeqNo, Vec<u8>>,
 }
 
@@ -174,7 +174,8 @@ impl Machine {
             index.insert(*seq, (*place, *len));
         }
         let next_seq = index.keys().chain(replayed.keys()).max().map_or(1, |last| last + 1);
-        // What is replayed may be of a group that is kept by now, or was freed: the floor tells.
+        // A replayed record may belong to a group that was retained or freed since; the floor
+        // decides.
         index.extend(replayed.into_iter().filter(|(seq, _)| *seq >= state.floor));
         let log = store.lane(Lane::LOG).unwrap().clone();
         log.floors().tell(TENANT, state.floor);
@@ -204,20 +205,21 @@ impl Machine {
         Ok(out)
     }
 
-    /// The records of a group.
+    /// Returns the records of a group.
     pub fn entries(&self, ltn: u64) -> Vec<Entry> {
         let of = self.index.iter().filter(|(_, (place, _))| place.ltn == ltn);
         of.map(|(seq, (place, len))| (*seq, *place, *len)).collect()
     }
 
-    /// All that is durable need not be replayed: the index is in the manifest once the groups are kept.
+    /// Raises the floor above all records: their index goes into the manifest when the groups are
+    /// retained.
     pub fn pass(&mut self) -> Result<()> {
         self.log.floors().tell(TENANT, self.next_seq);
         self.log.floors().hint();
         self.store.tend().map(drop)
     }
 
-    /// Keeps the oldest groups that may be.
+    /// Retains the oldest groups, at most `most` of them.
     pub fn retain(&mut self, most: usize) -> Result<Vec<u64>> {
         let passed = self.log.reader().groups().into_iter().filter(|g| g.state == GroupState::Passed);
         let passed = passed.filter(|g| g.seqs.as_ref().is_some_and(|seqs| !seqs.is_empty()));
@@ -231,7 +233,7 @@ impl Machine {
         Ok(ltns)
     }
 
-    /// Frees a group that is kept, and forgets what is in it.
+    /// Frees a retained group, and drops its records from the index.
     pub fn free(&mut self, ltn: u64) -> Result<()> {
         let own = Change { free: vec![ltn], ..Change::default() };
         self.log.stored().free(&[ltn], |store| self.manifest.commit(Commit { store, own }).map(drop))?;

@@ -1,7 +1,8 @@
-//! Readers by place while groups are kept, freed and used again by others, under schedules.
+//! Readers by position while another thread retains, frees and reuses groups, under schedules.
 //!
-//! A reader gets the bytes that were appended there, or is told that the group is free, and the latter only when somebody had
-//! begun to free it. Whatever a recycled file holds is never taken for damage, nor for what was asked for.
+//! A reader gets the appended bytes, or `NotFound` for a free group, the latter only after its
+//! removal has begun. The contents of a recycled file are never taken for damage, nor for the
+//! requested record.
 
 use crate::engine::{DIR, TENANT, terms};
 use base::ErrorKind;
@@ -18,7 +19,8 @@ use store::manifest::Engines;
 use store::open::StoreTerms;
 
 const PATIENCE_NS: u64 = 200_000_000;
-/// That a file is used again, and written, between the look at the group and the read of the file is one in some thousand.
+/// Only one schedule in some thousand reuses and rewrites a file between the lookup of the group
+/// and the read of the file.
 const SEEDS: u64 = 2_200;
 
 /// Schedules of one reader that lists groups.
@@ -28,7 +30,7 @@ const PASSING_SEEDS: u64 = 100;
 struct Record {
     place: Place,
     bytes: Vec<u8>,
-    /// Somebody has begun to free its group.
+    /// The removal of its group has begun.
     is_going: bool,
 }
 
@@ -36,7 +38,7 @@ struct Shared {
     store: Store,
     log: Arc<Log>,
     records: Mutex<Vec<Record>, rank::Outside>,
-    /// Reads that found it, and reads that came too late.
+    /// Reads that found their record, and reads that came too late.
     found: AtomicU64,
     late: AtomicU64,
 }
@@ -108,7 +110,7 @@ fn reader(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// How many reads found what they asked for, and how many came too late.
+/// Returns the number of reads that found their record, and of those that came too late.
 fn run(seed: u64) -> (u64, u64) {
     let sim = SimEnv::new(seed);
     let plan = Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) };
@@ -146,7 +148,7 @@ fn no_schedule_shows_a_reader_what_he_did_not_ask_for() {
     assert!(found > 500 && late > 50, "{found} {late}");
 }
 
-/// Groups pass from the log to the storage of the lane while a reader lists them. Each is in the list all the time.
+/// Groups become passed while a reader lists them. Every listing contains each of them.
 #[test]
 fn a_group_that_passes_is_listed_at_every_moment() {
     for seed in 1..=PASSING_SEEDS {

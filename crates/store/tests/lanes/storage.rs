@@ -1,4 +1,4 @@
-//! Groups are kept, read, damaged and let go of.
+//! Groups are retained, read, damaged and freed.
 
 use crate::engine::{DIR, GROUP_BYTES, Machine, OTHER, TENANT, terms};
 use base::ErrorKind;
@@ -16,7 +16,7 @@ fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A store with so many groups that are kept; the records by number.
+/// Makes a store with `groups` retained groups; returns its records in order.
 fn filled(sim: &SimEnv, groups: usize) -> (Machine, Vec<Vec<u8>>) {
     let mut rng = Rng::new(4);
     let (mut machine, mut records) = (Machine::open(sim.env()).unwrap(), Vec::new());
@@ -58,14 +58,15 @@ fn what_is_kept_is_read_after_a_reopen_and_not_at_open() {
     let crashed = sim.crash(CrashKind::PowerLoss, 1);
     let machine = Machine::open(crashed.env()).unwrap();
     for path in &kept {
-        // No more than the first page of every log file, for the sake of the manifest.
+        // The check of the manifest reads at most the first page of every log file.
         assert!(crashed.count_ops(None, path.to_str().unwrap()) <= 2, "{path:?}");
     }
     check(&machine, &records);
     assert_eq!(machine.retained().len(), kept.len());
 }
 
-/// Groups become garbage several at a time: their files wait for the next groups, as many as are a quarter of those that are kept.
+/// Groups become garbage several at a time. Their files are kept for the next groups, up to a
+/// quarter of the number of retained groups.
 #[test]
 fn files_of_freed_groups_wait_to_be_used_again() {
     let sim = SimEnv::new(11);
@@ -78,12 +79,12 @@ fn files_of_freed_groups_wait_to_be_used_again() {
     let kept = ltns.len() - 8;
     ltns[kept..].iter().for_each(|ltn| machine.free(*ltn).unwrap());
     assert_eq!((before - files(), kept / 4), (8 - 4, 4));
-    // Of few that are kept as many wait as of any lane.
+    // With few retained groups, the bound of any lane applies.
     ltns[4..kept].iter().for_each(|ltn| machine.free(*ltn).unwrap());
     assert_eq!(before - files(), ltns.len() - 4 - terms().free_groups_max);
 }
 
-/// A group that is gone or damaged costs its records, and the store opens.
+/// A missing or damaged group loses its own records, and the store opens.
 #[test]
 fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
     let sim = SimEnv::new(2);
@@ -105,7 +106,7 @@ fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
     let missing = machine.log.stored().missing(&listing);
     assert_eq!(missing.iter().map(|(ltn, _)| *ltn).collect::<Vec<_>>(), ltns[..2]);
     assert!(missing.iter().zip(&paths).all(|((_, e), path)| e.is_corruption() && e.file() == Some(path)));
-    // Of the first two everything is lost, of the third what is in one page, of the fourth nothing.
+    // Everything in the first two groups is lost, one page of the third, nothing of the fourth.
     for (seq, expected) in (1..).zip(&records) {
         let (place, len) = machine.index[&seq];
         let is_lost = match ltns.iter().position(|ltn| *ltn == place.ltn) {
@@ -121,7 +122,7 @@ fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
             found => panic!("{seq} at {place:?}: {found:?}"),
         }
     }
-    // They can be let go of like any other.
+    // Damaged groups can be freed like any other.
     let mut machine = machine;
     for ltn in &ltns {
         machine.free(*ltn).unwrap();
@@ -130,12 +131,12 @@ fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
     machine.store.close().unwrap();
 }
 
-/// A freed group is another group when its file is used again, and a reader of the old one is told.
+/// A reused file is another group, and a reader of the old one gets an error.
 #[test]
 fn a_file_is_used_again_under_another_identity() {
     let sim = SimEnv::new(3);
     let (mut machine, mut records) = filled(&sim, 6);
-    // Files of another length than groups have now are removed.
+    // Files whose length differs from the current group length are removed.
     let len_now = machine.log.preparation().next_len();
     let group = machine
         .log
@@ -168,12 +169,13 @@ fn a_file_is_used_again_under_another_identity() {
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
 }
 
-/// A file that has another name, in a copy of the store, is never written again: it goes, and the next group has a new one.
+/// A file with another name, in a copy of the store, is never written again. It is removed, and the
+/// next group gets a new file.
 #[test]
 fn the_file_of_a_shared_group_is_not_used_again() {
     let sim = SimEnv::new(8);
     let (mut machine, _) = filled(&sim, 3);
-    // The youngest: its length is that of the groups that come, so it could be one of them.
+    // The youngest group has the length of the next ones, so its file would be reused.
     let ltn = *machine.retained().last().unwrap();
     let e = machine.log.stored().share(&[99], |_| panic!("there is no edit")).unwrap_err();
     assert!(e.kind() == ErrorKind::InvalidArgument && e.message().contains("cannot be shared"), "{e}");
@@ -217,7 +219,7 @@ fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
         refused(&machine, wrong);
     }
     assert_eq!(machine.log.reader().groups()[1].seqs.as_ref().unwrap().of(TENANT), Some((2, 2)));
-    // What its engine refuses, did not happen.
+    // An edit that the engine refuses has no effect.
     let full = machine.log.stored().retain(&ltns[..1], |_| Err(base::Error::new(ErrorKind::NoSpace, "full")));
     assert_eq!(full.unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(machine.retain(1).unwrap(), ltns[..1]);
@@ -236,12 +238,12 @@ fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
     assert!(machine.log.reader().scan(ltns[3]).is_err_and(|e| e.kind() == ErrorKind::NotFound));
 }
 
-/// Who opens the store without the lane leaves it alone, whatever he does.
+/// An open without the lane leaves the lane alone, whatever it writes.
 #[test]
 fn a_lane_that_is_not_opened_stays_as_it_is() {
     let sim = SimEnv::new(6);
     let (mut machine, mut records) = filled(&sim, 2);
-    // What is staged only is there as well.
+    // The lane also has a batch that is only in its staging file.
     records.push(vec![8; 5000]);
     machine.append(records.last().unwrap(), Durability::Buffered).unwrap();
     drop(machine);
@@ -265,7 +267,7 @@ fn a_lane_that_is_not_opened_stays_as_it_is() {
     assert_eq!(machine.manifest.state().groups.len(), 2);
 }
 
-/// Another thread keeps or frees groups between the plan of one move and its edit.
+/// Another thread retains or frees groups between the plan of a move and its edit.
 #[test]
 fn groups_are_moved_by_one_at_a_time() {
     let sim = SimEnv::new(8);
@@ -285,7 +287,7 @@ fn groups_are_moved_by_one_at_a_time() {
     assert_eq!(machine.retained(), ltns[..1]);
 }
 
-/// A group that is to be replayed must be there and whole, or the store is not opened.
+/// A missing or short group that recovery would replay makes the open fail.
 #[test]
 fn a_group_to_replay_that_is_missing_or_cut_refuses_the_open_by_name() {
     let sim = SimEnv::new(9);
@@ -318,7 +320,8 @@ fn a_group_to_replay_that_is_missing_or_cut_refuses_the_open_by_name() {
     }
 }
 
-/// A reader follows a writer in the same group. What it read ahead ends in pages that were not written by then.
+/// A reader follows a writer in the same group. Its read-ahead ends in pages that were not yet
+/// written.
 #[test]
 fn pages_written_after_a_read_ahead_are_read_again() {
     let mut rng = Rng::new(9);

@@ -1,4 +1,4 @@
-//! The budget of background work.
+//! The rate limit of background I/O.
 
 use store::pacing::Budget;
 
@@ -14,7 +14,7 @@ fn the_budget_binds_over_every_second() {
     let in_second =
         |from_ns: u64| passed.iter().filter(|ns| (from_ns..from_ns + 1_000_000_000).contains(ns)).count();
     for from_ns in (0..2_000_000_000).step_by(10_000_000) {
-        // A fiftieth of a second and a piece pass ahead of their time.
+        // The burst (a fiftieth of a second) and one piece pass ahead of time.
         assert!((38..=43).contains(&in_second(from_ns)), "{} from {from_ns}", in_second(from_ns));
     }
     let none = Budget::default();

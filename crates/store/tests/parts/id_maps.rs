@@ -18,7 +18,7 @@ fn changes_lead_from_one_map_to_the_other() {
             }
         }
         if step % 10 == 0 {
-            // One that shares nothing, too.
+            // Also a map that shares no run.
             maps.push(map.iter().map(|(k, v)| (k, *v)).collect());
         }
         maps.push(map.clone());

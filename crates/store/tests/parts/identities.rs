@@ -1,4 +1,4 @@
-//! What a fast tier says of itself, and what a store says of it.
+//! The identity of a fast tier, on the disk and in the manifest.
 
 use base::Uid;
 use base::codec::Reader;

@@ -1,4 +1,4 @@
-//! Parts of the store by their public interfaces.
+//! Parts of the store, tested by their public interfaces.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

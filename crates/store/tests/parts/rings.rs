@@ -1,4 +1,4 @@
-//! Rings of open log pages.
+//! Lengths of the tail buffer.
 
 use store::commit::{Aging, staging_len};
 

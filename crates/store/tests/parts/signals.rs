@@ -30,7 +30,7 @@ fn a_wait_ends_at_its_time_or_at_once_if_its_condition_holds() {
     });
     assert_eq!((env.clock.now_ns(), looks), (begun_ns + 2_500_000, 4), "every millisecond, and at the end");
     signals.wait_before(&env, begun_ns, || false);
-    // On the machine the wait looks at the clock itself.
+    // Outside of the simulation the wait checks the clock itself.
     let env = Env::kernel();
     let begun_ns = env.clock.now_ns();
     signals.wait_before(&env, begun_ns + 2_000_000, || false);

@@ -23,7 +23,8 @@ fn listed(fs: &dyn FileSystem, dir: &str) -> Vec<String> {
     fs.list(Path::new(dir)).unwrap().into_iter().map(|entry| entry.name).collect()
 }
 
-/// The name of a file decides its disk. The one directory lists the files of both, and other directories are on the first disk.
+/// The name of a file decides its disk. The directory lists the files of both disks, and other
+/// directories are on the first disk.
 #[test]
 fn each_kind_of_file_has_its_disk() {
     let (capacity, speed) = (SimEnv::new(1), SimEnv::new(2));
@@ -58,7 +59,8 @@ fn each_kind_of_file_has_its_disk() {
     assert!(fs.disks(Path::new("/copy")).is_none() && fs.disks(Path::new("/store")).is_some());
 }
 
-/// Log files on the disk of the directory are hidden once the other disk has its file, and visible before that.
+/// Log files on the disk of the directory are hidden once the other disk has its identity, and
+/// visible before that.
 #[test]
 fn a_place_that_is_no_speed_disk_yet_hides_nothing() {
     let (capacity, speed) = (SimEnv::new(1), SimEnv::new(2));

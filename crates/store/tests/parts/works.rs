@@ -8,12 +8,12 @@ use io::sim::threads::Plan;
 use std::sync::Arc;
 use store::run::{Duty, Job, JobClass, Progress, Work, Works};
 
-/// An engine with a job of each of some classes, which notes failures.
+/// An engine with one job for each of some classes, which records failures.
 #[derive(Default)]
 struct Engine {
     classes: Vec<JobClass>,
     fails: bool,
-    /// Guards the failures.
+    /// Failures reported to the engine.
     failures: Mutex<Vec<ErrorKind>, rank::Outside>,
 }
 
@@ -71,8 +71,8 @@ fn the_most_urgent_class_of_both_engines_comes_first() {
     assert_eq!(next(&idle_host, Duty::All, JobClass::Idle), Some(JobClass::Gc));
 }
 
-/// Workers that ask for work while a guest joins get work of the host alone, and then of both. Failures of the guest's jobs are reported to
-/// the guest from its first job on.
+/// Workers that ask for work while a guest joins get work of the host alone, and then of both.
+/// Failures of the guest's jobs are reported to the guest from its first job on.
 #[test]
 fn a_guest_may_join_while_workers_ask_for_work() {
     for seed in 1..=200 {

@@ -1,4 +1,4 @@
-//! A store opened without the toy log keeps what the toy log has.
+//! A store opened without the toy log keeps the toy log's data.
 
 use crate::engine::Toy;
 use crate::story::{DIR, TERMS, open};
@@ -10,7 +10,7 @@ use store::commit::{Durability, TenantId};
 use store::files::unfinished;
 use store::manifest::{Engine, Engines};
 
-/// Opens it for nobody, lets another tenant write for a while, and closes it.
+/// Opens the store without engines, lets another tenant write, and returns the open store.
 pub fn without_the_toy(sim: &SimEnv, batches: u64) -> Store {
     let mut next = 0;
     let store = Store::open(&sim.env(), Path::new(DIR), TERMS, &Engines::default(), &mut |tenant, seq, _| {
@@ -49,7 +49,7 @@ fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
     let (store, toy) = open(sim.env()).unwrap();
     assert_eq!(toy.range(), 11..51);
     assert!((11..51).all(|n| toy.read(n) == Some(vec![n as u8 - 1; 2000])));
-    // Once it lets go, all of that goes.
+    // Once the toy log raises its floor, all that is released.
     let before = store.log().wal().content().live_bytes();
     toy.trim(51).unwrap();
     store.log().floors().tell(TenantId(9), u64::MAX);
@@ -89,7 +89,7 @@ fn who_was_away_when_the_log_was_ended_is_told() {
     assert!(!missed(&store), "it has been here");
 }
 
-/// A repair that was cut off leaves `CURRENT`, and yet no store: nobody opens it, whatever engines he has.
+/// An interrupted repair leaves `CURRENT`, but no store: no open succeeds, with any engines.
 #[test]
 fn a_repair_that_was_cut_off_is_opened_by_nobody() {
     let sim = SimEnv::new(3);

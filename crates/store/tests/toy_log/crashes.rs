@@ -1,4 +1,4 @@
-//! A random life of a store with a toy log alone, and a crash at every operation of it.
+//! A random history of a store with only a toy log, with a crash at every operation.
 
 use crate::engine::ToyLog;
 use crate::model::{Entry, Model, Trim};
@@ -70,7 +70,7 @@ fn begin(sim: SimEnv, rng: Rng, model: Model) -> Life {
     Life { sim, rng, store, toy, model }
 }
 
-/// Crashes at every operation; some go on for a second life, with a crash at its end.
+/// Crashes at every operation. Some states continue with a second history, and a crash at its end.
 fn campaign(seed: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let mut life = begin(SimEnv::new(seed), Rng::new(seed ^ 5), Model::default());
@@ -108,7 +108,8 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     assert!(states > 700, "{states}");
 }
 
-/// A store that was opened where there was hardly any room takes entries again once there is, without a reopen.
+/// A store that was opened with hardly any space accepts entries again once there is space, without
+/// a reopen.
 #[test]
 fn appends_resume_when_there_is_room() {
     let mut refused = 0;

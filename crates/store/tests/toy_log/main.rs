@@ -1,4 +1,4 @@
-//! The example is run, and is what it says: an engine of less than 300 lines on a store alone.
+//! Runs the example and checks its claim: an engine of less than 300 lines alone on a store.
 
 extern crate lavastore_store as store;
 

@@ -1,4 +1,4 @@
-//! An engine that is not wanted any more leaves the store, and takes with it what it has there.
+//! Removal of an engine, with all its data, from a store.
 
 use crate::absence::without_the_toy;
 use crate::engine::Toy;
@@ -19,7 +19,8 @@ fn path(number: u64) -> PathBuf {
     Path::new(DIR).join(FileKind::Engine { engine: Toy::ID.0, kind: 0, number }.to_string())
 }
 
-/// A store with entries and two files of the toy log, one of them listed, closed. The numbers of the files.
+/// Makes a closed store with entries and two files of the toy log, one of them listed. Returns the
+/// numbers of the files.
 fn made(sim: &SimEnv) -> [u64; 2] {
     let (store, toy) = open(sim.env()).unwrap();
     for i in 0..ENTRIES {
@@ -47,16 +48,16 @@ fn exist(sim: &SimEnv, numbers: [u64; 2]) -> [bool; 2] {
     numbers.map(|number| sim.env().fs.exists(&path(number)).unwrap())
 }
 
-/// True if the toy log has to wait before it can come back.
+/// Returns true if the toy log cannot be added again yet.
 fn must_wait(sim: &SimEnv) -> bool {
     let Err(e) = open(sim.env()) else { return false };
     assert!(e.kind() == ErrorKind::Busy && e.to_string().contains("removed"), "{e}");
     true
 }
 
-/// It comes back as new once no group is left that was there when it went.
+/// Checks that the toy log can be added as new once its old groups are gone.
 fn comes_back(sim: &SimEnv) {
-    // Others go on, and the log lets go of its groups.
+    // Other tenants write, and the log releases its old groups.
     for _ in 0..2 {
         let store = without_the_toy(sim, 100);
         assert!(
@@ -108,7 +109,7 @@ fn a_crash_leaves_all_of_it_or_nothing() {
     let record = sim.record();
     let (mut kept, mut gone) = (0, 0);
     for op in record.mutations().into_iter().filter(|op| *op >= begun) {
-        // Whether the operation under way came about is up to the seed.
+        // The seed decides the outcome of the interrupted operation.
         let tries =
             (0..4).flat_map(|seed| [CrashKind::ProcessKill, CrashKind::PowerLoss].map(|kind| (kind, seed)));
         for (kind, seed) in tries {
@@ -134,7 +135,7 @@ fn a_crash_leaves_all_of_it_or_nothing() {
     assert!(kept > 0 && gone > 3, "{kept} kept, {gone} gone");
 }
 
-/// The log has one byte for whose a batch is.
+/// The log has one byte for the tenant of a batch.
 #[test]
 fn an_engine_of_a_larger_id_is_refused() {
     let sim = SimEnv::new(3);

@@ -11,15 +11,15 @@ const SECOND_NS: u64 = 1_000_000_000;
 const COMPACTION: Traffic = Traffic::Compaction;
 const FLUSH: Traffic = Traffic::Flush;
 
-/// Two threads that always want more than they get, and one that reads every 300 us.
+/// Two threads that always want more slots than they get, and a reader with a read every 300 us.
 struct Device {
     alone_ns: u64,
-    /// What a read takes beside pieces, and more for each of them.
+    /// Latency of a read beside pieces in flight, and the addition for each of them.
     beside_ns: u64,
     piece_ns: u64,
 }
 
-/// What happened in the last seconds.
+/// Counts of the last seconds.
 #[derive(Debug, Default)]
 struct Seen {
     reads: u64,
@@ -28,16 +28,16 @@ struct Seen {
     depth_sum: u64,
 }
 
-/// A piece takes 100 us.
+/// Duration of a piece: 100 us.
 const PIECE_NS: u64 = 100_000;
 
 impl Device {
-    /// Runs for 20 seconds; what was seen in the last ten.
+    /// Runs for 20 seconds; returns the counts of the last ten.
     fn run(&self) -> Seen {
         let depth = Depth::new();
         let mut seen = Seen::default();
-        // Of each thread: when it looks again, and what it has at the device.
-        // Before there is work the device is idle.
+        // For each thread: the time of its next step, and its pieces in flight. Initially the
+        // device is idle.
         let mut threads = [(SECOND_NS, None), (SECOND_NS, None)];
         let mut read: Option<(u64, ReadBegun)> = None;
         let mut next_read_ns = SECOND_NS / 2;
@@ -88,7 +88,7 @@ impl Device {
     }
 }
 
-/// What happened on a device, a second.
+/// Prints the counts of a device for each second.
 fn device(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     const US: u64 = 1000;
     let alone_ns = US * case.take_arg::<u64>("read-us")?;
@@ -157,7 +157,8 @@ fn scripts() {
     });
 }
 
-/// Threads that look for the one place there is, under many schedules: it is never taken twice, nor lost. (In loom it is the same for two, under all.)
+/// Threads compete for a single slot under many schedules: it is never taken twice, nor lost. (The
+/// loom test does the same for two threads, under all schedules.)
 #[test]
 fn under_every_schedule_no_place_is_taken_twice() {
     for seed in 1..=200 {
@@ -193,8 +194,8 @@ fn under_every_schedule_no_place_is_taken_twice() {
     }
 }
 
-/// Whatever happens in whatever order: the depth keeps its bounds, no more pieces are there than it allowed when they came, nobody waits
-/// long, and in the end every place is free.
+/// Random operations: the depth keeps its bounds, pieces in flight never exceed the depth at their
+/// start, waits are short, and in the end every slot is free.
 #[test]
 fn whatever_happens_the_bounds_are_kept() {
     for seed in 0..300 {

@@ -2,7 +2,7 @@ use super::*;
 use datadriven::TestCase;
 use std::error::Error;
 
-/// Reads of a script, on a clock of its own.
+/// Reads of a script, on a simulated clock.
 #[derive(Default)]
 struct Script {
     reads: Foreground,
@@ -31,7 +31,8 @@ impl Script {
         Ok(out)
     }
 
-    /// Reads one after the other, the first `slow` of each window of 32 taking a millisecond; prints the judgements of the windows.
+    /// Reads one after the other, the first `slow` of each window of 32 taking a millisecond;
+    /// prints the judgments of the windows.
     fn read(&mut self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
         let (us, every_us) = (case.take_arg::<u64>("us")?, case.take_arg::<u64>("every-us")?);
         let (slow, is_alone) = (case.try_take_arg("slow")?.unwrap_or(0), case.take_flag("alone")?);
@@ -46,8 +47,8 @@ impl Script {
         Ok(out)
     }
 
-    /// A read each 400 us, of which one of four takes a millisecond, whether it is alone or beside background work. Counts the slow windows
-    /// of the second half.
+    /// A read each 400 us. One in four takes a millisecond, alone or beside background work. Counts
+    /// the slow windows of the second half.
     fn slow_device(&mut self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
         let mut judgements = Vec::new();
         for i in 0..case.take_arg::<u64>("reads")? {
@@ -61,8 +62,8 @@ impl Script {
     }
 }
 
-/// The usual time of 10,000 reads that take 50 us and up to 100 us more, evenly, or a multiple of that spread. Each thousandth takes a
-/// second, as on a device that stands still.
+/// Prints the usual latency of 10,000 reads of 50 us and a random addition of up to 100 us, times
+/// the spread. Every thousandth takes a second, as on a stalled device.
 fn learn(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let spread = case.take_arg("times-the-spread")?;
     let (mut usual_ns, mut above, mut rng) = (learnt(0, 1_000_000), 0, io::Rng::new(spread));

@@ -6,7 +6,7 @@ use io::sim::threads::Plan;
 
 const COMPACTION: Option<Traffic> = Some(Traffic::Compaction);
 
-/// A file system with its pace, and what it is on.
+/// Returns a paced file system and its limiter.
 fn paced(env: &Env) -> (Arc<PacedFs>, Arc<Pace>) {
     let pace = Arc::new(Pace::new(&env.clock));
     env.fs.create_dir_all(Path::new("/s")).unwrap();
@@ -32,12 +32,12 @@ fn write(fs: &dyn FileSystem, path: &Path, data: &[u8]) {
     file.sync(SyncKind::Full).unwrap();
 }
 
-/// Somebody reads.
+/// Makes a foreground read.
 fn read_a_little(fs: &dyn FileSystem, path: &Path) {
     fs.open(path, Access::Direct).unwrap().read_at(&mut [0; 100], 50).unwrap();
 }
 
-/// A file that notes after how many bytes it was told to have at most so many writes on their way.
+/// A file that records each limit of writes in flight, with the length at that time.
 struct Noting {
     len: u64,
     settled: Arc<std::sync::Mutex<Vec<(u64, usize)>>>,
@@ -63,7 +63,8 @@ impl AppendFile for Noting {
     }
 }
 
-/// As many writes as the file has go on behind background work, but one where somebody reads, for whom a read behind all of them would take longer.
+/// Background work keeps several writes in flight, but only one beside a foreground reader, whose
+/// read would queue behind all of them.
 #[test]
 fn beside_a_reader_one_piece_is_on_its_way() {
     let sim = SimEnv::new(1);
@@ -84,7 +85,7 @@ fn beside_a_reader_one_piece_is_on_its_way() {
     assert_eq!(*settled.lock().unwrap(), [(4 * WRITE_PIECE_BYTES as u64, 1)]);
 }
 
-/// Reads that somebody has in flight are in the foreground: background work hears of them, however they are read.
+/// Asynchronous reads count as foreground reads, for each way of reading.
 #[test]
 fn reads_in_flight_are_timed() {
     let dir = std::env::temp_dir().join(format!("lavastore-paced-{}", std::process::id()));
@@ -110,8 +111,8 @@ fn reads_in_flight_are_timed() {
     std::fs::remove_dir(&dir).unwrap();
 }
 
-/// Reads of background work that go on beside what it does are booked once, and hold no place at the device. Where somebody reads they are made in pieces before
-/// the call returns.
+/// Asynchronous background reads are accounted once, and hold no slot. Beside a foreground reader
+/// they are made in pieces before the call returns.
 #[test]
 fn reads_beside_the_work_are_booked_and_hold_no_place() {
     let dir = std::env::temp_dir().join(format!("lavastore-beside-{}", std::process::id()));
@@ -145,7 +146,7 @@ fn reads_beside_the_work_are_booked_and_hold_no_place() {
         read_a_little(&fs, &dir.join(names::ksst(1)));
         assert!(pace.in_pieces());
         let _during = during(Some(Traffic::Collection));
-        // In simulation nobody else comes while it is asked.
+        // The simulation has no other thread that could read meanwhile.
         assert_eq!(read(&mut reads), env.is_simulated());
         assert_eq!(pace.report().bytes, [0, 0, 2 * 50 * 150_000, 0]);
         drop(reads);
@@ -155,7 +156,8 @@ fn reads_beside_the_work_are_booked_and_hold_no_place() {
     std::fs::remove_dir(&dir).unwrap();
 }
 
-/// What was there when it was wanted was waited for by nobody: it says nothing of what a byte costs. (In simulation a read is done when it is looked for.)
+/// Read-ahead that completes in time has no waiting thread, so it does not change the cost of a
+/// byte. (In simulation a read completes when its result is requested.)
 #[test]
 fn what_was_read_ahead_in_time_makes_no_byte_cheaper() {
     let dir = std::env::temp_dir().join(format!("lavastore-ahead-{}", std::process::id()));
@@ -187,7 +189,8 @@ fn what_was_read_ahead_in_time_makes_no_byte_cheaper() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// A batch of a collection that is of both disks is waited for, and each disk has its own reads: nothing is begun where the first file's disk would let it.
+/// A collection batch over both disks is waited for, each disk with its own reads. The limiter of
+/// the first file's disk must not let it run asynchronously.
 #[test]
 fn a_batch_beside_the_work_is_of_one_disk() {
     let dir = std::env::temp_dir().join(format!("lavastore-beside-both-{}", std::process::id()));
@@ -224,8 +227,8 @@ fn a_batch_beside_the_work_is_of_one_disk() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Threads that write and read in the background beside one that reads: each finds what it wrote, and comes to its end, under every
-/// schedule, also where the device has no place for two of them.
+/// Background threads write and read beside a foreground reader. Under every schedule each reads
+/// back its own data and finishes, also with a single slot at the device.
 #[test]
 fn under_every_schedule_all_come_to_their_end() {
     let mut waits = 0;
@@ -265,7 +268,8 @@ fn under_every_schedule_all_come_to_their_end() {
     assert!(waits > 20, "{waits}");
 }
 
-/// Each disk has its pace: on the one beside the log pieces are short, its writes count as somebody who is there, and what is slow on one is not on the other.
+/// Each disk has its own limiter. On the disk of the log pieces are short and log writes count as
+/// foreground. Slow reads on one disk do not affect the other.
 #[test]
 fn each_disk_has_a_pace_of_its_own() {
     let sim = SimEnv::new(9);
@@ -297,7 +301,8 @@ fn each_disk_has_a_pace_of_its_own() {
         "{slow:?} {fast:?}"
     );
     assert_eq!(pace.report().bytes, [0, 2 * data.len() as u64, 0, 0], "both together");
-    // A late write of the log is late by so much; background work there makes room, and elsewhere it does not.
+    // A delayed log write counts its delay. Background work makes room on that disk, and not on the
+    // other.
     sim.set_costs(io::sim::Costs { sync_ns: 20_000_000, ..Default::default() });
     for _ in 0..200 {
         log.write_durable(&page, 0).unwrap();
@@ -307,13 +312,13 @@ fn each_disk_has_a_pace_of_its_own() {
     assert!(speed.load().log_late_ns > 100 * 10_000_000, "{:?}", speed.load());
     assert!(speed.report_alone().depth_milli < pace.report().depth_milli);
     assert!(fs.read_all(&of_speed(2), 2 << 20).unwrap() == data);
-    // Who reads in the foreground is timed where he reads.
+    // A foreground read is timed on its own disk.
     let before = pace.load().reads;
     read_a_little(&fs, &of_speed(2));
     assert_eq!((pace.load().reads, speed.load().reads), (before, 1));
 }
 
-/// Reads of one batch that are of both disks: each disk has its own, whether they are made together or wait for their turn.
+/// In a batch over both disks, each disk accounts its own reads, in one go or in pieces.
 #[test]
 fn of_a_batch_over_both_disks_each_has_its_own() {
     let sim = SimEnv::new(10);
@@ -331,7 +336,7 @@ fn of_a_batch_over_both_disks_each_has_its_own() {
             (fs.open(&path, Access::Direct).unwrap(), data)
         })
         .collect();
-    // Of these files, so many bytes of each.
+    // Reads `len` bytes of each of these files.
     let read = |these: &[usize], len: usize| {
         let mut bufs = vec![vec![0; len]; these.len()];
         let of = |(n, buf): (usize, _)| FileRead { file: &files[n].0, offset: 7, buf };
@@ -349,7 +354,7 @@ fn of_a_batch_over_both_disks_each_has_its_own() {
     let _during = during(Some(Traffic::Collection));
     read(&[0, 1, 2], 100_000);
     assert_eq!((booked(&pace), booked(&speed)), (200_000, 100_000));
-    // Where somebody reads they come in pieces.
+    // Beside a foreground reader they are made in pieces.
     {
         let _foreground = during(None);
         read_a_little(&fs, &path(1));

@@ -3,7 +3,8 @@ use datadriven::TestCase;
 use io::Rng;
 use std::error::Error;
 
-/// A disk: what a read takes that is alone, without its bytes, how many it works on at once, and what a byte takes of all of them together.
+/// A disk model: the latency of a single read without its bytes, the number of reads in parallel,
+/// and the time of a byte over all of them.
 #[derive(Clone, Copy, Default)]
 struct Disk {
     latency_ns: u64,
@@ -12,12 +13,12 @@ struct Disk {
 }
 
 impl Disk {
-    /// What so many reads take that begin together.
+    /// Returns the duration of `reads` that begin together.
     fn takes_ns(self, reads: u64, bytes: u64) -> u64 {
         self.latency_ns + self.latency_ns * (reads - 1) / self.ways + bytes * self.byte_ps / 1000
     }
 
-    /// What a measurement should find.
+    /// Prints the results that a measurement should find.
     fn said(self) -> String {
         let (request_ns, mib_ns) = (self.latency_ns / self.ways, self.byte_ps * MIB as u64 / 1000);
         let [gap, window] = [request_ns, self.latency_ns].map(|ns| (ns * 1000).checked_div(self.byte_ps));
@@ -34,7 +35,7 @@ fn said(report: ReadCostReport) -> String {
     format!("request {request_ns} ns, MiB {mib_ns} ns, gap {gap_bytes} B, window {window_bytes} B\n")
 }
 
-/// Of what is learnt from reads of these lengths, each alone and many together, with up to a tenth more or less.
+/// Learns from single reads and from bursts of these lengths, with a deviation of up to a tenth.
 fn learnt(disk: Disk, alone: &[u64], many: &[u64]) -> ReadCost {
     let (cost, mut rng, mut now_ns) = (ReadCost::new(), Rng::new(5), 1000);
     let mut burst = |reads: u64, len: u64| {
@@ -71,7 +72,7 @@ impl Script {
             "learn" => {
                 let alone: Vec<u64> = case.try_take_args("alone")?.unwrap_or_default();
                 let many: Vec<u64> = case.try_take_args("many")?.unwrap_or_default();
-                // Later than all bursts that were learnt from.
+                // Later than all bursts so far.
                 (self.cost, self.now_ns) = (learnt(self.disk, &alone, &many), 1 << 50);
                 out = said(self.cost.report());
             }
@@ -92,7 +93,7 @@ impl Script {
         Ok(out)
     }
 
-    /// Reads that begin and end.
+    /// Runs a command that begins or ends reads.
     fn reads(&mut self, case: &mut TestCase) -> Outcome<()> {
         self.now_ns = case.try_take_arg("at")?.unwrap_or(self.now_ns);
         let reads = case.take_arg("reads")?;
@@ -109,8 +110,9 @@ impl Script {
         Ok(())
     }
 
-    /// Bursts of the lines, in rounds: `reads 1 bytes 4096 ns 80000`, or as long as the disk takes. `beside`: so many reads are under way
-    /// for which nobody waits. Prints in which rounds it changes which costs are in use.
+    /// Runs the bursts of the lines, in rounds: `reads 1 bytes 4096 ns 80000`, or without `ns` the
+    /// duration of the disk model. `beside`: the number of reads without a waiting thread. Prints
+    /// the rounds in which the costs in use change.
     fn bursts(&mut self, case: &mut TestCase) -> Outcome<String> {
         let (rounds, beside) =
             (case.try_take_arg("rounds")?.unwrap_or(1), case.try_take_arg("beside")?.unwrap_or(0));

@@ -24,7 +24,7 @@ struct Script {
     sim: SimEnv,
     space: Arc<SpaceBudget>,
     limit: u64,
-    /// What running jobs may write.
+    /// Grants of running jobs.
     grants: Vec<Grant>,
 }
 
@@ -62,7 +62,7 @@ impl Script {
                 String::new()
             }
             "refresh" => {
-                // Jobs want 200,000 bytes.
+                // Jobs request 200,000 bytes.
                 let demands = Demands { pool_bytes: 200_000, fixed_bytes: 20_000, ..Demands::default() };
                 space.refresh(|_| demands);
                 String::new()
@@ -92,7 +92,8 @@ impl Script {
                 format!("changed: {}\n", space.look_again())
             }
             "write-file" => {
-                // Up to the bytes below the limit that are left to all but the manifest, and `more` bytes.
+                // Writes all bytes below the limit that are not reserved for the manifest, and
+                // `more` bytes.
                 let left = self.limit - EDITS_BYTES - space.used_bytes();
                 let more: u64 = case.take_arg("more-than-fits")?;
                 create(&space.context, 2, left + more)
@@ -151,7 +152,7 @@ fn scripts() {
     });
 }
 
-/// The limit changes while a refresh is on its way with the old one: the new limit holds after both.
+/// The limit changes during a refresh with the old one: the new limit holds after both.
 #[test]
 fn a_refresh_that_began_before_a_change_does_not_bring_the_old_limit_back() {
     let Script { sim: _sim, space, .. } = Script::new(64 * KIB, None, None);

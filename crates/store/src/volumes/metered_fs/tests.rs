@@ -25,7 +25,7 @@ impl Script {
         Script { sim, fs, handles: HashMap::default() }
     }
 
-    /// Bytes in the directory, of all files or of those with the end of a name.
+    /// Returns the bytes of all files in the directory, or of those whose names end with `end`.
     fn listed(&self, end: &str) -> u64 {
         let all = self.fs.list(Path::new("/store")).unwrap().into_iter();
         all.filter(|e| e.name.ends_with(end)).map(|e| e.allocated).sum()
@@ -51,7 +51,7 @@ impl Script {
                     meter.refusals()
                 )
             }
-            // Whoever opens the store begins with what is there.
+            // An open begins with the existing files.
             "take-over" => {
                 let meter = Meter::new(Path::new("/store"));
                 meter.take_over(&self.fs.list(Path::new("/store"))?);
