@@ -1,5 +1,5 @@
-//! How fast is one writer that makes every 4 KiB write durable before the next? This is the floor under the latency
-//! of a durable commit: compare the log against it.
+//! Speed of one writer that makes every 4 KiB write durable before the next. This is the floor of
+//! the latency of a durable commit: compare the log against it.
 //!
 //! ```text
 //! cargo run --release -p lavastore-io --example durable_writes -- [DIRECTORY] [SECONDS]

@@ -1,25 +1,26 @@
-//! What it costs to time operations: nanoseconds for each of ten million, on one thread and on two.
+//! Cost of timing an operation: nanoseconds for each of ten million, on one thread and on two.
 //!
 //! ```text
 //! cargo run --release -p lavastore-io --example timing_cost
 //! ```
 //!
-//! `record` is a value whose timestamps the caller has; `clock` one look at the clock; `each` an operation that is timed every
-//! time, with both looks; `sampled` one that is timed by samples.
+//! `record` is a value whose timestamps the caller has; `clock` is one clock reading; `each` is an
+//! operation that is timed every time, with two readings; `sampled` is one that is timed by
+//! samples.
 
 use lavastore_io::{Env, timing::Timing};
 use std::hint::black_box;
 
 const RECORDS: u64 = 10_000_000;
 
-/// Nanoseconds of one of so many.
+/// Nanoseconds per operation of `count`.
 fn each_of(env: &Env, count: u64, one: impl Fn(u64)) -> f64 {
     let begun_ns = env.clock.now_ns();
     (0..count).for_each(one);
     (env.clock.now_ns() - begun_ns) as f64 / count as f64
 }
 
-/// The same on several threads, each of which does so many.
+/// The same on several threads, each of which does `RECORDS / threads` operations.
 fn on_threads(env: &Env, threads: u64, one: impl Fn(u64) + Sync) -> f64 {
     let times = std::thread::scope(|scope| {
         let started: Vec<_> =
@@ -29,7 +30,7 @@ fn on_threads(env: &Env, threads: u64, one: impl Fn(u64) + Sync) -> f64 {
     times / threads as f64
 }
 
-/// What no compiler leaves out.
+/// Keeps the compiler from removing the value.
 fn touch(value: u64) {
     black_box(value);
 }

@@ -1,12 +1,13 @@
 //! Reads of several files in one batch.
 //!
-//! What a scan reads next is often spread over many files, a record in each. A batch for each file would leave the
-//! device with one request at a time, so the reads of all files go to it together where the files belong to the
-//! machine's own file system; others read file by file.
+//! The next reads of a scan are often spread over many files, with a record in each. A batch per
+//! file would leave the device with one request at a time. So the reads of all files go to the
+//! device together where the files are on the kernel's file system; other files are read one by
+//! one.
 //!
-//! Each read is paced by who paces its file: of a store on two disks each has its own pace, and what is read on one says nothing of the other. Reads of
-//! the foreground go to both disks together all the same, and each pace is told how many of them are its own. Those that wait for their turn do
-//! so disk by disk.
+//! Each file has its own read limiter. In a store on two disks each disk has one, and reads on one
+//! disk say nothing about the other. Foreground reads still go to both disks together, and each
+//! limiter is told how many of them are its own. Reads that wait for their turn do so disk by disk.
 
 use crate::kernel::KernelReadFile;
 use crate::{Beside, FileRead, ReadFile, ReadPace, ReadRequest};
@@ -14,11 +15,11 @@ use base::Result;
 use std::any::Any;
 use std::sync::Arc;
 
-/// Fills many buffers from several files, with as many reads in flight as the engine allows. Reads of one file should
-/// stand side by side.
+/// Fills many buffers from several files, with as many reads in flight as the engine allows. Reads
+/// of one file should be adjacent.
 ///
 /// # Errors
-/// The first one met; all buffers are then unspecified.
+/// The first error; all buffers are then unspecified.
 pub fn read_files(reads: &mut [FileRead<'_>]) -> Result<()> {
     if !are_of_one_pace(reads.iter().map(|read| read.file)) {
         return read_by_pace(reads);
@@ -40,19 +41,19 @@ fn is_same(a: Option<&dyn ReadPace>, b: Option<&dyn ReadPace>) -> bool {
     }
 }
 
-/// True if all files are paced by the same, or none by anybody.
+/// Returns true if all files have the same limiter, or none has one.
 pub(crate) fn are_of_one_pace<'a>(mut files: impl Iterator<Item = &'a Arc<dyn ReadFile>>) -> bool {
     let first = files.next().and_then(pace_of);
     files.all(|file| is_same(pace_of(file), first))
 }
 
-/// Those that have a pace together, and those that have none.
+/// Reads with the same limiter, or those without one.
 struct Paced<'a, 'b> {
     pace: Option<&'a dyn ReadPace>,
     reads: Vec<FileRead<'b>>,
 }
 
-/// Reads of files that are paced by different ones, or by nobody.
+/// Reads files with different limiters.
 fn read_by_pace(reads: &mut [FileRead<'_>]) -> Result<()> {
     let mut groups: Vec<Paced<'_, '_>> = Vec::new();
     for read in reads.iter_mut() {
@@ -97,7 +98,7 @@ fn read_now(reads: &mut [FileRead<'_>]) -> Result<()> {
     read_by_file(reads)
 }
 
-/// Reads one file after the other, each with its reads together.
+/// Reads one file after the other, the reads of each together.
 pub(crate) fn read_by_file(reads: &mut [FileRead<'_>]) -> Result<()> {
     reads.chunk_by_mut(|a, b| Arc::ptr_eq(a.file, b.file)).try_for_each(|group| {
         let Some(file) = group.first().map(|read| read.file) else { return Ok(()) };

@@ -14,38 +14,39 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// `len` zero bytes (the capacity is rounded up to whole pages).
+    /// Returns `len` zero bytes (the capacity is rounded up to whole pages).
     pub fn zeroed(len: usize) -> Self {
         AlignedBuf { pages: vec![Page([0; PAGE]); len.div_ceil(PAGE)], len }
     }
 
-    /// Bytes in use.
+    /// Returns the bytes in use.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if no byte is in use.
+    /// Returns true if no byte is in use.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that fit without growing.
+    /// Returns the bytes that fit without growing.
     pub fn capacity(&self) -> usize {
         self.pages.len() * PAGE
     }
 
-    /// Changes the number of bytes in use; new bytes are whatever the pages held (zeros at first).
+    /// Changes the number of bytes in use; new bytes keep the former contents of the pages (zeros
+    /// at first).
     pub fn resize(&mut self, len: usize) {
         self.pages.resize(len.div_ceil(PAGE).max(self.pages.len()), Page([0; PAGE]));
         self.len = len;
     }
 
-    /// The bytes in use.
+    /// Returns the bytes in use.
     pub fn as_slice(&self) -> &[u8] {
         &self.pages.as_flattened_bytes()[..self.len]
     }
 
-    /// The bytes in use, mutable.
+    /// Returns the bytes in use, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut self.pages.as_flattened_bytes_mut()[..len]
@@ -60,8 +61,9 @@ trait Flatten {
 
 impl Flatten for [Page] {
     fn as_flattened_bytes(&self) -> &[u8] {
-        // SAFETY: `Page` is `repr(C)` with one field of `PAGE` initialised bytes, alignment equal to its size, so a
-        // slice of pages is exactly `len * PAGE` initialised bytes without padding.
+        // SAFETY: `Page` is `repr(C)` with one field of `PAGE` initialised bytes, alignment equal
+        // to its size, so a slice of pages is exactly `len * PAGE` initialised bytes without
+        // padding.
         unsafe { std::slice::from_raw_parts(self.as_ptr().cast::<u8>(), std::mem::size_of_val(self)) }
     }
     fn as_flattened_bytes_mut(&mut self) -> &mut [u8] {

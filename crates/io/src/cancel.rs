@@ -1,4 +1,4 @@
-//! Ends a long call before its time: on request, or at a deadline.
+//! Cancellation of long calls: on request, or at a deadline.
 
 use crate::{Clock, Env};
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,9 @@ use std::time::Duration;
 
 /// A token that ends long calls. Clones are the same token.
 ///
-/// A call that was given the token looks at it between steps of some milliseconds. Once the token is cancelled, or its deadline has
-/// passed, the call removes its unfinished files and fails with [`ErrorKind::Cancelled`].
+/// A call with the token checks it between steps of some milliseconds. Once the token is cancelled,
+/// or its deadline has passed, the call removes its unfinished files and fails with
+/// [`ErrorKind::Cancelled`].
 ///
 /// [`Cancel::cancel`] is one store to an atomic, so a signal handler may call it.
 ///
@@ -27,7 +28,7 @@ pub struct Cancel(Arc<Token>);
 #[derive(Default)]
 struct Token {
     cancelled: AtomicBool,
-    /// The clock, and nanoseconds on it.
+    /// A clock, and nanoseconds on it.
     deadline: Option<(Arc<dyn Clock>, u64)>,
 }
 
@@ -64,7 +65,7 @@ impl Cancel {
         self.0.cancelled.store(true, Ordering::Release);
     }
 
-    /// Returns true once it was cancelled or its deadline has passed.
+    /// Returns true once the token is cancelled or its deadline has passed.
     ///
     /// ```
     /// assert!(!lavastore_io::Cancel::new().is_cancelled());
@@ -74,7 +75,7 @@ impl Cancel {
             || self.0.deadline.as_ref().is_some_and(|(clock, at_ns)| clock.now_ns() >= *at_ns)
     }
 
-    /// Fails once it is cancelled.
+    /// Fails once the token is cancelled.
     ///
     /// ```
     /// assert!(lavastore_io::Cancel::new().check().is_ok());
@@ -87,7 +88,7 @@ impl Cancel {
     }
 }
 
-/// The error of a call whose token is cancelled.
+/// Returns the error of a call whose token is cancelled.
 #[cold]
 fn cancelled() -> Error {
     let why = "the call was cancelled, or its deadline has passed: its unfinished files are removed, and it may be made again";
@@ -109,7 +110,7 @@ impl fmt::Debug for Cancel {
     }
 }
 
-/// Fails once a token that a call may have is cancelled.
+/// Fails once the optional token of a call is cancelled.
 ///
 /// # Errors
 /// `Cancelled`.

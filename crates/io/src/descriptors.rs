@@ -1,7 +1,9 @@
-//! Descriptors of the process: the stores that share them, and idle files that are closed when none is left.
+//! Descriptors of the process: the stores that share them, and the idle files that are closed when
+//! none is left.
 //!
-//! A registry belongs to a machine, as [`crate::Env::descriptors`]: to the process, or to one simulation. Each store is counted
-//! in it while it is open, and its caches of open files are listed. The part of a store in the soft limit is not decided here.
+//! A registry belongs to a machine, as [`crate::Env::descriptors`]: to the process, or to one
+//! simulation. It counts the open stores, and lists their caches of open files. The share of a
+//! store in the soft limit is decided elsewhere.
 
 use base::Result;
 use base::sync::leaf::{Mutex, lock};
@@ -12,17 +14,19 @@ use std::sync::{Arc, Weak};
 
 /// A cache of open files.
 pub trait CloseIdle: Send + Sync {
-    /// Closes about half of the files, the least recently used first. False if there was none, or the cache is in use.
+    /// Closes about half of the files, the least recently used first. Returns false if there was
+    /// none, or the cache is in use.
     fn close_idle(&self) -> bool;
 
-    /// Closes files above its part, which is smaller now, unless the cache is in use.
+    /// Closes files above the cache's share, which has shrunk, unless the cache is in use.
     fn shrink(&self);
 }
 
-/// See the module.
+/// Registry of stores and file caches; see the module.
 #[derive(Default)]
 pub struct Descriptors {
-    /// Changed and copied under the lock: a caller of [`Descriptors::with_one`] may hold any lock but a leaf.
+    /// Changed and copied under the lock: a caller of [`Descriptors::with_one`] may hold any lock
+    /// but a leaf.
     caches: Mutex<Vec<Weak<dyn CloseIdle>>, rank::IdleFiles>,
     stores: AtomicU64,
 }
@@ -34,19 +38,19 @@ impl fmt::Debug for Descriptors {
 }
 
 impl Descriptors {
-    /// Counts a store until the result is dropped. The caches of the others shrink.
+    /// Counts a store until the result is dropped. The caches of the other stores shrink.
     pub fn join(self: &Arc<Self>) -> OpenStore {
         self.stores.fetch_add(1, Ordering::Relaxed);
         self.listed().iter().for_each(|cache| cache.shrink());
         OpenStore(self.clone())
     }
 
-    /// Stores that are open.
+    /// Returns the number of open stores.
     pub fn stores(&self) -> u64 {
         self.stores.load(Ordering::Relaxed)
     }
 
-    /// Lists a cache while it lives.
+    /// Lists a cache as long as it exists.
     pub fn add(&self, cache: &Arc<impl CloseIdle + 'static>) {
         let cache: Arc<dyn CloseIdle> = cache.clone();
         let mut caches = lock(&self.caches);
@@ -54,7 +58,8 @@ impl Descriptors {
         caches.push(Arc::downgrade(&cache));
     }
 
-    /// Makes a call that takes a descriptor, again and again as long as it finds none and idle files of some store can be closed.
+    /// Makes a call that needs a descriptor. While the call finds none and idle files of some store
+    /// can be closed, repeats it.
     ///
     /// # Errors
     /// Those of the call.
@@ -76,12 +81,12 @@ impl Descriptors {
     }
 }
 
-/// A store that is open.
+/// A counted open store.
 #[derive(Debug)]
 pub struct OpenStore(Arc<Descriptors>);
 
 impl OpenStore {
-    /// The registry that counts it.
+    /// Returns the registry that counts it.
     pub fn descriptors(&self) -> &Arc<Descriptors> {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! An environment: everything the engine may ask of the outside world.
+//! An environment: all operations on the outside world.
 
 use crate::descriptors::Descriptors;
 use crate::{Clock, FileSystem};
@@ -6,10 +6,10 @@ use base::Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// How urgent a thread is to the operating system.
+/// Priority of a thread for the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// As the process itself.
+    /// Priority of the process.
     Foreground,
     /// Lower CPU and I/O priority.
     Background,
@@ -17,7 +17,7 @@ pub enum Priority {
 
 /// A running thread.
 pub trait ThreadHandle: Send {
-    /// Waits for its end. True if it ended without a panic.
+    /// Waits for its end. Returns true if it ended without a panic.
     fn join(self: Box<Self>) -> bool;
 }
 
@@ -31,7 +31,8 @@ pub trait Spawner: Send + Sync + fmt::Debug {
         body: Box<dyn FnOnce() + Send>,
     ) -> Result<Box<dyn ThreadHandle>>;
 
-    /// True if the system has refused a lower priority to a thread that began at [`Priority::Background`]: it runs at that of the process.
+    /// Returns true if the system refused a lower priority to a thread of [`Priority::Background`]:
+    /// it then runs at the priority of the process.
     fn refused_priority(&self) -> bool {
         false
     }
@@ -54,22 +55,22 @@ pub struct Env {
 
 /// A source of seeds and uids.
 pub trait Entropy: Send + Sync + fmt::Debug {
-    /// 64 bits: unpredictable on the kernel, a function of the seed in simulation.
+    /// Returns 64 bits: unpredictable on the kernel, a function of the seed in simulation.
     fn next_u64(&self) -> u64;
 }
 
 impl Env {
-    /// A new random generator.
+    /// Returns a new random generator.
     pub fn rng(&self) -> crate::Rng {
         crate::Rng::new(self.entropy.next_u64())
     }
 
-    /// A new file identity.
+    /// Returns a new file identity.
     pub fn new_uid(&self) -> base::Uid {
         base::Uid::from_words(self.entropy.next_u64(), self.entropy.next_u64())
     }
 
-    /// True if there are no other threads (see the crate's documentation).
+    /// Returns true if there are no other threads (see the crate's documentation).
     pub fn is_simulated(&self) -> bool {
         self.spawner.is_none()
     }

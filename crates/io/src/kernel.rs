@@ -2,24 +2,36 @@
 //!
 //! Two engines do the file I/O:
 //!
-//! * **portable**: one blocking system call at a time. It is always there.
-//! * **io_uring**: the same, except that [`crate::ReadFile::read_batch`] and [`crate::read_files`] keep many reads in
-//!   flight at once. It is chosen by really setting up a ring and reading through it, because kernels, containers and
-//!   system-call filters refuse it in different ways and at different moments; where that fails the portable engine
-//!   takes its place.
+//! * **portable**: one blocking system call at a time. It is always available.
+//! * **io_uring**: the same, except that [`crate::ReadFile::read_batch`] and [`crate::read_files`]
+//!   keep many reads in flight. It is chosen after a test read through a real ring, because
+//!   kernels, containers and system-call filters refuse it in different ways and at different
+//!   moments. If the test fails, the portable engine is used.
 //!
-//! Single operations are plain system calls in both engines. In particular a durable write in place is one
-//! `pwritev2(RWF_DSYNC)`. A ring hands the sync after such a write to a kernel thread, and the caller waits for one
-//! more wake-up: with one 4 KiB direct write in flight (ext4 on a virtual disk, engines taking turns) `pwritev2` made
-//! 1.2 to 1.5 times as many writes a second, and spinning on the ring instead of sleeping was slower still. More
-//! durable writes in flight are had by more threads, or by longer writes. Where the file system refuses the flag, a
-//! write is followed by `fdatasync`. For reads the ring pays: batches of 32 direct reads of 4 KiB ran four times as
+//! Single operations are plain system calls in both engines. In particular a durable write in place
+//! is one `pwritev2(RWF_DSYNC)`. A ring hands the sync after such a write to a kernel thread, and
+//! the caller waits for one more wake-up. With one 4 KiB direct write in flight (ext4 on a virtual
+//! disk, engines alternating) `pwritev2` made 1.2 to 1.5 times as many writes per second. Spinning
+//! on the ring instead of sleeping was slower still. More durable writes in flight need more
+//! threads or longer writes. Where the file system refuses the flag, a write is followed by
+//! `fdatasync`. For reads the ring pays: batches of 32 direct reads of 4 KiB were four times as
 //! fast as single ones.
 //!
-//! The modules: `calls` (the table of system calls, through which all others go), `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `block` (what they are written in), `scratch`
-//! (the four kinds of files), `flights` (transfers of one thread in flight), `queue` (those that are reads of files), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
-//! entropy), `process` (what a child of `fork` must not touch), `ffi` (system calls without a safe wrapper), and for benchmarks [`usage`] (counters of the process and of devices) and
-//! [`page_cache`] (which is to forget a file).
+//! The modules:
+//!
+//! - `calls`: the table of system calls, through which all others go
+//! - `handle`: an open file with exact reads and writes, and direct access
+//! - `append`, `read`, `inplace`, `scratch`: the four kinds of files; `block`: the unit of their
+//!   direct writes
+//! - `flights`: asynchronous transfers of one thread; `queue`: those that are reads of files
+//! - [`device`]: raw devices and images; `flush`: their flush
+//! - `fs`: names; `lock`: locks
+//! - `uring`: rings; `pool`: aligned buffers
+//! - `system`: clock, threads, entropy
+//! - `process`: resources that a child of `fork` must not use
+//! - `ffi`: system calls without a safe wrapper
+//! - [`usage`]: counters of the process and of devices, for benchmarks; [`page_cache`]: eviction of
+//!   a file
 
 mod append;
 mod block;
@@ -53,10 +65,10 @@ use crate::Env;
 use crate::descriptors::Descriptors;
 use std::sync::Arc;
 
-/// Of this process.
+/// The descriptors of this process.
 static DESCRIPTORS: process::PerProcess<Arc<Descriptors>> = process::PerProcess::new();
 
-/// Which engine does the file I/O.
+/// Engine of the file I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoEngine {
     /// io_uring where the kernel allows it, else portable.
@@ -68,15 +80,15 @@ pub enum IoEngine {
     IoUring,
 }
 
-/// How the kernel environment is set up.
+/// Options of the kernel environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelOptions {
-    /// Which engine does the file I/O.
+    /// Engine of the file I/O.
     pub engine: IoEngine,
 }
 
 impl Env {
-    /// The machine's own environment, with the best engine it offers.
+    /// Returns the machine's own environment, with the best engine it offers.
     ///
     /// ```
     /// let env = lavastore_io::Env::kernel();
@@ -87,7 +99,7 @@ impl Env {
         Env::kernel_with(KernelOptions::default())
     }
 
-    /// The machine's own environment.
+    /// Returns the machine's own environment.
     pub fn kernel_with(options: KernelOptions) -> Env {
         process::watch();
         let rings = match options.engine {
@@ -104,7 +116,7 @@ impl Env {
     }
 }
 
-/// Whether the kernel lets this process use io_uring; the error says why not.
+/// Checks whether the kernel lets this process use io_uring; the error gives the reason.
 pub fn probe_io_uring() -> base::Result<()> {
     uring::RingPool::probe().map(|_| ()).map_err(|e| {
         base::Error::new(

@@ -1,15 +1,17 @@
 //! The only crate of LavaStore that calls the operating system.
 //!
-//! Everything above sees an [`Env`]: a file system, a clock, randomness, and a way to start threads. There are two:
+//! The crates above use an [`Env`]: a file system, a clock, randomness, and a way to start threads.
+//! There are two:
 //!
-//! * [`Env::kernel`]: the machine's own (portable system calls, or io_uring where the kernel allows it).
-//! * [`sim`]: simulated, seeded and single-threaded; it records every operation and can produce any legal crash state
-//!   and any fault.
+//! * [`Env::kernel`]: the machine itself (portable system calls, or io_uring where the kernel
+//!   allows it).
+//! * [`sim`]: simulated, seeded and single-threaded; it records every operation and can produce any
+//!   legal crash state and any fault.
 //!
-//! [`timing`]: how long operations take, by that clock.
+//! [`timing`]: operation latencies, measured with that clock.
 //!
-//! An engine that runs on an `Env` whose [`Env::spawner`] is `None` must not wait for another thread: whatever it waits
-//! for, it has to do itself (its scheduler runs a job instead of sleeping).
+//! An engine on an `Env` whose [`Env::spawner`] is `None` must not wait for another thread. It must
+//! do the work that it would wait for (its scheduler runs a job instead of sleeping).
 
 pub mod batch;
 pub mod buf;

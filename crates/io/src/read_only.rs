@@ -1,7 +1,8 @@
 //! Files that were written in place, opened for reading only.
 //!
-//! [`crate::FileSystem::open_in_place`] asks for permission to write. Whoever only reads has it on no read-only mount and
-//! no file of another user; he reads the same file through [`crate::FileSystem::open`], and every write is refused.
+//! [`crate::FileSystem::open_in_place`] needs write permission. A reader lacks it on a read-only
+//! mount and for files of another user. It reads the same file through [`crate::FileSystem::open`]
+//! instead, and every write is refused.
 
 use crate::{Access, AlignedBuf, BLOCK_LEN_MIN, FileSystem, InPlaceFile, ReadFile};
 use base::{Error, ErrorKind, Result};
@@ -14,8 +15,8 @@ struct ReadOnly {
     len: u64,
 }
 
-/// Opens a file made by [`crate::FileSystem::create_in_place`] without permission to write. Writes and syncs of it fail
-/// with `ReadOnly`.
+/// Opens a file made by [`crate::FileSystem::create_in_place`] without permission to write. Writes
+/// and syncs of it fail with `ReadOnly`.
 ///
 /// # Errors
 /// Those of the file system.
@@ -40,7 +41,8 @@ impl InPlaceFile for ReadOnly {
         self.len
     }
 
-    /// Nothing is written, and reads begin anywhere: what cannot be read takes as little with it as it may.
+    /// Returns the shortest block: there are no writes, reads begin anywhere, and an unreadable
+    /// place costs the fewest bytes.
     fn block_len(&self) -> usize {
         BLOCK_LEN_MIN
     }

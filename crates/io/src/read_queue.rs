@@ -1,17 +1,20 @@
-//! Reads that go on while their thread does something else: hundreds in flight, of any files, from one thread.
+//! Asynchronous reads: one thread keeps hundreds of reads of any files in flight.
 //!
-//! [`ReadQueue::submit`] begins a read, [`ReadQueue::complete`] tells which are done. The queue owns the buffers, so whoever loses interest
-//! lets go of nothing that is written to; dropping the queue waits for what is in flight. Files of the machine's own file system are read through a ring (io_uring) of the
-//! queue; what no ring takes (the portable engine, other file systems) a few threads read, begun as they are needed
-//! ([`hand_over`]). In simulation, where there are neither, a read is done when completions are asked for, one at a time, and which is
-//! drawn by the seed.
+//! [`ReadQueue::submit`] begins a read, [`ReadQueue::complete`] returns the completed ones. The
+//! queue owns the buffers, so an abandoned read never writes into freed memory; dropping the queue
+//! waits for the reads in flight. Files of the kernel's file system are read through an io_uring of
+//! the queue. Reads that no ring takes (portable engine, other file systems) go to a few threads,
+//! which are started on demand ([`hand_over`]). In simulation there are neither: a read is done
+//! when completions are requested, one at a time, in an order drawn from the seed.
 //!
-//! A read that fails, comes back short or interrupted in a ring is made again by plain reads: so all ways give the same bytes and the
-//! same errors.
+//! A read that fails, or comes back short or interrupted from a ring, is repeated by plain reads,
+//! so all paths give the same bytes and the same errors.
 //!
-//! **Background work** has a queue of another kind ([`ReadQueue::of_background`]). It submits whole batches ([`ReadQueue::submit_all`]), and what paces it is asked
-//! for each: where others are to be served first the batch is read before the call returns, in pieces, as one that is waited for. So none of its reads holds a
-//! place at the device while its thread does something else, which somebody may have to wait for who has to go on first.
+//! **Background work** uses another kind of queue ([`ReadQueue::of_background`]). It submits whole
+//! batches ([`ReadQueue::submit_all`]), and asks the read limiter for each batch. If foreground
+//! reads must go first, the batch is read before the call returns, in pieces, like a synchronous
+//! one. So a background read never occupies the device, and delays a foreground read, while its
+//! thread does other work.
 
 mod batches;
 mod hand_over;
@@ -27,24 +30,25 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Threads that read what no ring takes, at most.
+/// Most threads for reads that no ring takes.
 const THREADS_MAX: usize = 16;
-/// The same for background work: each takes a batch at a time, which is many reads at once.
+/// The same for background work: each thread takes a batch at a time, which is many concurrent
+/// reads.
 const THREADS_OF_BACKGROUND_MAX: usize = 2;
 
-/// A read of a batch: the file, where in it, and how many bytes.
+/// A read of a batch: the file, the offset, and the number of bytes.
 pub type Wanted<'a> = (&'a Arc<dyn ReadFile>, u64, usize);
 
-/// A read that is to be done. Who does it makes a buffer of its own for it.
+/// A requested read. Its executor allocates the buffer.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub file: Arc<dyn ReadFile>,
     pub offset: u64,
     pub len: usize,
     pub token: u64,
-    /// The file as it was given, if it is one whose reads are timed: a ring reads what is below it.
+    /// The file as submitted, if its reads are timed: a ring reads the file below it.
     pub paced: Option<Arc<dyn ReadFile>>,
-    /// Of background work: counts it as long as it is in flight.
+    /// For background work: counts the read while it is in flight.
     counted: Option<Counted>,
 }
 
@@ -53,12 +57,12 @@ impl Asked {
         Asked { file: file.clone(), offset, len, token, paced: None, counted: None }
     }
 
-    /// A buffer for it.
+    /// Allocates its buffer.
     pub(crate) fn buf(&self) -> Arc<[u8]> {
         std::iter::repeat_n(0, self.len).collect()
     }
 
-    /// Does it, while the caller waits.
+    /// Runs the read synchronously.
     fn read(self) -> Completed {
         let mut buf = self.buf();
         let Asked { file, offset, token, .. } = self;
@@ -67,10 +71,11 @@ impl Asked {
     }
 }
 
-/// A read of background work that goes on beside what its thread does. It ends when this is dropped, also where nothing came of it.
+/// A background read in flight beside other work of its thread. It ends when this is dropped, even
+/// after a failure.
 #[derive(Debug)]
 struct Counted {
-    /// The file whose pace counts it.
+    /// The file whose limiter counts it.
     of: Arc<dyn ReadFile>,
 }
 
@@ -82,7 +87,8 @@ impl Drop for Counted {
     }
 }
 
-/// Does all of them by `read`, together; if that fails each alone, which tells of which the failure is.
+/// Runs all reads together by `read`; after a failure runs each alone, which identifies the failed
+/// ones.
 fn read_together(all: Vec<Asked>, read: impl FnOnce(&mut [FileRead<'_>]) -> Result<()>) -> Vec<Completed> {
     let mut bufs: Vec<Arc<[u8]>> = all.iter().map(Asked::buf).collect();
     let reads = all.iter().zip(&mut bufs).map(|(Asked { file, offset, .. }, buf)| FileRead {
@@ -99,17 +105,18 @@ fn read_together(all: Vec<Asked>, read: impl FnOnce(&mut [FileRead<'_>]) -> Resu
     }
 }
 
-/// A read that is done.
+/// A completed read.
 #[derive(Debug)]
 pub struct Completed {
-    /// What it was submitted under.
+    /// The token of its submission.
     pub token: u64,
-    /// All the bytes that were asked for, or the error of the file.
+    /// All requested bytes, or the error of the file.
     pub read: Result<Arc<[u8]>>,
 }
 
-/// Reads of any files in flight, hundreds of one thread: it submits them, goes on, and asks now and then which are done. It owns the
-/// buffers; dropping it waits for what is in flight.
+/// Queue of asynchronous reads of any files: one thread submits hundreds of reads, does other work,
+/// and collects completions now and then. The queue owns the buffers; dropping it waits for the
+/// reads in flight.
 ///
 /// ```
 /// use lavastore_io::{Access, Env, ReadQueue};
@@ -134,20 +141,20 @@ pub struct ReadQueue {
     env: Env,
     priority: Priority,
     ring: Ring,
-    /// What the ring has no room for.
+    /// Reads that the ring has no room for.
     waiting: VecDeque<Asked>,
     threads: Vec<Box<dyn ThreadHandle>>,
     shared: Arc<Shared>,
-    /// In simulation: what is in flight, and who chooses among it.
+    /// In simulation: the reads in flight, and the generator that chooses among them.
     simulated: Option<(Vec<Asked>, Rng)>,
     in_flight: usize,
-    /// Of background work: whose paces are told how long is waited for what is in flight.
+    /// For background work: the batches whose limiters are told the waiting time.
     paced: Batches,
-    /// Counts it among those that were lent.
+    /// Counts it among the lent queues.
     _lent: Option<Arc<()>>,
 }
 
-/// Queues for those who could do without one: only so many at a time, since each has a ring or threads of its own.
+/// Optional queues: a limited number at a time, since each has a ring or threads of its own.
 ///
 /// ```
 /// use lavastore_io::{Env, ReadQueues};
@@ -165,13 +172,13 @@ pub struct ReadQueues {
 }
 
 impl ReadQueues {
-    /// Lends `max` at a time.
+    /// Allows `max` queues at a time.
     pub fn new(env: &Env, max: usize) -> ReadQueues {
         ReadQueues { env: env.clone(), max, lent: Arc::new(()) }
     }
 
-    /// A queue with nothing in flight, if one can be had. Dropping it gives it back. (Of those that ask at the same moment for the last one
-    /// all may be refused.)
+    /// Lends an empty queue, if one is available. Dropping it returns it. (Concurrent requests for
+    /// the last one may all be refused.)
     pub fn lend(&self) -> Option<ReadQueue> {
         let lent = self.lent.clone();
         let mut queue = (Arc::strong_count(&lent) <= self.max + 1).then(|| ReadQueue::new(&self.env))?;
@@ -181,26 +188,27 @@ impl ReadQueues {
 }
 
 enum Ring {
-    /// No file was read that could go through one.
+    /// No file that a ring can read was submitted yet.
     Unknown,
     None,
     Some(Box<RingQueue>),
 }
 
-/// What the queue, its threads and those who wake it have in common.
+/// State shared by the queue, its threads and its wakers.
 #[derive(Default)]
 struct Shared {
     reads: HandOver<Vec<Asked>, Completed>,
-    /// Of the ring, as soon as there is one.
+    /// The event of the ring, once there is one.
     event: OnceLock<RingEvent>,
 }
 
-/// Wakes who waits for completions of a queue.
+/// Wakes a thread that waits for completions of a queue.
 #[derive(Clone)]
 pub struct ReadWaker(Arc<Shared>);
 
 impl ReadWaker {
-    /// [`ReadQueue::complete`] returns: the call that waits now, or else the next that would.
+    /// Makes [`ReadQueue::complete`] return: the call that waits now, or else the next that would
+    /// wait.
     pub fn wake(&self) {
         self.0.reads.wake();
         self.0.signal();
@@ -216,12 +224,12 @@ impl Shared {
 }
 
 impl ReadQueue {
-    /// A queue with nothing in flight. It takes nothing of the system before it is used.
+    /// Returns an empty queue. It uses no system resources before its first read.
     pub fn new(env: &Env) -> ReadQueue {
         ReadQueue::of(env, Priority::Foreground)
     }
 
-    /// The same for background work, which submits batches: see the module.
+    /// Returns a queue for background work, which submits batches: see the module.
     pub fn of_background(env: &Env) -> ReadQueue {
         ReadQueue::of(env, Priority::Background)
     }
@@ -241,25 +249,26 @@ impl ReadQueue {
         }
     }
 
-    /// What wakes who waits for completions.
+    /// Returns a waker for the thread that waits for completions.
     pub fn waker(&self) -> ReadWaker {
         ReadWaker(self.shared.clone())
     }
 
-    /// Reads that were submitted and not told as completed.
+    /// Returns the number of reads submitted and not yet returned as completed.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Begins to read `len` bytes from `offset` on. It goes to the device with the next call of [`ReadQueue::complete`] at the latest; `token` says then
-    /// which it was.
+    /// Begins to read `len` bytes from `offset` on. The read goes to the device at the latest with
+    /// the next call of [`ReadQueue::complete`], which returns it with its `token`.
     pub fn submit(&mut self, file: &Arc<dyn ReadFile>, offset: u64, len: usize, token: u64) {
         self.in_flight += 1;
         let asked = Asked::new((file, offset, len), token);
         if let Some((reads, _)) = &mut self.simulated {
             return reads.push(asked);
         }
-        // What paces reads holds back those of the background. These are in the foreground, and only timed.
+        // The limiter delays only background reads. These are foreground reads, which it only
+        // times.
         let inner = file.paced().map_or(file, |paced| paced.inner).clone();
         match (&*inner as &dyn Any).downcast_ref::<KernelReadFile>() {
             Some(kernel) if self.has_ring(kernel) => {
@@ -270,8 +279,9 @@ impl ReadQueue {
         }
     }
 
-    /// Begins a batch of reads, of background work, whose tokens ascend from `first` on. Reads of one file should stand side by side. False: they were to be waited for, and are
-    /// done, each well or not.
+    /// Begins a batch of background reads, whose tokens ascend from `first` on. Reads of one file
+    /// should be adjacent. Returns false if the limiter required a wait: the reads are then done,
+    /// each with its own result.
     pub fn submit_all(&mut self, reads: &[Wanted<'_>], first: u64) -> bool {
         self.in_flight += reads.len();
         let mut all: Vec<Asked> =
@@ -280,7 +290,8 @@ impl ReadQueue {
             reads.append(&mut all);
             return true;
         }
-        // One that is of several disks is waited for: each then has its own, and none is asked to make room for another's.
+        // A batch over several disks is read synchronously: each disk has its own limiter, and none
+        // must make room for another's reads.
         let is_one = are_of_one_pace(reads.iter().map(|(file, ..)| *file));
         let of = reads.first().map(|(file, ..)| *file).filter(|file| file.paced().is_some()).cloned();
         let bytes = reads.iter().map(|(.., len)| *len as u64).sum();
@@ -296,7 +307,7 @@ impl ReadQueue {
         let mut others = Vec::new();
         for mut asked in all {
             asked.counted = of.as_ref().map(|of| Counted { of: of.clone() });
-            // It is counted by that, so what paces reads of this one is passed over.
+            // The limiter counts the read here, so the read goes directly to the file below.
             let inner = asked.file.paced().map(|paced| paced.inner.clone());
             asked.file = inner.unwrap_or(asked.file);
             match (&*asked.file as &dyn Any).downcast_ref::<KernelReadFile>() {
@@ -325,7 +336,7 @@ impl ReadQueue {
         matches!(self.ring, Ring::Some(_))
     }
 
-    /// Gives reads to a thread, which does them together.
+    /// Gives reads to a thread, which runs them together.
     fn hand_over(&mut self, asked: Vec<Asked>) {
         let threads_max = match self.priority {
             Priority::Foreground => THREADS_MAX,
@@ -347,7 +358,7 @@ impl ReadQueue {
             self.threads.extend(started.and_then(Result::ok));
         }
         if self.threads.is_empty() {
-            // The system makes no threads: then the caller waits.
+            // If the system starts no thread, the caller runs the reads.
             let done = read_together(asked, read_by_file);
             done.into_iter().for_each(|done| self.shared.reads.give_back(done));
         } else {
@@ -355,8 +366,8 @@ impl ReadQueue {
         }
     }
 
-    /// What is done. With `wait`: if that is nothing, waits until something is; nothing if nothing is in flight, or if a
-    /// [`ReadWaker`] woke it.
+    /// Returns the completed reads. With `wait`: if there are none, waits for one. Returns none if
+    /// nothing is in flight, or if a [`ReadWaker`] woke the call.
     pub fn complete(&mut self, wait: bool) -> Vec<Completed> {
         let mut done = Vec::new();
         if !wait || self.paced.is_empty() {
@@ -364,7 +375,7 @@ impl ReadQueue {
             self.paced.end(&done);
             return done;
         }
-        // What is there already was not waited for, and says nothing of the disk.
+        // Reads that had already completed were not waited for, and say nothing about the disk.
         if self.look(false, &mut done) || !done.is_empty() {
             self.paced.end(&done);
             return done;
@@ -372,14 +383,15 @@ impl ReadQueue {
         let begun_ns = self.env.clock.now_ns();
         self.look(true, &mut done);
         let waited_ns = self.env.clock.now_ns().saturating_sub(begun_ns);
-        // Both disks of which something came were busy so long.
+        // Every disk whose reads completed was busy for this time.
         for (of, bytes) in self.paced.end(&done) {
             of.paced().into_iter().for_each(|paced| paced.pace.waited_for(bytes, waited_ns));
         }
         done
     }
 
-    /// Adds what is done to `done`, and with `wait` waits until something is. True if it was woken.
+    /// Adds the completed reads to `done`, and with `wait` waits for one. Returns true if it was
+    /// woken.
     fn look(&mut self, wait: bool, done: &mut Vec<Completed>) -> bool {
         let wait = wait && self.in_flight > 0;
         let (before, mut woken) = (done.len(), false);
@@ -392,7 +404,8 @@ impl ReadQueue {
             self.fill_ring();
             match &mut self.ring {
                 Ring::Some(ring) => {
-                    // What threads bring, and whoever wakes, signals the ring's event after it.
+                    // A thread that returns a read, and a waker, signal the ring's event
+                    // afterwards.
                     woken = self.shared.reads.take(false, done);
                     ring.complete(wait && !woken && done.is_empty(), done);
                     if done.is_empty() {

@@ -1,21 +1,21 @@
-//! Reading what is left after a loss of power, where some of it cannot be read.
+//! Reads after a power loss, where some sectors may be unreadable.
 //!
-//! A device that loses power while it writes a sector may not be able to read it any more until it is written again. Nothing
-//! that was durable was in it, so whoever looks for the end of what a crash left takes such a place for one that was never
-//! written. A device that cannot read anything is another matter: a failure is believed to be of a place only if it comes
-//! back when the place is read alone, and if something beside it can be read.
+//! A sector that was being written at a power loss may be unreadable until it is written again. It
+//! held no durable data, so a search for the end of the data after a crash treats it as never
+//! written. A device that can read nothing is a different failure. An error counts as a bad sector
+//! only if it recurs when the sector is read alone, and if another part can be read.
 
 use base::{Error, Result};
 
 /// `EIO`.
 const EIO: i32 = 5;
 
-/// True if the medium could not be read: not a refusal that passes by itself, and not damage that was read.
+/// Returns true if the medium could not be read: neither a transient refusal nor damaged data.
 pub fn is_unreadable(error: &Error) -> bool {
     error.io_error().is_some_and(|io| io.raw_os_error() == Some(EIO))
 }
 
-/// Fills `buf` with what `read` finds from `offset` on. Pieces of `unit` bytes that cannot be read are zeros.
+/// Fills `buf` by `read` from `offset` on. Unreadable pieces of `unit` bytes become zeros.
 ///
 /// # Errors
 /// Those of `read`, if they are of another kind, or if nothing at all can be read.

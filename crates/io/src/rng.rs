@@ -11,7 +11,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator whose output depends on `seed` alone.
+    /// Returns a generator whose output depends only on `seed`.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
         let s = std::array::from_fn(|_| {
@@ -21,7 +21,7 @@ impl Rng {
         Rng { s }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let out = self.s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let t = self.s[1] << 17;
@@ -34,22 +34,22 @@ impl Rng {
         out
     }
 
-    /// A number in `0..n` (0 for `n == 0`).
+    /// Returns a number in `0..n` (0 for `n == 0`).
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A number in `low..high`; `low` if the range is empty.
+    /// Returns a number in `low..high`; `low` if the range is empty.
     pub fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low))
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A number in `0.0..1.0`.
+    /// Returns a number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -62,7 +62,7 @@ impl Rng {
         }
     }
 
-    /// A generator of its own for a part of the work.
+    /// Returns a separate generator for a part of the work.
     pub fn fork(&mut self) -> Rng {
         Rng::new(self.next_u64())
     }

@@ -1,79 +1,90 @@
-//! The simulated environment: files in memory, a clock that moves by itself, seeded randomness, no threads.
+//! The simulated environment: files in memory, a clock that moves by itself, seeded randomness, no
+//! threads.
 //!
-//! The whole engine runs on it unchanged, and equal seeds give equal runs, byte for byte. It exists for three things a
-//! kernel cannot give: **every legal state after a crash** ([`Record::crash_at`]), **every fault at every operation**
-//! ([`SimEnv::inject`]) and **damage at will** (`flip_bit` and its neighbours).
+//! The whole engine runs on it unchanged, and equal seeds give equal runs, byte for byte. It exists
+//! for three things a kernel cannot give: **every legal state after a crash**
+//! ([`Record::crash_at`]), **every fault at every operation** ([`SimEnv::inject`]) and **damage at
+//! will** (`flip_bit` and its neighbours).
 //!
 //! # The crash model
 //!
-//! Every file has a *live* content, which processes see, and a *durable* one, which is on stable media; between them
-//! lies the list of writes that no sync has covered. A directory has live and durable names and a list of changes of
-//! names in the same way.
+//! Every file has a *live* content, which processes see, and a *durable* one, which is on stable
+//! media; between them lies the list of writes that no sync has covered. A directory has live and
+//! durable names and a list of changes of names in the same way.
 //!
 //! ## Death of the process
 //!
-//! Survives: everything handed to the file system, including every write to a shared mapping, synced or not. What was
-//! unsynced stays unsynced, so that a later loss of power may still take it.
+//! Survives: everything handed to the file system, including every write to a shared mapping,
+//! synced or not. What was unsynced stays unsynced, so that a later loss of power may still take
+//! it.
 //!
 //! Lost: the write buffer of every append file, and all locks.
 //!
-//! The operation under way may have happened in part: a prefix of the bytes of a write, an append followed by zeros up
-//! to the end of the page (direct I/O writes whole pages and cuts the file afterwards), a preallocated file that is
-//! shorter than asked for, a truncation without the growth that follows it; or whole, or not at all.
+//! The operation under way may have happened in part: a prefix of the bytes of a write, an append
+//! followed by zeros up to the end of the page (direct I/O writes whole pages and cuts the file
+//! afterwards), a preallocated file that is shorter than asked for, a truncation without the growth
+//! that follows it; or whole, or not at all.
 //!
 //! ## Loss of power
 //!
 //! Never lost, and never changed:
 //!
 //! * of an append file, what was appended before a sync that returned without an error;
-//! * of an in-place file, the zeros it was created with, every durable write, and every plain write before a data sync
-//!   that returned without an error. A durable write covers itself alone: an earlier plain write to other sectors may
-//!   still be lost; one to the same sectors can no longer land on top of it;
+//! * of an in-place file, the zeros it was created with, every durable write, and every plain write
+//!   before a data sync that returned without an error. A durable write covers itself alone: an
+//!   earlier plain write to other sectors may still be lost; one to the same sectors can no longer
+//!   land on top of it;
 //! * of a directory, the names as of its last sync that returned without an error.
 //!
 //! May be lost, each on its own:
 //!
-//! * **Names.** A created, linked, renamed or removed name is volatile until its *directory* is synced; syncing the
-//!   file does not help. Of the unsynced changes of a directory a prefix survives. A rename is atomic, also between two
-//!   directories: `to` names the old file or the new one. A new directory is a name in its parent: if it is lost,
-//!   everything in it is.
-//! * **Unsynced writes**, in units of 512 bytes: after the crash each such sector holds the durable version or that
-//!   after any of the unsynced writes that touched it. Whole sectors, never a mixture within one. Which combinations
-//!   come up is the [`Policy`]: a prefix in time, whole writes dropped, newer kept and older lost, torn writes, or any
-//!   version of every sector.
-//!   [`Policy::TornBytes`] tears inside a sector as well: of one sector of a write the bytes before a point are new, and
-//!   the others old, or the other way round.
-//! * **Readability.** Under [`Policy::Unreadable`] a few sectors under an unsynced write give EIO when they are read,
-//!   until they are written whole. Sectors that hold durable bytes of an append file are spared, and so are those that
-//!   the write leaves as they are: a device that loses these keeps no promise that a sync could make.
-//! * **Lengths.** The length of a growing file is that of some moment since the sync (in the torn policies any sector
-//!   in between, or rounded up to the page, with zeros), independent of which data landed. Below the length, sectors
-//!   that did not land read as zeros, or, under [`Policy::Stale`], as bytes that another file held there before, as on
-//!   file systems that journal metadata only.
-//! * **Shared mappings**: never synced, so every sector shows some version of its history. Many versions in the middle
-//!   are forgotten in time to bound memory; the oldest and the newest are always possible.
+//! * **Names.** A created, linked, renamed or removed name is volatile until its *directory* is
+//!   synced; syncing the file does not help. Of the unsynced changes of a directory a prefix
+//!   survives. A rename is atomic, also between two directories: `to` names the old file or the new
+//!   one. A new directory is a name in its parent: if it is lost, everything in it is.
+//! * **Unsynced writes**, in units of 512 bytes: after the crash each such sector holds the durable
+//!   version or that after any of the unsynced writes that touched it. Whole sectors, never a
+//!   mixture within one. Which combinations come up is the [`Policy`]: a prefix in time, whole
+//!   writes dropped, newer kept and older lost, torn writes, or any version of every sector.
+//!   [`Policy::TornBytes`] tears inside a sector as well: of one sector of a write the bytes before
+//!   a point are new, and the others old, or the other way round.
+//! * **Readability.** Under [`Policy::Unreadable`] a few sectors under an unsynced write give EIO
+//!   when they are read, until they are written whole. Sectors that hold durable bytes of an append
+//!   file are spared, and so are those that the write leaves as they are: a device that loses these
+//!   keeps no promise that a sync could make.
+//! * **Lengths.** The length of a growing file is that of some moment since the sync (in the torn
+//!   policies any sector in between, or rounded up to the page, with zeros), independent of which
+//!   data landed. Below the length, sectors that did not land read as zeros, or, under
+//!   [`Policy::Stale`], as bytes that another file held there before, as on file systems that
+//!   journal metadata only.
+//! * **Shared mappings**: never synced, so every sector shows some version of its history. Many
+//!   versions in the middle are forgotten in time to bound memory; the oldest and the newest are
+//!   always possible.
 //! * **Holes punched** are writes of zeros like any other.
 //!
 //! The operation under way counts as an unsynced one, durable writes included.
 //!
 //! ## Failed syncs
 //!
-//! After a failed sync, each write that it should have covered is durable or lost, torn perhaps, decided by the seed;
-//! and either way it counts as clean, as in a kernel: a second sync succeeds and does nothing for it. What processes
-//! read back is the new or the durable content, also by seed. Of a directory, a prefix of the changes is durable and
-//! the rest are lost although they stay visible.
+//! After a failed sync, each write that it should have covered is durable or lost, torn perhaps,
+//! decided by the seed; and either way it counts as clean, as in a kernel: a second sync succeeds
+//! and does nothing for it. What processes read back is the new or the durable content, also by
+//! seed. Of a directory, a prefix of the changes is durable and the rest are lost although they
+//! stay visible.
 //!
 //! # Records
 //!
-//! Each call that reaches the environment is an operation with a number ([`SimEnv::op_count`]). The record holds the
-//! changes of every operation, and a copy-on-write copy of the volume every few dozen, so that the state at any number
-//! costs a short replay: for a store of some MB about a tenth of a millisecond. [`SimEnv::state_hash`] tells
-//! distinct images apart; the hashes of pages are remembered in the pages that images share.
+//! Each call that reaches the environment is an operation with a number ([`SimEnv::op_count`]). The
+//! record holds the changes of every operation, and a copy-on-write copy of the volume every few
+//! dozen, so that the state at any number costs a short replay: for a store of some MB about a
+//! tenth of a millisecond. [`SimEnv::state_hash`] tells distinct images apart; the hashes of pages
+//! are remembered in the pages that images share.
 //!
 //! # What it does not model
 //!
-//! Calls that overlap in time (each happens at once; threads under a schedule, `threads`, take turns between them), permissions, symbolic links, and
-//! the order between changes of different directories (all orders are tried).
+//! Calls that overlap in time (each happens at once; threads under a schedule, `threads`, take
+//! turns between them), permissions, symbolic links, and the order between changes of different
+//! directories (all orders are tried).
 
 mod clock;
 mod content;
@@ -173,8 +184,9 @@ impl SimEnv {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A block device of this machine, made (of durable zeros) if there is none of that name. It is a file like others:
-    /// crashes, faults, records and damage treat it as one that is written in place.
+    /// A block device of this machine, made (of durable zeros) if there is none of that name. It is
+    /// a file like others: crashes, faults, records and damage treat it as one that is written in
+    /// place.
     ///
     /// # Errors
     /// Those of making the file, or opening it.
@@ -182,8 +194,9 @@ impl SimEnv {
         Ok(Arc::new(device::SimDevice::open(&self.0, name.as_ref(), len)?))
     }
 
-    /// Makes a device longer, as an administrator does. Who has it open sees that when he measures it. A loss of power may take it back
-    /// until the device was synced. One that is as long already stays as it is.
+    /// Makes a device longer, as an administrator does. Who has it open sees that when he measures
+    /// it. A loss of power may take it back until the device was synced. One that is as long
+    /// already stays as it is.
     ///
     /// # Errors
     /// If there is none of that name.
@@ -228,7 +241,8 @@ impl SimEnv {
         self.0.lock().op_count()
     }
 
-    /// Number of operations of a kind (`None`: all) on paths that end so (an empty suffix: all paths).
+    /// Number of operations of a kind (`None`: all) on paths that end so (an empty suffix: all
+    /// paths).
     pub fn count_ops(&self, kind: Option<OpKind>, path_suffix: &str) -> u64 {
         self.0.lock().count_ops(kind, path_suffix)
     }
@@ -252,7 +266,8 @@ impl SimEnv {
         restarted(&world.disk, kind, world.seed, seed, self.now_ns(), &mut rng)
     }
 
-    /// A copy of the machine for a try at something: the same files, no open handles, no locks, no faults.
+    /// A copy of the machine for a try at something: the same files, no open handles, no locks, no
+    /// faults.
     pub fn fork(&self, seed: u64) -> SimEnv {
         self.crash(CrashKind::ProcessKill, seed)
     }
@@ -284,7 +299,8 @@ impl SimEnv {
         self.0.lock().faults_fired
     }
 
-    /// Limits the volume. Writes that need more fail with `NoSpace` (an append after writing what fits).
+    /// Limits the volume. Writes that need more fail with `NoSpace` (an append after writing what
+    /// fits).
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.lock().capacity = bytes.map(|b| b / PAGE as u64 * PAGE as u64);
     }
@@ -294,26 +310,29 @@ impl SimEnv {
         self.0.lock().used()
     }
 
-    /// From now on the most is kept that the files of a directory occupy together, after any change.
+    /// From now on the most is kept that the files of a directory occupy together, after any
+    /// change.
     pub fn watch(&self, dir: impl AsRef<Path>) {
         let mut world = self.0.lock();
         world.watched = Some((dir.as_ref().to_owned(), 0));
         world.look_at_watched();
     }
 
-    /// The most bytes that the files of the watched directory occupied since then; 0 if none is watched.
+    /// The most bytes that the files of the watched directory occupied since then; 0 if none is
+    /// watched.
     pub fn peak(&self) -> u64 {
         self.0.lock().watched.as_ref().map_or(0, |(_, pages)| pages * PAGE as u64)
     }
 
-    /// From now on files that are written in place are opened with blocks of so many bytes; at first they are sectors. A
-    /// machine that comes about by a crash begins with sectors again.
+    /// From now on files that are written in place are opened with blocks of so many bytes; at
+    /// first they are sectors. A machine that comes about by a crash begins with sectors again.
     pub fn set_block_len(&self, bytes: usize) {
         assert!(bytes.is_power_of_two() && (SECTOR..=PAGE).contains(&bytes), "a block of {bytes} bytes");
         self.0.lock().block_len = bytes;
     }
 
-    /// Limits how many files may be open at once, locks among them: who opens one more is refused with EMFILE.
+    /// Limits how many files may be open at once, locks among them: who opens one more is refused
+    /// with EMFILE.
     pub fn set_open_max(&self, files: Option<u64>) {
         self.0.lock().handles.max = files;
     }

@@ -1,15 +1,16 @@
-//! How long operations of one kind take: a histogram, and the clock that is asked for it.
+//! Latency histograms, and the clock that measures them.
 //!
-//! A look at the clock takes 20 to 50 ns and two of them are needed, so a get that finds its key in memory would take a sixth longer
-//! for being timed. [`Timing::sampled`] times a part of what is frequent and lets that count for all
-//! ([`base::histogram::Histogram::turn`] says which part); [`Timing::each`] is for what takes many microseconds. In simulation a look
-//! costs nothing and moves nothing, and everything is timed: what is counted there does not depend on which thread it was.
+//! A clock reading takes 20 to 50 ns and two are needed, so timing would make a get that finds its
+//! key in memory a sixth slower. [`Timing::sampled`] times a sample of frequent operations and lets
+//! it count for all ([`base::histogram::Histogram::turn`] chooses the sample). [`Timing::each`] is
+//! for operations of many microseconds. In simulation a clock reading costs nothing and advances
+//! nothing, and every operation is timed, so the counts do not depend on the thread.
 
 use crate::{Clock, Env};
 use base::histogram::{Distribution, Histogram};
 use std::sync::Arc;
 
-/// See the module.
+/// Latencies of one kind of operation; see the module.
 ///
 /// ```
 /// use lavastore_io::{Env, timing::Timing};
@@ -24,7 +25,7 @@ pub struct Timing {
     is_sampled: bool,
 }
 
-/// An operation that has begun, and for how many it counts.
+/// A started operation, and the number of operations that it stands for.
 #[derive(Debug)]
 #[must_use = "it is recorded when it ends"]
 pub struct Begun {
@@ -33,7 +34,8 @@ pub struct Begun {
 }
 
 impl Timing {
-    /// Of operations that many threads do at once, and that may take less than a microsecond.
+    /// Returns timing for operations that many threads do at once, and that may take less than a
+    /// microsecond.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};
@@ -44,7 +46,7 @@ impl Timing {
         Timing { clock: env.clock.clone(), histogram, is_sampled: !env.is_simulated() }
     }
 
-    /// Of operations that are few and long.
+    /// Returns timing for rare and long operations.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};
@@ -56,7 +58,7 @@ impl Timing {
         Timing { clock: env.clock.clone(), histogram: Histogram::rare(), is_sampled: false }
     }
 
-    /// An operation begins. The clock is asked if it is one that counts.
+    /// Begins an operation. Reads the clock if the operation is in the sample.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};
@@ -71,7 +73,7 @@ impl Timing {
         Begun { at_ns: if weight > 0 { self.clock.now_ns() } else { 0 }, weight }
     }
 
-    /// The same of one that is long enough to be timed in any case.
+    /// Begins an operation that is long enough to be timed in any case.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};
@@ -83,7 +85,7 @@ impl Timing {
         Begun { at_ns: self.clock.now_ns(), weight: 1 }
     }
 
-    /// The one or the other: a long operation is timed in any case.
+    /// Begins an operation; a long one is timed in any case.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};
@@ -96,7 +98,7 @@ impl Timing {
         if is_long { self.begin_long() } else { self.begin() }
     }
 
-    /// It has come to its end.
+    /// Ends an operation.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};
@@ -115,7 +117,7 @@ impl Timing {
         self.histogram.record_weighted(self.clock.now_ns().saturating_sub(at_ns), weight);
     }
 
-    /// Does something that is such an operation.
+    /// Runs and times an operation.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};
@@ -129,7 +131,7 @@ impl Timing {
         out
     }
 
-    /// One that was timed by who has the timestamps.
+    /// Records an operation that the caller has timed.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};
@@ -141,7 +143,7 @@ impl Timing {
         self.histogram.record(ns);
     }
 
-    /// Nanoseconds, by how many operations took so long.
+    /// Returns the distribution of the durations, nanoseconds.
     ///
     /// ```
     /// use lavastore_io::{Env, timing::Timing};

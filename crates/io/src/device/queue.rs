@@ -1,15 +1,17 @@
-//! Requests to a device that go on while their thread does something else: it submits them, goes on, and asks now and then which are done.
+//! Asynchronous requests to a device: their thread submits them, does other work, and collects
+//! completions now and then.
 //!
-//! A request owns its buffer, and the queue owns the request until it is done: whoever loses interest lets go of nothing that the device reads
-//! or writes. Dropping a queue waits for what is in flight. Requests in flight are in no order: two of them that touch the same block, of which one
-//! is a write, leave or read either. A write that is done is visible, and is made durable by [`BlockDevice::sync`](super::BlockDevice::sync), as any
-//! other: a sync covers the writes that were told as done before it began.
+//! A request owns its buffer, and the queue owns the request until it is done, so an abandoned
+//! request never uses freed memory. Dropping a queue waits for the requests in flight, which have
+//! no order: if two of them touch the same block and one is a write, either result is possible. A
+//! completed write is visible, and [`BlockDevice::sync`](super::BlockDevice::sync) makes it
+//! durable: a sync covers the writes that were reported as done before it began.
 
 use crate::AlignedBuf;
 use base::Result;
 use std::fmt;
 
-/// Which way the bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// From the device into the buffer.
@@ -18,68 +20,69 @@ pub enum Transfer {
     Write,
 }
 
-/// What is asked of a device.
+/// A request to a device.
 #[derive(Debug)]
 pub struct DeviceRequest {
-    /// By which it is told apart when it is done.
+    /// Identifies the request when it is done.
     pub token: u64,
     /// Read or write.
     pub transfer: Transfer,
-    /// Where on the device: a multiple of [`BLOCK`](super::BLOCK).
+    /// Offset on the device: a multiple of [`BLOCK`](super::BLOCK).
     pub offset: u64,
     /// Whole blocks.
     pub buf: AlignedBuf,
 }
 
 impl DeviceRequest {
-    /// A read of `len` bytes.
+    /// Returns a read of `len` bytes.
     pub fn read(token: u64, offset: u64, len: usize) -> DeviceRequest {
         DeviceRequest { token, transfer: Transfer::Read, offset, buf: AlignedBuf::zeroed(len) }
     }
 
-    /// A write of a whole buffer.
+    /// Returns a write of a whole buffer.
     pub fn write(token: u64, offset: u64, buf: AlignedBuf) -> DeviceRequest {
         DeviceRequest { token, transfer: Transfer::Write, offset, buf }
     }
 
-    /// It is done.
+    /// Completes the request.
     pub(crate) fn done(self, result: Result<()>) -> DeviceDone {
         DeviceDone { token: self.token, transfer: self.transfer, buf: self.buf, result }
     }
 
-    /// Panics unless it may go to a device of so many bytes: a bug of the caller.
+    /// Panics unless the request is valid for a device of `device_len` bytes: a bug of the caller.
     pub(crate) fn check(&self, device_len: u64) {
         super::check_write(self.buf.as_slice(), self.offset, device_len);
     }
 }
 
-/// A request that is done.
+/// A completed request.
 #[derive(Debug)]
 pub struct DeviceDone {
-    /// That of the request.
+    /// Token of the request.
     pub token: u64,
-    /// What it was.
+    /// Direction of the request.
     pub transfer: Transfer,
-    /// Its buffer: of a read, with what was read.
+    /// Its buffer, which holds the data of a read.
     pub buf: AlignedBuf,
-    /// The error that the blocking call would have given. Of a write anything may have been written then.
+    /// The error that the blocking call would have returned. After a failed write the blocks may
+    /// hold anything.
     pub result: Result<()>,
 }
 
-/// How a queue learns what is done.
+/// How a queue learns of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completions {
-    /// Whoever asks looks at the device itself, and no interrupt comes.
+    /// The caller polls the device; there are no interrupts.
     Polled,
-    /// The device interrupts, and the kernel puts it down.
+    /// The device interrupts, and the kernel records the completion.
     Interrupts,
-    /// There is nobody but the caller: a request is done while he asks, one at a time.
+    /// There is only the caller: a request is done during a call of the queue, one at a time.
     Caller,
     /// Simulated time passes.
     Simulated,
 }
 
-/// Requests of one thread in flight at a device. See the module.
+/// Queue of one thread's asynchronous requests to a device; see the module.
 ///
 /// ```
 /// use lavastore_io::{AlignedBuf, BLOCK, Completions, DeviceRequest, sim::SimEnv};
@@ -97,21 +100,22 @@ pub enum Completions {
 /// # base::Result::<()>::Ok(())
 /// ```
 pub trait DeviceQueue: Send + fmt::Debug {
-    /// Begins a request, without waiting for anything. It goes to the device with the next look at what is done, at the latest.
+    /// Begins a request without waiting. It goes to the device at the latest with the next check
+    /// for completions.
     ///
     /// # Panics
-    /// If it is not of whole blocks of the device.
+    /// If the request does not consist of whole blocks of the device.
     fn submit(&mut self, request: DeviceRequest);
 
-    /// Adds what is done to `done`, without waiting.
+    /// Adds the completed requests to `done`, without waiting.
     fn poll(&mut self, done: &mut Vec<DeviceDone>);
 
-    /// The same, but if that is nothing, and something is in flight, waits until something is done.
+    /// As [`DeviceQueue::poll`], but if none is complete and some are in flight, waits for one.
     fn wait(&mut self, done: &mut Vec<DeviceDone>);
 
-    /// Requests that were submitted and not told as done.
+    /// Returns the number of requests submitted and not yet reported as done.
     fn in_flight(&self) -> usize;
 
-    /// How it learns what is done, which may be another way than was asked for.
+    /// Returns how the queue learns of completions, which may differ from the requested way.
     fn completions(&self) -> Completions;
 }

@@ -1,27 +1,30 @@
 //! Files written from front to back.
 //!
-//! Bytes collect in an aligned buffer that is written when it is full. Through the page cache, a flush writes what
-//! there is and the buffer starts empty again. With direct access only whole pages can be written, so a flush pads
-//! the last page with zeros, writes it, and cuts the file back to its true length; the bytes of that page stay in the
-//! buffer, and the next write starts with them again. Rewriting them is safe for what was durable before: sectors are
-//! written whole, and old and new sector begin with the same bytes.
+//! Bytes collect in an aligned buffer that is written when it is full. Through the page cache, a
+//! flush writes the buffer, which is then empty. With direct access only whole pages can be
+//! written. So a flush pads the last page with zeros, writes it, and truncates the file to its true
+//! length. The bytes of that page stay in the buffer, and the next write repeats them. Repeating
+//! them is safe for durable data: sectors are written whole, and old and new sector begin with the
+//! same bytes.
 //!
 //! ```text
 //!   file     0 ........ start ................ on_file       (reserved)
 //!   buffer              |== buffered =================|      bytes beyond `on_file` are not in the file yet
 //! ```
 //!
-//! **Write-behind.** With direct access and a ring, full buffers are written while the next one fills: up to
-//! [`WRITES_MAX`] such writes are in flight, so that the device is busy also where one of them takes longer than filling a buffer. A flush and a sync wait for
-//! all of them, a full buffer for the oldest where there are so many. A failure is reported by whichever of
-//! them comes first. One thread then computes and writes at the same time.
+//! **Write-behind.** With direct access and a ring, full buffers are written while the next one
+//! fills. Up to [`WRITES_MAX`] such writes are in flight, so the device stays busy even if a write
+//! takes longer than filling a buffer. A flush and a sync wait for all of them; a full buffer waits
+//! for the oldest if the limit is reached. The first of these calls reports a failure. So one
+//! thread computes and writes at the same time.
 //!
-//! Invariants: `on_file <= start + buffered` = the length seen by the caller; with direct access `start` is a
-//! multiple of the page; a failed write or sync poisons the file, since afterwards nobody knows what it holds.
+//! Invariants: `on_file <= start + buffered` = the length seen by the caller. With direct access
+//! `start` is a multiple of the page. A failed write or sync poisons the file, since its contents
+//! are then unknown.
 //!
-//! A length hint reserves blocks beyond the end of the file. Cutting the file back gives them up again (that is how
-//! file systems work, and why a full sync and the drop of the file cut unused ones off: allocated space stays
-//! honest).
+//! A length hint reserves blocks beyond the end of the file. Truncating the file releases them, as
+//! file systems do. A full sync and the drop of the file cut off unused blocks, so that the
+//! allocated space is accurate.
 
 use super::calls;
 use super::handle::{Handle, poisoned, retry};
@@ -40,20 +43,21 @@ pub(super) struct KernelAppendFile {
     buffered: usize,
     start: u64,
     on_file: u64,
-    /// End of the blocks that are reserved; 0: none.
+    /// End of the reserved blocks; 0: none.
     reserved: u64,
-    /// There may be more of them, from a reservation that ran out of room.
+    /// More blocks may be reserved, by a reservation that ran out of space.
     reserved_in_part: bool,
     writeback: Writeback,
     engine: Arc<Engine>,
-    /// A ring, from the first full buffer on.
+    /// A ring, present from the first full buffer on.
     behind: Option<Writer>,
-    /// Buffers that were written.
+    /// Written buffers for reuse.
     spare: Vec<AlignedBuf>,
     poison: Option<Error>,
 }
 
-/// Write-back of the page cache, a step at a time: waiting for the step before bounds what the final sync must write.
+/// Stepwise write-back of the page cache: waiting for the previous step bounds the work of the
+/// final sync.
 #[derive(Default)]
 struct Writeback {
     step: u64,
@@ -86,7 +90,8 @@ impl KernelAppendFile {
     }
 
     fn reserve_expected(&mut self, len: u64) {
-        // A hint: a file system that cannot, or has not so much room, writes on without it.
+        // A hint: a file system without reservations, or without enough space, continues without
+        // it.
         let keep = FallocateFlags::KEEP_SIZE;
         if len == 0 {
             return;
@@ -94,12 +99,12 @@ impl KernelAppendFile {
         if retry(|| calls::fallocate(&self.handle.fd, keep, 0, len)).is_ok() {
             self.reserved = len;
         } else {
-            // It may have reserved a part before it ran out of room.
+            // The file system may have reserved a part before it ran out of space.
             let _ = self.handle.set_len(0);
         }
     }
 
-    /// Runs a step that changes the file; its first failure poisons.
+    /// Runs a step that changes the file; its first failure poisons the file.
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.handle.check_process()?;
         if let Some(first) = &self.poison {
@@ -117,7 +122,7 @@ impl KernelAppendFile {
         result.map_err(|e| self.handle.fail("cannot write a file", e).at_offset(offset))
     }
 
-    /// Sets the file's length to what was appended, which also frees reserved blocks behind it.
+    /// Sets the file's length to the appended length, which also frees reserved blocks behind it.
     fn cut(&mut self, len: u64) -> Result<()> {
         self.handle.set_len(len).map_err(|e| self.handle.fail("cannot set the length of a file", e))?;
         (self.reserved, self.reserved_in_part) = (0, false);
@@ -146,7 +151,7 @@ impl KernelAppendFile {
         Ok(())
     }
 
-    /// Writes the full buffer, or has it written.
+    /// Writes the full buffer, or starts its write.
     fn write_full(&mut self) -> Result<()> {
         self.wait_behind(WRITES_MAX - 1)?;
         if self.handle.is_direct() && self.behind.is_none() {
@@ -167,8 +172,8 @@ impl KernelAppendFile {
         }
     }
 
-    /// Waits until at most so many writes are in flight, for the oldest first. What one of them left is written here, which gives the
-    /// exact error.
+    /// Waits until at most `most` writes are in flight, the oldest first. An incomplete write is
+    /// finished here, which gives the exact error.
     fn wait_behind(&mut self, most: usize) -> Result<()> {
         while let Some(behind) = self.behind.as_mut().filter(|behind| behind.in_flight() > most) {
             let Some(Ended { buf, offset, outcome }) = behind.finish() else { return Ok(()) };
@@ -204,7 +209,7 @@ impl KernelAppendFile {
             result = calls::wait_writeback(&self.handle.fd, waited, started - waited);
         }
         match result {
-            // A file system without the call has the final sync do it all.
+            // On a file system without the call the final sync does all the work.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE)) => {
                 self.writeback.step = 0;
                 Ok(())
@@ -229,7 +234,7 @@ impl KernelAppendFile {
         self.buf.as_mut_slice()[self.buffered..padded].fill(0);
         self.write(&self.buf.as_slice()[..padded], self.start)?;
         if padded != self.buffered {
-            // `NoSpace` would say that something is missing.
+            // `NoSpace` would claim that bytes are missing.
             self.cut(len).map_err(|e| e.with_kind(ErrorKind::Io))?;
         }
         let whole = self.buffered - self.buffered % PAGE;
@@ -255,7 +260,7 @@ impl AppendFile for KernelAppendFile {
                 self.reserved = len;
                 Ok(())
             }
-            // What it got before it ran out of room is given up with the rest, at the end.
+            // A partial reservation is released with the rest, at the end.
             Err(e @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => {
                 self.reserved_in_part = true;
                 Err(self.handle.fail("cannot reserve room for a file", e))
@@ -294,7 +299,8 @@ impl Drop for KernelAppendFile {
         }
         let settled = self.wait_behind(0);
         if let (Some(rings), Some(mut writer)) = (&self.engine.rings, self.behind.take()) {
-            // Behind a failure nobody asks what became of the others; the kernel must be done with them.
+            // After a failure the other results do not matter, but the kernel must be done with the
+            // buffers.
             while writer.finish().is_some() {}
             rings.put_writer(writer);
         }
@@ -302,7 +308,8 @@ impl Drop for KernelAppendFile {
             return;
         }
         if self.poison.is_none() && (self.reserved > self.on_file || self.reserved_in_part) {
-            // Best effort: a failure leaves blocks reserved until the file is removed, and nothing else.
+            // Best effort: a failure leaves blocks reserved until the file is removed, and nothing
+            // else.
             let _ = self.handle.set_len(self.on_file);
         }
     }

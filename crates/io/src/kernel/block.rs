@@ -1,11 +1,12 @@
-//! The block of a file: what a direct transfer must be a multiple of, and what the device writes as one.
+//! The block of a file: the unit of direct transfers and of atomic writes of the device.
 
 use super::{calls, usage};
 use crate::{BLOCK_LEN_MIN, PAGE};
 use rustix::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// That of an open file; `None`: the kernel does not tell, or it is none that is known.
+/// Returns the block of an open file; `None`: the kernel does not report it, or its value is
+/// implausible.
 pub(super) fn of(fd: &OwnedFd) -> Option<usize> {
     let told = calls::statx_direct(fd).ok()?;
     if told.stx_mask & calls::STATX_DIOALIGN == 0 {
@@ -20,7 +21,7 @@ pub(super) fn of(fd: &OwnedFd) -> Option<usize> {
     longer(told.stx_dio_offset_align, &physical)
 }
 
-/// The longer of what the file system wants and what the device says of itself.
+/// Returns the longer of the units of the file system and of the device.
 fn longer(file_system: u32, device: &str) -> Option<usize> {
     let block = device.trim().parse::<usize>().ok()?.max(file_system as usize);
     (file_system > 0 && block.is_power_of_two() && (BLOCK_LEN_MIN..=PAGE).contains(&block)).then_some(block)

@@ -1,11 +1,12 @@
-//! The table of calls: every call of this crate to the operating system goes through a function of this module.
+//! Table of system calls: every call of this crate to the operating system goes through a function
+//! of this module.
 //!
-//! Each is the call itself and nothing more. With the feature `faults`, which only campaigns and tests switch on, `watch`
-//! looks at each call first: it may have it fail or come back short, and it writes down what was done. Without the feature
-//! the functions inline to the calls.
+//! Each function is just the call. With the feature `faults`, which only campaigns and tests
+//! enable, `watch` sees each call first: it may make the call fail or come back short, and it logs
+//! the call. Without the feature the functions inline to the calls.
 //!
-//! A test of the code base (`structure`) refuses calls that go around the table. Tests of this module show that each
-//! function reaches the kernel, with its arguments: what the log below says is true only as far as that is.
+//! A test of the code base (`structure`) refuses calls that bypass the table. Tests of this module
+//! show that each function reaches the kernel with its arguments; the log is only as true as that.
 
 #[cfg(feature = "faults")]
 pub mod watch;
@@ -30,7 +31,7 @@ use std::io::IoSlice;
 use std::num::NonZeroU64;
 use std::path::Path;
 
-/// What a call does.
+/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
     /// `openat`, which may create the file.
@@ -75,15 +76,16 @@ pub enum Call {
     Lock,
     /// `fcntl`
     Flags,
-    /// `mmap`, of the page by which a raw device is flushed, and of the page that a child finds cleared; `madvise` of that
+    /// `mmap` of the page by which a raw device is flushed, and of the page that a child finds
+    /// cleared; `madvise` of the latter
     Map,
     /// `io_uring_setup`
     RingSetup,
     /// `io_uring_enter`
     RingSubmit,
-    /// The completion of a read of a ring.
+    /// Completion of a read of a ring
     RingRead,
-    /// The completion of a write of a ring.
+    /// Completion of a write of a ring
     RingWrite,
     /// `eventfd`, and the write that signals it
     Event,
@@ -93,10 +95,10 @@ pub enum Call {
     IoPriority,
 }
 
-/// What calls about the calling thread are about, to who watches them: where the kernel shows its threads.
+/// Path that stands for the calling thread in a watch: the kernel shows threads there.
 pub const THREADS: &str = "/proc/self/task";
 
-/// What a call is about.
+/// Object of a call.
 #[cfg_attr(not(feature = "faults"), allow(dead_code, reason = "only the test form looks at it"))]
 #[derive(Clone, Copy)]
 enum Of<'a> {
@@ -121,7 +123,7 @@ fn judged_open(_: &Path, _: OFlags, call: impl FnOnce() -> Result<OwnedFd>) -> R
     call()
 }
 
-/// `bytes`: those that are written, or how many are to be read.
+/// `bytes`: the bytes to write, or the number of bytes to read.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
 fn transferred(
@@ -134,12 +136,12 @@ fn transferred(
     call(bytes.len)
 }
 
-/// What is transferred.
+/// Bytes of a transfer.
 #[cfg_attr(not(feature = "faults"), allow(dead_code, reason = "only the test form looks at the bytes"))]
 #[derive(Clone, Copy)]
 struct Bytes<'a> {
     len: usize,
-    /// The bytes that are written; none for a read.
+    /// The bytes to write; empty for a read.
     data: &'a [u8],
 }
 
@@ -172,7 +174,7 @@ pub(super) fn pwrite(fd: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
     transferred(Call::Write, fd, offset, bytes, |n| rustix::io::pwrite(fd, &data[..n], offset))
 }
 
-/// A write that is durable when it returns.
+/// Writes, durably on return.
 #[inline]
 pub(super) fn pwrite_durable(fd: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
     let fd = fd.as_fd();
@@ -200,7 +202,7 @@ pub(super) fn ftruncate(fd: impl AsFd, len: u64) -> Result<()> {
 #[inline]
 pub(super) fn fallocate(fd: impl AsFd, flags: FallocateFlags, offset: u64, len: u64) -> Result<()> {
     let call = if flags.contains(FallocateFlags::PUNCH_HOLE) { Call::Punch } else { Call::Allocate };
-    // Beyond its end the file grows, unless it is told not to.
+    // Allocation beyond the end makes the file longer, unless `KEEP_SIZE` is set.
     let end = if flags.contains(FallocateFlags::KEEP_SIZE) { 0 } else { offset + len };
     judged(call, Of::Fd(fd.as_fd()), end, || rustix::fs::fallocate(&fd, flags, offset, len))
 }
@@ -226,7 +228,8 @@ pub(super) fn fstat(fd: impl AsFd) -> Result<Stat> {
     judged(Call::Stat, Of::Fd(fd.as_fd()), 0, || rustix::fs::fstat(&fd))
 }
 
-/// The kernel (6.1 or later) says what direct access wants of the file; rustix has no name for it.
+/// Flag of `statx` for the alignment of direct access (kernel 6.1 or later); rustix has no name for
+/// it.
 pub(super) const STATX_DIOALIGN: u32 = 0x2000;
 
 #[inline]
@@ -300,7 +303,7 @@ pub(super) fn fcntl_setfl(fd: impl AsFd, flags: OFlags) -> Result<()> {
     judged(Call::Flags, Of::Fd(fd.as_fd()), 0, || rustix::fs::fcntl_setfl(&fd, flags))
 }
 
-/// A hint, of which nobody looks at the result.
+/// Gives a hint; its result is ignored.
 #[inline]
 pub(super) fn fadvise(fd: impl AsFd, offset: u64, len: Option<NonZeroU64>, advice: Advice) {
     let _ = rustix::fs::fadvise(fd, offset, len, advice);
@@ -326,7 +329,7 @@ pub(super) fn map_private(len: usize) -> Result<*mut c_void> {
     })
 }
 
-/// Has the kernel clear a mapping in every child.
+/// Makes the kernel clear a mapping in every child.
 ///
 /// # Safety
 /// The range is a mapping of [`map_private`] that lives during the call.
@@ -346,7 +349,8 @@ pub(super) unsafe fn msync(start: *mut c_void, len: usize) -> Result<()> {
 }
 
 /// # Safety
-/// The range is a whole mapping, into which nobody refers any more.
+///
+/// The range is a whole mapping, and no reference into it exists any more.
 #[inline]
 pub(super) unsafe fn munmap(start: *mut c_void, len: usize) {
     // A failure could only mean that it is not a mapping; then there is nothing to give back.
@@ -354,19 +358,19 @@ pub(super) unsafe fn munmap(start: *mut c_void, len: usize) {
     let _ = unsafe { rustix::mm::munmap(start, len) };
 }
 
-/// Something to wait for in a ring, which others signal.
+/// Creates an event that a ring can wait for.
 #[inline]
 pub(super) fn event() -> Result<OwnedFd> {
     judged(Call::Event, Of::Nothing, 0, || rustix::event::eventfd(0, EventfdFlags::CLOEXEC))
 }
 
-/// Signals it. It stays signalled until it is read, however often it is signalled meanwhile.
+/// Signals an event. It stays signaled until it is read, however often it is signaled meanwhile.
 #[inline]
 pub(super) fn signal(event: impl AsFd) -> Result<()> {
     judged(Call::Event, Of::Nothing, 0, || rustix::io::write(&event, &1u64.to_ne_bytes()).map(drop))
 }
 
-/// How much the calling thread lets others go first at the processors: the nice value.
+/// Returns the nice value of the calling thread.
 #[inline]
 pub(super) fn niceness() -> Result<i32> {
     // On Linux "this process" (`None`) means the calling thread.
@@ -374,33 +378,34 @@ pub(super) fn niceness() -> Result<i32> {
     judged(Call::CpuPriority, of, 0, || rustix::process::getpriority_process(None))
 }
 
-/// Sets that. Anybody may raise it.
+/// Sets the nice value. Raising it needs no privilege.
 #[inline]
 pub(super) fn set_niceness(nice: i32) -> Result<()> {
     let of = Of::Path(Path::new(THREADS));
     judged(Call::CpuPriority, of, 0, || rustix::process::setpriority_process(None, nice))
 }
 
-/// Gives the calling thread the lowest priority at the device, of those that are served at all times.
+/// Gives the calling thread the lowest I/O priority that is not idle.
 #[inline]
 pub(super) fn lower_io_priority() -> Result<()> {
     let of = Of::Path(Path::new(THREADS));
     judged(Call::IoPriority, of, 0, || ffi::lower_io_priority().map_err(errno))
 }
 
-/// The soft limit of the descriptors of the process.
+/// Returns the soft limit of the descriptors of the process.
 #[inline]
 pub(super) fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// How late the kernel may wake the calling thread, so as to wake several at once, nanoseconds; 0: it does not say.
+/// Returns how late the kernel may wake the calling thread to batch wake-ups, nanoseconds; 0:
+/// unknown.
 #[inline]
 pub(super) fn timer_slack_ns() -> u64 {
     rustix::thread::current_timer_slack().unwrap_or(0)
 }
 
-/// Sets that. Nobody looks at the result: without it a sleep is somewhat longer.
+/// Sets the timer slack. The result is ignored: without it a sleep is somewhat longer.
 #[inline]
 pub(super) fn set_timer_slack(ns: NonZeroU64) {
     let _ = rustix::thread::set_current_timer_slack(Some(ns));
@@ -417,7 +422,7 @@ pub(super) fn ring_setup(depth: u32) -> std::io::Result<IoUring> {
     made.unwrap_or_else(|| Err(std::io::Error::other("no ring was set up")))
 }
 
-/// A ring whose completions are looked for at the device.
+/// Sets up a ring whose completions are polled at the device.
 #[inline]
 pub(super) fn ring_setup_polled(depth: u32) -> std::io::Result<IoUring> {
     let mut made = None;
@@ -429,20 +434,20 @@ pub(super) fn ring_setup_polled(depth: u32) -> std::io::Result<IoUring> {
     made.unwrap_or_else(|| Err(std::io::Error::other("no ring was set up")))
 }
 
-/// Hands over what was pushed, and waits for so many completions. Of a transfer of this file.
+/// Submits the pushed entries, and waits for `wait` completions. `of`: a file of the transfers.
 #[inline]
 pub(super) fn ring_submit(ring: &IoUring, of: BorrowedFd<'_>, wait: usize) -> std::io::Result<usize> {
     judged(Call::RingSubmit, Of::Fd(of), 0, || ring.submit_and_wait(wait).map_err(errno)).map_err(Into::into)
 }
 
-/// What a ring says of a read: bytes, or a negative error.
+/// Converts the result of a ring's read: bytes, or a negative error.
 #[inline]
 pub(super) fn ring_read(fd: BorrowedFd<'_>, offset: u64, len: usize, result: i32) -> Result<usize> {
     let done = || usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()));
     transferred(Call::RingRead, fd, offset, Bytes::read(len), |n| done().map(|done| done.min(n)))
 }
 
-/// What a ring says of a write.
+/// Converts the result of a ring's write.
 #[inline]
 pub(super) fn ring_write(fd: BorrowedFd<'_>, offset: u64, data: &[u8], result: i32) -> Result<usize> {
     let done = || usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()));

@@ -1,20 +1,23 @@
 //! Block devices of the machine: a raw device, or an image file that stands for one.
 //!
-//! Both are opened with direct access (image files on file systems without it go through the page cache, which callers
-//! cannot tell except by speed) and locked: a raw device is claimed from the kernel, which refuses one that is mounted
-//! or belongs to another; both carry a lock that other processes of ours meet.
+//! Both are opened with direct access. (Image files on file systems without direct access go
+//! through the page cache, which only affects the speed.) A raw device is claimed from the kernel,
+//! which refuses a mounted or otherwise used one. Both are also locked against other processes of
+//! LavaStore.
 //!
-//! An image is written once when it is made, unless it is to be sparse: a data sync of a block that was never written is
-//! a transaction of the file system below. For the same reason only a sparse image gives discarded blocks back.
+//! An image is written once when it is created, unless it is sparse: a data sync of a block that
+//! was never written is a transaction of the file system below. For the same reason only a sparse
+//! image releases discarded blocks.
 //!
-//! A durable write to a raw device is a write and a flush. The flag of a write that makes it durable (`RWF_DSYNC`) would be one
-//! call, but there the kernel sends a forced write *and* a flush, and a device that does not know forced writes (of which
-//! loop devices and many virtual ones are) is flushed twice: 1.3 times the latency on those. Files that stand for a device
-//! do not have this, and keep the flag.
+//! A durable write to a raw device is a write and a flush. A write with `RWF_DSYNC` would be one
+//! call. But on a raw device the kernel then sends a forced write *and* a flush. A device without
+//! forced writes (loop devices and many virtual ones) is flushed twice: 1.3 times the latency.
+//! Image files do not have this problem, and keep the flag.
 //!
-//! What is to survive the process and not the power goes through the page cache, by a descriptor of its own. Direct reads
-//! write dirty pages of their range back first, and direct writes drop them, so that a range may be written in either way
-//! at different times. The flush leaves such pages alone (`super::flush`).
+//! Scratch data, which survive the process but not a power loss, go through the page cache, by a
+//! separate descriptor. Direct reads first write back dirty pages of their range, and direct writes
+//! drop them, so both ways may be used for a range at different times. The flush leaves such pages
+//! alone (`super::flush`).
 
 mod queue;
 
@@ -35,33 +38,33 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a device is opened.
+/// Options of an open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceOptions {
-    /// Which engine does the I/O.
+    /// Engine of the I/O.
     pub kernel: KernelOptions,
-    /// Open it beside other readers, and refuse writes.
+    /// Opens it beside other readers, and refuses writes.
     pub read_only: bool,
 }
 
-/// What a path is to a device.
+/// Kind of the file that a device path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A block device.
     Raw,
-    /// A plain file that stands for one.
+    /// A plain file that stands for a device.
     Image,
 }
 
 #[derive(Debug)]
 struct KernelDevice {
     file: KernelReadFile,
-    /// Grows when it is measured.
+    /// Grows by a measurement.
     len: AtomicU64,
     read_only: bool,
-    /// Of a raw device that may be written.
+    /// Present for a writable raw device.
     flusher: Option<DeviceFlusher>,
-    /// The way through the page cache, where the other one goes around it.
+    /// Handle through the page cache, if the other one is direct.
     cached: Option<Handle>,
     _lock: Box<dyn FileLock>,
 }
@@ -69,8 +72,8 @@ struct KernelDevice {
 /// Opens a device or an image.
 ///
 /// # Errors
-/// `Locked` if another process of ours has it open, or the kernel itself (mounted, swapped to); `InvalidArgument` if the
-/// path is neither; those of the system.
+/// `Locked` if another process of LavaStore has it open, or the kernel itself (mounted, swap);
+/// `InvalidArgument` if the path is neither; those of the system.
 pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>> {
     Ok(open_kernel(path, options)?)
 }
@@ -80,7 +83,7 @@ fn open_kernel(path: &Path, options: &DeviceOptions) -> Result<Arc<KernelDevice>
     let lock = lock::lock_contents(path, options.read_only)?;
     let mut flags = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     if kind == DeviceKind::Raw && !options.read_only {
-        // Without CREATE this claims the device.
+        // Without CREATE, EXCL claims the device.
         flags |= OFlags::EXCL;
     }
     let handle =
@@ -113,12 +116,12 @@ fn open_kernel(path: &Path, options: &DeviceOptions) -> Result<Arc<KernelDevice>
     }))
 }
 
-/// Where a device or an image ends, bytes.
+/// Returns the end of a device or an image, bytes.
 fn end_of(handle: &Handle) -> Result<u64> {
     calls::seek(&handle.fd, SeekFrom::End(0)).map_err(|e| handle.fail("cannot read the size of a device", e))
 }
 
-/// Whether a path is a device, an image, or (an error) neither.
+/// Returns whether a path is a device or an image; fails if it is neither.
 pub fn kind(path: &Path) -> Result<DeviceKind> {
     let stat = calls::stat(path).map_err(|e| fail("cannot look a device up", path, e))?;
     match FileType::from_raw_mode(stat.st_mode) {
@@ -133,16 +136,18 @@ fn busy(path: &Path, flags: OFlags) -> bool {
     matches!(opened, Err(Errno::BUSY))
 }
 
-/// How an image is made.
+/// Space allocation of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageRoom {
-    /// Written once from front to back. Its syncs never change the file system that it is on.
+    /// Written once from front to back. Syncs of the image never change the metadata of its file
+    /// system.
     Written,
-    /// Its blocks are reserved, and not written: made at once. A write finds them, however full the file system is (a
-    /// copy-on-write one promises less), and a sync of blocks that are written first costs it an entry in its journal.
+    /// Blocks are reserved, and not written: created at once. Writes succeed even if the file
+    /// system is full (a copy-on-write one guarantees less). A sync after the first write to a
+    /// block costs an entry in the file system's journal.
     Reserved,
-    /// It takes blocks as it is written. A file system that is full then fails a write of the volume in it, which stops
-    /// until it is mounted again.
+    /// Blocks are allocated by writes. A full file system then fails a write of the volume in the
+    /// image, which stops until it is mounted again.
     Sparse,
 }
 
@@ -167,7 +172,7 @@ pub fn create_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
     };
     let made = made.and_then(|()| handle.sync(SyncKind::Full));
     let made = made.map_err(|e| handle.fail("cannot make an image", e));
-    // A volume whose name is lost is lost, whatever was synced to it.
+    // Without a durable name the volume is lost, even if its contents were synced.
     let named = made.and_then(|()| super::fs::sync_dir(path.parent().unwrap_or(Path::new(""))));
     named.inspect_err(|_| {
         // The first error is the one to report.
@@ -175,11 +180,13 @@ pub fn create_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
     })
 }
 
-/// Makes an image `len` bytes long that nobody has open; what it gets is made as `room` says. Cut off anywhere, the image is as long as it was or
-/// longer, which a volume in it does not notice.
+/// Extends an image that is not open to `len` bytes; the new part is allocated as `room` says.
+/// After an interruption at any point the image has its old length or a greater one, which a volume
+/// in it does not notice.
 ///
 /// # Errors
-/// `InvalidArgument` if it is longer already, or no image; `Locked`; `NoSpace`, and the image is as long as it was.
+/// `InvalidArgument` if it is already longer, or no image; `Locked`; `NoSpace`, and the length is
+/// unchanged.
 pub fn extend_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
     if kind(path)? == DeviceKind::Raw {
         return Err(Error::invalid("a block device is as long as it is").at_file(path));
@@ -200,7 +207,8 @@ pub fn extend_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
     };
     let more = more.and_then(|()| handle.sync(SyncKind::Full));
     more.map_err(|e| {
-        // The first error is the one to report; without this the image is longer than it was, and a volume does not mind.
+        // The first error is the one to report. If this fails the image stays longer, which does
+        // not affect a volume.
         let _ = handle.set_len(old);
         handle.fail("cannot make an image longer", e)
     })
@@ -211,7 +219,7 @@ impl KernelDevice {
         self.file.handle()
     }
 
-    /// What flushes the device, as long as nothing that was written waits in the page cache.
+    /// Returns the flusher, unless written data may be in the page cache.
     fn flusher(&self) -> Option<&DeviceFlusher> {
         self.flusher.as_ref().filter(|_| self.handle().is_direct())
     }
@@ -305,7 +313,7 @@ impl BlockDevice for KernelDevice {
 }
 
 impl DeviceKind {
-    /// A word for people.
+    /// Returns the name of the kind for messages.
     pub fn name(self) -> &'static str {
         match self {
             DeviceKind::Raw => "device",

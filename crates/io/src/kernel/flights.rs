@@ -1,15 +1,17 @@
-//! Transfers of one thread in flight in a ring, which goes on with them while the thread does something else.
+//! Asynchronous transfers of one thread in a ring, which proceed while the thread does other work.
 //!
-//! What is in flight is owned here: file, buffer, whatever else it needs. Nobody sees it until the kernel is done with it, and dropping this
-//! waits for that. Entries are handed to the kernel when completions are asked for, all at once.
+//! Transfers in flight are owned here, with file and buffer. Nothing else accesses them until the
+//! kernel is done with them, and dropping this waits for that. Entries are handed to the kernel
+//! together, when completions are requested.
 //!
-//! Who waits in the ring may be woken by others through an event ([`RingEvent`]): a read of it is in flight whenever he waits.
+//! A thread that waits in the ring can be woken through an event ([`RingEvent`]): a read of the
+//! event is in flight during each wait.
 //!
-//! A ring that polls ([`calls::ring_setup_polled`]) finds completions only while the kernel is asked for them, so a look is a call; nor does it take
-//! the read of an event.
+//! A polling ring ([`calls::ring_setup_polled`]) finds completions only during a call, so every
+//! check is a call. It does not accept the read of an event.
 //!
-//! A ring that the kernel refuses to enter is broken: it takes nothing more, what the kernel has is waited for, and what it did not take is done
-//! by plain calls.
+//! A ring that the kernel refuses to enter is broken: it takes no more transfers. Those that the
+//! kernel has are waited for, and the others are done by plain calls.
 
 use super::calls;
 use super::uring::{REFUSALS_MAX, is_transient, wait_for_one};
@@ -19,12 +21,12 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Transfers in flight in one ring at most.
+/// Most transfers in flight in one ring.
 pub(crate) const DEPTH: usize = 256;
-/// The number of the entry that reads the event.
+/// Number of the entry that reads the event.
 const EVENT: u64 = u64::MAX;
 
-/// Wakes who waits in a ring.
+/// Wakes a thread that waits in a ring.
 #[derive(Clone, Debug)]
 pub(crate) struct RingEvent(Arc<OwnedFd>);
 
@@ -33,48 +35,49 @@ impl RingEvent {
         Ok(RingEvent(Arc::new(calls::event()?)))
     }
 
-    /// Wakes him, or him who waits next.
+    /// Wakes the present waiter, or the next one.
     pub(crate) fn signal(&self) {
-        // Interrupted it is made again; it has no other way to fail but that it was signalled too often to count.
+        // Repeated if interrupted. The only other error is a counter overflow, and then the event
+        // is already signaled.
         while calls::signal(&*self.0) == Err(rustix::io::Errno::INTR) {}
     }
 }
 
-/// Something in flight.
+/// A transfer in flight.
 pub(super) trait Flight {
-    /// What it is when it is over.
+    /// The completed transfer.
     type Done;
 
-    /// Of which file it is.
+    /// Returns the file of the transfer.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// It is over: what the ring says of it, or nothing if that never got to it.
+    /// Completes the transfer: with the result of the ring, or none if it never got there.
     fn land(self, result: Option<i32>) -> Self::Done;
 }
 
-/// How a ring learns what is done.
+/// How a ring learns of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// By interrupts; others may wake who waits.
+    /// By interrupts; an event can wake the waiter.
     Woken,
     /// By interrupts.
     Alone,
-    /// By looking at the device.
+    /// By polling the device.
     Polled,
 }
 
-/// See the module.
+/// Transfers in flight; see the module.
 pub(super) struct Flights<F: Flight> {
     ring: Owned<IoUring>,
     broken: bool,
     polled: bool,
-    /// What is in flight, by the number of its entry.
+    /// Transfers in flight, by the number of their entry.
     flying: Vec<Option<F>>,
     free: Vec<usize>,
-    /// Entries that were pushed, oldest first, as far as the kernel may not have taken them.
+    /// Pushed entries, oldest first, that the kernel may not have taken yet.
     pushed: VecDeque<u64>,
     event: Option<RingEvent>,
-    /// Where the event is read to. It is in use while `armed`.
+    /// Buffer for the read of the event. In use while `armed`.
     count: Box<[u8; 8]>,
     armed: bool,
 }
@@ -99,25 +102,27 @@ impl<F: Flight> Flights<F> {
         })
     }
 
-    /// What wakes who waits here.
+    /// Returns the event that wakes a waiter of this ring.
     pub(super) fn event(&self) -> Option<&RingEvent> {
         self.event.as_ref()
     }
 
-    /// False in a child process, where the memory of the ring does not exist.
+    /// Returns false in a child process, which does not have the memory of the ring.
     fn is_here(&self) -> bool {
         Owned::process(&self.ring).is_here()
     }
 
-    /// True if it takes one more.
+    /// Returns true if one more transfer fits.
     pub(super) fn has_room(&self) -> bool {
         self.is_here() && !self.broken && self.in_flight() < DEPTH
     }
 
-    /// Takes a transfer, whose entry is this, unless as many are in flight as may be, or the ring is broken.
+    /// Takes a transfer with its entry, unless the ring is full or broken.
     ///
     /// # Safety
-    /// What the entry names, file and memory, belongs to `flight`, does not move with it, and nobody else touches the memory as long as it lives.
+    ///
+    /// The file and the memory that the entry names belong to `flight`, and do not move with it.
+    /// Nothing else accesses the memory while `flight` exists.
     pub(super) unsafe fn push(&mut self, flight: F, entry: squeue::Entry) -> Result<(), F> {
         if !self.has_room() {
             return Err(flight);
@@ -126,8 +131,9 @@ impl<F: Flight> Flights<F> {
             self.flying.push(None);
             self.flying.len() - 1
         });
-        // SAFETY: the caller's promise, and `flight` stays in `flying`, which only a completion empties; dropping this waits for all of them.
-        // What the kernel did not take it never will, since a ring is not entered again once it is broken.
+        // SAFETY: the caller's promise, and `flight` stays in `flying`, which only a completion
+        // empties; dropping this waits for all of them. The kernel never takes the entries left
+        // behind in a broken ring, since it is not entered again.
         if unsafe { self.ring.submission().push(&entry.user_data(number as u64)) }.is_err() {
             self.free.push(number);
             return Err(flight);
@@ -137,17 +143,18 @@ impl<F: Flight> Flights<F> {
         Ok(())
     }
 
-    /// True if it takes nothing more, and has nothing in flight.
+    /// Returns true if the ring takes no more transfers, and has none in flight.
     pub(super) fn is_broken(&self) -> bool {
         self.broken && self.in_flight() == 0
     }
 
-    /// Transfers in flight.
+    /// Returns the number of transfers in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.flying.len() - self.free.len()
     }
 
-    /// Adds what has completed to `done`. With `wait`: if that is nothing, waits until something has, or until the event is signalled.
+    /// Adds the completed transfers to `done`. With `wait`: if there are none, waits for one, or
+    /// for a signal of the event.
     pub(super) fn complete(&mut self, wait: bool, done: &mut Vec<F::Done>) {
         if !self.is_here() {
             return self.give_up(done);
@@ -179,7 +186,7 @@ impl<F: Flight> Flights<F> {
     }
 
     fn enter(&self, waits_for: usize) -> std::io::Result<usize> {
-        // Of which file a refusal is does not matter; that it is of one does, to who watches.
+        // A watch of the calls needs some file of a transfer; it does not matter which.
         let of = self.pushed.iter().find_map(|&n| self.flying.get(n as usize)?.as_ref());
         let of = of.or_else(|| self.flying.iter().flatten().next().filter(|_| self.event.is_none()));
         let event = self.event.as_ref().map(|event| event.0.as_fd());
@@ -189,12 +196,12 @@ impl<F: Flight> Flights<F> {
         }
     }
 
-    /// Has a read of the event in flight.
+    /// Puts a read of the event in flight.
     fn arm(&mut self) {
         let Some(event) = self.event.as_ref().filter(|_| !self.armed) else { return };
         let fd = types::Fd(event.0.as_raw_fd());
         let entry = opcode::Read::new(fd, self.count.as_mut_ptr(), 8).build().user_data(EVENT);
-        // SAFETY: as in `push`: the box stays where it is, and nobody looks into it while `armed`.
+        // SAFETY: as in `push`: the box does not move, and nothing else accesses it while `armed`.
         match unsafe { self.ring.submission().push(&entry) } {
             Ok(()) => {
                 self.armed = true;
@@ -204,7 +211,8 @@ impl<F: Flight> Flights<F> {
         }
     }
 
-    /// Forgets which entries the kernel has taken: all but the last, as many as are left in the ring.
+    /// Drops the entries that the kernel has taken: all but the last, as many as are left in the
+    /// ring.
     fn note_taken(&mut self) {
         let left = self.ring.submission().len();
         while self.pushed.len() > left {
@@ -226,14 +234,16 @@ impl<F: Flight> Flights<F> {
         }
     }
 
-    /// Of a ring that is broken: does what the kernel did not take, and waits for what it has.
+    /// For a broken ring: runs the transfers that the kernel did not take, and waits for the
+    /// others.
     fn end(&mut self, done: &mut Vec<F::Done>) {
         let left = self.take_pushed();
         done.extend(left.into_iter().map(|one| one.land(None)));
         self.wait_for_all(done);
     }
 
-    /// In a child: what is in flight is the parent's, and here each is refused by a plain call.
+    /// In a child: the transfers in flight belong to the parent, and each is refused here by a
+    /// plain call.
     fn give_up(&mut self, done: &mut Vec<F::Done>) {
         self.broken = true;
         self.armed = false;
@@ -242,7 +252,7 @@ impl<F: Flight> Flights<F> {
         done.extend(self.flying.iter_mut().filter_map(Option::take).map(|one| one.land(None)));
     }
 
-    /// What the kernel did not take.
+    /// Removes the transfers that the kernel did not take.
     fn take_pushed(&mut self) -> Vec<F> {
         let mut left = Vec::new();
         for number in std::mem::take(&mut self.pushed) {

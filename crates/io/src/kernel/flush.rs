@@ -1,10 +1,10 @@
-//! The flush of a raw device: a sync of one of its pages, mapped for this and never touched.
+//! Flush of a raw device: an `msync` of one of its pages, which is mapped only for this.
 //!
-//! `msync` of a mapping of a device writes what is dirty in the mapped range, which is nothing, and then has the device
-//! flush its cache. A sync of the whole device does the same and also writes all its dirty pages, to which nobody
-//! promised that.
+//! `msync` of a mapping of a device writes the dirty pages of the mapped range, of which there are
+//! none, and then makes the device flush its cache. A sync of the whole device also writes all its
+//! dirty pages, for which no durability was promised.
 //!
-//! This is the only mapping of a file. Nobody loads from it or stores into it, so it cannot be the cause of a `SIGBUS`.
+//! This is the only mapping of a file. It is never read or written, so it cannot cause a `SIGBUS`.
 
 use super::calls;
 use super::handle::Handle;
@@ -18,10 +18,11 @@ pub(super) struct DeviceFlusher {
     page: *mut c_void,
 }
 
-// SAFETY: the mapping is owned by this value alone, is not tied to a thread, and lives until it is dropped.
+// SAFETY: the mapping is owned by this value alone, is not tied to a thread, and lives until it is
+// dropped.
 unsafe impl Send for DeviceFlusher {}
-// SAFETY: a shared reference allows `msync` alone, which any number of threads may call at once; the memory itself is
-// never accessed.
+// SAFETY: a shared reference allows only `msync`, which any number of threads may call at once; the
+// memory itself is never accessed.
 unsafe impl Sync for DeviceFlusher {}
 
 impl DeviceFlusher {
@@ -31,7 +32,7 @@ impl DeviceFlusher {
         Ok(DeviceFlusher { page })
     }
 
-    /// Makes durable all that was written to the device around the page cache before.
+    /// Makes all earlier writes to the device that bypassed the page cache durable.
     pub(super) fn flush(&self) -> rustix::io::Result<()> {
         // SAFETY: the range is the mapping made by `new`, whole, which lives as long as `self`.
         unsafe { calls::msync(self.page, BLOCK) }

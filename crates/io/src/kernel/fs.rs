@@ -1,7 +1,7 @@
 //! The kernel's file system behind [`FileSystem`].
 //!
-//! Names that are not UTF-8 are not ours and are left out of listings. An empty directory path is the current
-//! directory (the parent of a bare file name).
+//! Names that are not UTF-8 are not from LavaStore and are left out of listings. An empty directory
+//! path is the current directory (the parent of a bare file name).
 
 use super::append::KernelAppendFile;
 use super::calls;
@@ -24,14 +24,14 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The unit in which the kernel counts allocated blocks, whatever the file system's own.
+/// Unit of the kernel's allocated blocks, on any file system.
 const STAT_BLOCK: u64 = 512;
 
 /// Files of the kernel.
 #[derive(Debug)]
 pub(super) struct KernelFs {
     engine: Arc<Engine>,
-    /// Whose environment it is.
+    /// The owner process.
     process: Process,
 }
 
@@ -41,7 +41,7 @@ impl KernelFs {
     }
 }
 
-/// An error that is `Unsupported` when the file system lacks the operation.
+/// Returns an error that is `Unsupported` when the file system lacks the operation.
 fn fail_optional(action: &str, path: &Path, errno: Errno, lacking: &[Errno]) -> Error {
     let error = fail(action, path, errno);
     if lacking.contains(&errno) { error.with_kind(ErrorKind::Unsupported) } else { error }
@@ -63,7 +63,7 @@ fn open_dir(action: &str, dir: &Path) -> Result<OwnedFd> {
     retry(|| calls::open(dir_or_current(dir), flags, Mode::empty())).map_err(|e| fail(action, dir, e))
 }
 
-/// Makes a directory and those above it that are missing.
+/// Makes a directory and its missing parents.
 fn make_dirs(dir: &Path) -> rustix::io::Result<()> {
     match retry(|| calls::mkdir(dir)) {
         Err(Errno::NOENT) => {
@@ -74,7 +74,7 @@ fn make_dirs(dir: &Path) -> rustix::io::Result<()> {
                 made => made,
             }
         }
-        // A file that bears the name is found when something is made in it.
+        // A file with that name is detected when something is created in it.
         Err(Errno::EXIST) if calls::stat(dir).is_ok_and(|found| metadata(&found).is_dir) => Ok(()),
         made => made,
     }
@@ -84,9 +84,10 @@ fn make_dirs(dir: &Path) -> rustix::io::Result<()> {
 pub(super) fn sync_dir(dir: &Path) -> Result<()> {
     let action = "cannot sync a directory";
     let fd = open_dir(action, dir)?;
-    // EINVAL is what file systems say that cannot make names durable: a store there would lose acknowledged writes.
+    // File systems that cannot make names durable return EINVAL: a store there would lose
+    // acknowledged writes.
     retry(|| calls::fsync(&fd)).map_err(|e| match fail_optional(action, dir, e, &[Errno::INVAL]) {
-        // It was written back as far as it went, and will not be tried again by the kernel.
+        // The kernel wrote as much as it could, and will not try again.
         e if e.kind() == ErrorKind::NoSpace => e.with_kind(ErrorKind::Io),
         e => e,
     })
@@ -131,7 +132,7 @@ impl FileSystem for KernelFs {
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         self.process.check()?;
-        // EPERM is what file systems without hard links say, EMLINK that this file has no room for one more.
+        // File systems without hard links return EPERM; EMLINK means that this file has too many.
         let lacking = [Errno::XDEV, Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS];
         calls::link(from, to)
             .map_err(|e| fail_optional(&format!("cannot link a file as {}", to.display()), from, e, &lacking))

@@ -1,15 +1,18 @@
-//! An open file: reads and writes that are exact or fail, around or through the page cache.
+//! Open files: exact reads and writes, with direct access or through the page cache.
 //!
-//! **Exact.** The kernel may cut a read or write short or interrupt it with a signal; both are resumed here. A read
-//! that meets the end of the file is `Corruption`: the engine only reads what its metadata says was written.
+//! **Exact.** The kernel may cut a read or write short or interrupt it with a signal; both are
+//! resumed here. A read beyond the end of the file is `Corruption`: the engine only reads ranges
+//! that its metadata names.
 //!
-//! **Direct access** (`O_DIRECT`) wants the memory address, the offset and the length aligned; a page satisfies every
-//! device in use, and who wants to write less asks for the block ([`Handle::learn_block`]). It is switched on after opening, with `fcntl`: opening with the flag may create the file and then
-//! fail. File systems refuse it at that moment or, a few, only at the first transfer, both with `EINVAL`; the file is
-//! then read and written through the page cache, which callers cannot tell except by speed.
+//! **Direct access** (`O_DIRECT`) needs an aligned memory address, offset and length. A page
+//! satisfies every device in use; a caller with shorter writes asks for the block
+//! ([`Handle::learn_block`]). Direct access is enabled after the open, with `fcntl`: an open with
+//! the flag may create the file and then fail. File systems refuse it then, or a few only at the
+//! first transfer, both with `EINVAL`. The file is then read and written through the page cache,
+//! which only affects the speed.
 //!
-//! Invariant: while `direct` is true every transfer is aligned, so `EINVAL` means that the file system refuses, not
-//! that we asked for something wrong.
+//! Invariant: while `direct` is true every transfer is aligned, so `EINVAL` means a refusal of the
+//! file system, not an invalid request.
 
 use super::pool::BufPool;
 use super::{block, calls};
@@ -23,10 +26,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often one transfer may come back without usable progress before it counts as failed.
+/// How often one transfer may return without usable progress before it fails.
 const STALLS_MAX: u32 = 16;
 
-/// The error of a failed system call.
+/// Returns the error of a failed system call.
 pub(super) fn fail(action: &str, path: &Path, errno: impl Into<std::io::Error>) -> Error {
     match errno.into() {
         e if e.raw_os_error() == Some(NOT_HERE.raw_os_error()) => forked().at_file(path),
@@ -34,10 +37,10 @@ pub(super) fn fail(action: &str, path: &Path, errno: impl Into<std::io::Error>) 
     }
 }
 
-/// Stands for the refusal of a call in a child process. No call about files says it of itself: it is of mutexes.
+/// Error number for a refused call in a child process. No file call returns it: it is for mutexes.
 pub(super) const NOT_HERE: Errno = Errno::OWNERDEAD;
 
-/// Runs a system call again as long as signals interrupt it.
+/// Repeats a system call while signals interrupt it.
 pub(super) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
@@ -47,13 +50,13 @@ pub(super) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rusti
     }
 }
 
-/// The directory to pass to the system: an empty path is the current directory.
+/// Returns the directory for the system: an empty path is the current directory.
 pub(super) fn dir_or_current(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
-/// Refuses what stands in the place of a file and is none: a directory, or a pipe, whose open waits for ever. What cannot
-/// be looked up, the open says better.
+/// Refuses a path that is no file: a directory, or a pipe, whose open would block forever. If the
+/// lookup fails, the open gives a better error.
 pub(super) fn must_be_plain(path: &Path) -> Result<()> {
     match calls::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Err(_) | Ok(FileType::RegularFile | FileType::CharacterDevice) => Ok(()),
@@ -64,7 +67,7 @@ pub(super) fn must_be_plain(path: &Path) -> Result<()> {
     }
 }
 
-/// True if direct access may transfer between `buf` and `offset`, whatever the device.
+/// Returns true if direct access may transfer between `buf` and `offset`, on any device.
 pub(super) fn is_aligned(buf: &[u8], offset: u64) -> bool {
     is_aligned_to(PAGE, buf, offset)
 }
@@ -75,7 +78,7 @@ fn is_aligned_to(block: usize, buf: &[u8], offset: u64) -> bool {
         && offset.is_multiple_of(block as u64)
 }
 
-/// The pages around `[offset, offset + len)`: where they start, and their length.
+/// Returns the start and the length of the pages around `[offset, offset + len)`.
 pub(super) fn covering_pages(offset: u64, len: usize) -> (u64, usize) {
     let start = offset - offset % PAGE as u64;
     let skipped = (offset - start) as usize;
@@ -87,12 +90,12 @@ pub(super) fn covering_pages(offset: u64, len: usize) -> (u64, usize) {
 pub(super) struct Handle {
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
-    /// What a direct transfer is a multiple of: a page, unless it was asked for.
+    /// Unit of direct transfers: a page, unless [`Handle::learn_block`] found a shorter one.
     block: usize,
     direct: AtomicBool,
-    /// The file system does not know durable writes.
+    /// The file system does not support durable writes.
     dsync_refused: AtomicBool,
-    /// Who opened it: a child neither reads nor writes.
+    /// The process that opened it: a child neither reads nor writes.
     process: Process,
 }
 
@@ -118,29 +121,32 @@ impl Handle {
         self.process.check().map_err(|e| e.at_file(&self.path))
     }
 
-    /// The same, as a call says it.
+    /// As [`Handle::check_process`], with the error of a call.
     fn here(&self) -> rustix::io::Result<()> {
         if self.process.is_here() { Ok(()) } else { Err(NOT_HERE) }
     }
 
-    /// Asks what the file system and the device take at the least, for who writes less than a page.
+    /// Learns the shortest unit of the file system and the device, for callers that write less than
+    /// a page.
     pub(super) fn learn_block(&mut self) {
         if self.is_direct() {
             self.block = block::of(&self.fd).unwrap_or(PAGE);
         }
     }
 
-    /// What transfers should be multiples of. Short ones through the page cache would write the page around them.
+    /// Returns the unit for transfers. Shorter ones through the page cache would write the page
+    /// around them.
     pub(super) fn block_len(&self) -> usize {
         if self.is_direct() { self.block } else { PAGE }
     }
 
-    /// True while transfers go around the page cache.
+    /// Returns true while transfers bypass the page cache.
     pub(super) fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// Gives up direct access after the file system refused it. False if there was none to give up.
+    /// Disables direct access after the file system refused it. Returns false if it was not
+    /// enabled.
     fn leave_direct(&self) -> bool {
         if !self.is_direct() || switch_direct(&self.fd, false).is_err() {
             return false;
@@ -149,18 +155,18 @@ impl Handle {
         true
     }
 
-    /// The error of a failed operation on this file.
+    /// Returns the error of a failed operation on this file.
     pub(super) fn fail(&self, action: &str, errno: impl Into<std::io::Error>) -> Error {
         fail(action, &self.path, errno)
     }
 
-    /// Its length now.
+    /// Returns its present length.
     pub(super) fn len(&self) -> Result<u64> {
         let stat = calls::fstat(&self.fd).map_err(|e| self.fail("cannot read the length of a file", e))?;
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Refuses ranges that no file can have (an offset read from damaged bytes).
+    /// Refuses ranges that no file can have (an offset from damaged bytes).
     pub(super) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
         let end = offset.checked_add(len as u64).filter(|&end| end <= i64::MAX as u64 - PAGE as u64);
         if end.is_some() { Ok(()) } else { Err(self.ends_early(offset, len)) }
@@ -173,7 +179,8 @@ impl Handle {
         Error::corruption(why).at_file(&self.path).at_offset(offset)
     }
 
-    /// Fills `buf` from `offset`, through an aligned buffer of `pool` where direct access needs one.
+    /// Fills `buf` from `offset`, through an aligned buffer of `pool` where direct access needs
+    /// one.
     pub(super) fn read_exact_at(&self, pool: &BufPool, buf: &mut [u8], offset: u64) -> Result<()> {
         self.check_range(offset, buf.len())?;
         if buf.is_empty() {
@@ -194,8 +201,8 @@ impl Handle {
         result
     }
 
-    /// Reads into `buf`, which stands for the file from `start` on, until all of `asked` is there; its first `done`
-    /// bytes are there already.
+    /// Reads into `buf`, which represents the file from `start` on, until all of `asked` is
+    /// present; its first `done` bytes are present already.
     pub(super) fn fill(&self, buf: &mut [u8], start: u64, mut done: usize, asked: Range<u64>) -> Result<()> {
         let wanted = (asked.end - start) as usize;
         assert!(done <= buf.len() && wanted <= buf.len(), "read past its buffer");
@@ -204,8 +211,9 @@ impl Handle {
         let mut stalls = 0;
         while done < wanted {
             if self.is_direct() && !done.is_multiple_of(self.block) {
-                // A direct read stops inside a page only at the end of the file. If the file has grown since, the
-                // page is read again; nothing else may be retried from an unaligned offset.
+                // A direct read stops inside a page only at the end of the file. If the file has
+                // grown since, the page is read again; no other read can be resumed at an unaligned
+                // offset.
                 stalls += 1;
                 if self.len()? <= start + done as u64 || stalls > STALLS_MAX {
                     return Err(ends_early());
@@ -229,7 +237,7 @@ impl Handle {
         self.write_from(data, offset, false).map_err(|(_, e)| e)
     }
 
-    /// Writes all of `data` at `offset`. An error comes with the bytes that were written before.
+    /// Writes all of `data` at `offset`. An error comes with the number of bytes written before.
     fn write_from(&self, data: &[u8], offset: u64, durable: bool) -> std::result::Result<(), (usize, Errno)> {
         self.here().map_err(|e| (0, e))?;
         let (mut done, mut stalls) = (0, 0);
@@ -252,13 +260,13 @@ impl Handle {
         Ok(())
     }
 
-    /// Writes all of `data` at `offset`; an error says how much of it was written.
+    /// Writes all of `data` at `offset`; an error has the number of bytes written before.
     pub(super) fn write_counted(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
         self.write_from(data, offset, false).map_err(|failed| partial_write(self, failed, offset))
     }
 
-    /// Writes all of `data` at `offset` and returns when this range is durable: with a forced write where the file system
-    /// and the device have it, else with a sync of the file.
+    /// Writes all of `data` at `offset` and returns when this range is durable: with a forced write
+    /// where the file system and the device support it, else with a sync of the file.
     pub(super) fn write_durable_at(&self, data: &[u8], offset: u64) -> rustix::io::Result<()> {
         if !self.dsync_refused.load(Ordering::Relaxed) {
             match self.write_from(data, offset, true).map_err(|(_, e)| e) {
@@ -283,8 +291,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Reserves blocks for `[0, len)` and sets the length. File systems that cannot are left alone: the zeros written
-    /// next allocate too.
+    /// Reserves blocks for `[0, len)` and sets the length. On file systems without reservations
+    /// this does nothing: the zeros written next allocate too.
     pub(super) fn allocate(&self, len: u64) -> rustix::io::Result<()> {
         if len == 0 {
             return Ok(());
@@ -302,7 +310,8 @@ impl Handle {
         retry(|| calls::ftruncate(&self.fd, len))
     }
 
-    /// Makes the file durable. Never call it again after an error: the kernel reports a lost page once.
+    /// Makes the file durable. Must not be repeated after an error: the kernel reports a lost page
+    /// once.
     pub(super) fn sync(&self, kind: SyncKind) -> rustix::io::Result<()> {
         self.here()?;
         retry(|| match kind {
@@ -318,14 +327,14 @@ fn switch_direct(fd: &OwnedFd, on: bool) -> rustix::io::Result<()> {
     calls::fcntl_setfl(fd, flags)
 }
 
-/// The error of every call after the first failure.
+/// Returns the error of every call after the first failure.
 pub(super) fn poisoned(first: &Error) -> Error {
     first.clone().with_kind(ErrorKind::Poisoned).context(
         "an earlier write or sync of this file failed, so what it holds is unknown; reopen the store",
     )
 }
 
-/// The error of a write that began at `offset` and failed after so many bytes.
+/// Returns the error of a write that began at `offset` and failed after `stored_bytes` bytes.
 fn partial_write(handle: &Handle, (stored_bytes, e): (usize, Errno), offset: u64) -> PartialWrite {
     PartialWrite { stored_bytes, error: handle.fail("cannot write a file", e).at_offset(offset) }
 }

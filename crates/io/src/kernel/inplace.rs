@@ -1,20 +1,23 @@
 //! Files of fixed length that are written in place: the log's groups.
 //!
-//! Creating one reserves its blocks and writes zeros over all of them. Only then does a later data sync leave the
-//! file's metadata alone: a block that is reserved but was never written is marked as such, and the first write to it
-//! commits a transaction of the file system.
+//! Creating one reserves its blocks and writes zeros over all of them. Only then a later data sync
+//! does not touch the file's metadata: a block that is reserved but was never written is marked as
+//! such, and the first write to it commits a transaction of the file system.
 //!
-//! A durable write is one `pwritev2(RWF_DSYNC)`: the kernel makes that range durable and no other, with a forced
-//! write (FUA) where the device has it. File systems that do not know the flag get a write and `fdatasync`.
+//! A durable write is one `pwritev2(RWF_DSYNC)`: the kernel makes only that range durable, with a
+//! forced write (FUA) where the device supports it. File systems without the flag get a write and
+//! `fdatasync`.
 //!
-//! **Blocks.** Around the page cache, the file system says what it takes at the least, and the device what it writes as one
-//! (its *physical* block, which may be longer than its logical one: it then reads and rewrites what is around a shorter write, and
-//! a power failure may take that with it). The longer of both is the block. Through the page cache, and where either is not
-//! told, it is a page.
+//! **Blocks.** With direct access, the file system reports its smallest unit, and the device its
+//! atomic unit: its *physical* block, which may be longer than the logical one. The device then
+//! reads and rewrites the rest of the block around a shorter write, and a power failure may damage
+//! that. The longer of both is the block. Through the page cache, and where either is unknown, it
+//! is a page.
 //!
-//! Invariant: after a failed write or sync the file accepts no further one. The kernel reports lost pages once; a
-//! second sync would succeed and mean nothing. The exception is a plain write for which a copy-on-write file system has no
-//! room: nobody has tried to sync it, so the caller may write the same range again.
+//! Invariant: after a failed write or sync the file accepts no further one. The kernel reports lost
+//! pages once; a second sync would succeed without meaning. The exception is a plain write that
+//! finds no space on a copy-on-write file system: it was never part of a sync, so the caller may
+//! write the same range again.
 
 use super::calls;
 use super::handle::{Handle, must_be_plain, poisoned};
@@ -51,7 +54,8 @@ impl KernelInPlaceFile {
             .and_then(|()| handle.sync(SyncKind::Full))
             .map_err(|e| handle.fail("cannot allocate a file", e));
         if let Err(e) = made {
-            // The first error is the one to report; a file left behind is removed when the store is next opened.
+            // The first error is the one to report; a file left behind is removed when the store is
+            // next opened.
             let _ = calls::unlink(path);
             return Err(e);
         }
@@ -86,7 +90,7 @@ impl KernelInPlaceFile {
         self.poison.get().map_or(Ok(()), |first| Err(poisoned(first)))
     }
 
-    /// Runs a write or sync; its first failure poisons.
+    /// Runs a write or sync; its first failure poisons the file.
     fn guarded(&self, action: &str, step: impl FnOnce() -> rustix::io::Result<()>) -> Result<()> {
         self.usable()?;
         step().map_err(|e| self.poison(self.handle.fail(action, e)))

@@ -1,12 +1,13 @@
 //! Exclusive locks that name their holder.
 //!
-//! The lock is `flock` on a file, which the kernel gives up when the process dies, however it dies. The file's
-//! content is one line about the holder, for the error message of whoever comes second. In addition a table in this
-//! process lists the files it holds, by device and inode: network file systems turn `flock` into record locks, which
-//! do not conflict within a process.
+//! The lock is `flock` on a file, which the kernel releases at any end of the process. The file
+//! contains one line about the holder, for the error message of the next process. In addition, a
+//! table in this process lists the files it holds, by device and inode: network file systems turn
+//! `flock` into record locks, which do not conflict within a process.
 //!
-//! The table is the one piece of state of the process as a whole: two environments of one process share its locks. A child
-//! process begins with an empty one, and to it the locks of its parent are those of another process.
+//! The table is the only process-wide state: two environments of one process share its locks. A
+//! child process begins with an empty table, and the locks of its parent are to it those of another
+//! process.
 
 use super::calls;
 use super::handle::{fail, must_be_plain, retry};
@@ -25,7 +26,7 @@ use std::path::Path;
 /// The longest line that is written, in characters of up to 4 bytes.
 const HOLDER_CHARS_MAX: usize = 250;
 const HOLDER_BYTES_MAX: usize = 4 * HOLDER_CHARS_MAX;
-/// How often the file may be replaced under our hands before we give up.
+/// How often the file may be replaced during an attempt before the attempt fails.
 const REPLACED_MAX: u32 = 16;
 
 /// Device and inode of a locked file.
@@ -37,11 +38,11 @@ static HELD: PerProcess<Mutex<BTreeMap<FileId, String>, rank::KernelLocks>> = Pe
 #[derive(Debug)]
 struct KernelLock {
     id: FileId,
-    /// Present until it is dropped.
+    /// Present until the drop.
     fd: Option<(GivenUp, OwnedFd)>,
-    /// The file holds the holder's line and nothing else.
+    /// The file holds only the holder's line.
     has_line: bool,
-    /// Whose lock it is.
+    /// The owner process.
     process: Process,
 }
 
@@ -87,13 +88,13 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
     // The table stays locked meanwhile, so that two threads cannot both find a file free.
     let mut held = held();
     for _ in 0..REPLACED_MAX {
-        // A lock of our own is found by its path, without opening the file: on some network file systems, closing a
-        // second descriptor would give up the lock of the first.
+        // A lock of this process is found by its path, without opening the file: on some network
+        // file systems, closing a second descriptor would release the lock of the first.
         if let Some(line) = calls::stat(path).ok().and_then(|stat| held.get(&id(&stat))) {
             return Err(locked(path, line));
         }
         must_be_plain(path)?;
-        // A link would have the file it leads to, whoever's that is, cut and written.
+        // Through a link, the lock would truncate and write a foreign file.
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = retry(|| calls::open(path, flags, Mode::from_raw_mode(0o666)))
             .map_err(|e| fail(action, path, e))?;
@@ -103,10 +104,11 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
             Err(e) => return Err(fail(action, path, e)),
         }
         let opened = id(&calls::fstat(&fd).map_err(|e| fail(action, path, e))?);
-        // Whoever held it may have removed the file between our opening and locking it.
+        // The former holder may have removed the file between the open and the lock.
         if calls::stat(path).is_ok_and(|named| id(&named) == opened) {
             let line = one_line(holder);
-            // Best effort: the line decorates a message, and a full disk must not keep a store from being opened.
+            // Best effort: the line is only for messages, and a full disk must not keep a store
+            // from being opened.
             let _ = write_holder(&fd, &line);
             held.insert(opened, line);
             return Ok(Box::new(KernelLock::new(opened, fd, true)));
@@ -115,8 +117,8 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
     Err(Error::new(ErrorKind::Busy, "the lock file is replaced again and again; try again").at_file(path))
 }
 
-/// Takes the lock of a file that has contents of its own, which stay as they are: a device or an image. `shared`: beside
-/// other shared ones.
+/// Takes the lock of a file with contents of its own, which stay unchanged: a device or an image.
+/// `shared`: compatible with other shared locks.
 pub(super) fn lock_contents(path: &Path, shared: bool) -> Result<Box<dyn FileLock>> {
     let action = "cannot lock a device";
     let mut held = held();
@@ -150,19 +152,21 @@ impl Drop for KernelLock {
     fn drop(&mut self) {
         let Some((given_up, fd)) = self.fd.take() else { return };
         if !self.process.is_here() {
-            // Its number was closed when the child began, and may be another file's by now; the lock is the parent's.
+            // The child's start closed this descriptor, whose number may now belong to another
+            // file; the lock is the parent's.
             std::mem::forget((given_up, fd));
             return;
         }
         let mut held = held();
         if self.has_line {
-            // Best effort: a stale line only decorates a message, since the lock itself is free.
+            // Best effort: a stale line is only for messages, since the lock itself is free.
             let _ = calls::ftruncate(&fd, 0);
         }
-        // Closing alone is not enough: a child that another thread has just forked shares the lock until it runs
-        // its own program. Should unlocking fail, closing still does it a moment later.
+        // Closing alone is not enough: a child that another thread has just forked shares the lock
+        // until its `exec`. If unlocking fails, closing still releases the lock a moment later.
         let _ = calls::flock(&fd, FlockOperation::Unlock);
-        // The kernel's lock first, so that the next caller does not meet it after the table said free.
+        // The kernel's lock first, so that the next caller does not meet it after the table said
+        // free.
         drop(given_up);
         drop(fd);
         held.remove(&self.id);

@@ -1,4 +1,4 @@
-//! What the page cache holds of files, for benchmarks: without it the next reader has to ask the device.
+//! Eviction from the page cache, for benchmarks: the next read then goes to the device.
 
 use super::calls;
 use super::handle::fail;
@@ -6,10 +6,10 @@ use base::Result;
 use rustix::fs::{Advice, Mode, OFlags};
 use std::path::Path;
 
-/// Has the page cache forget a file. What was written to it goes to the device first, since pages that wait for that are kept.
+/// Evicts a file from the page cache. Syncs it first, since dirty pages are kept.
 ///
 /// # Errors
-/// Those of opening and syncing it. Whether the kernel took the hint is not told.
+/// Those of opening and syncing the file. It is unknown whether the kernel followed the hint.
 pub fn forget(path: &Path) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = calls::open(path, flags, Mode::empty()).map_err(|e| fail("cannot open a file", path, e))?;

@@ -1,8 +1,9 @@
 //! Aligned buffers kept for reuse.
 //!
-//! A direct read of an unaligned range goes through an aligned buffer. Allocating and zeroing one for every point
-//! read costs more than the copy out of it, so some are kept: [`BYTES_KEPT_MAX`] in all, which is as much as two windows of a scan have in flight. A
-//! longer one than a scan reads at once is freed after use.
+//! A direct read of an unaligned range goes through an aligned buffer. Allocating and zeroing one
+//! for every point read costs more than the copy out of it, so some are kept: [`BYTES_KEPT_MAX`] in
+//! all, as much as two windows of a scan have in flight. A buffer longer than a scan's read is
+//! freed after use.
 
 use crate::{AlignedBuf, PAGE};
 use base::sync::leaf::Mutex;
@@ -11,28 +12,29 @@ use std::collections::VecDeque;
 
 const BYTES_KEPT_MAX: usize = 4 << 20;
 const BUFFER_LEN_KEPT_MAX: usize = (256 << 10) + 2 * PAGE;
-/// So many are looked at for one that is long enough.
+/// Most buffers to check for a sufficient length.
 const LOOKS_MAX: usize = 16;
-/// A new buffer has at least this capacity, so that most reads fit whichever buffer comes first.
+/// Least capacity of a new buffer, so that most reads fit any buffer.
 const BUFFER_LEN_MIN: usize = 4 * PAGE;
 
-/// Free buffers, the most recently used last (its memory is the most likely to be in the CPU's cache).
+/// Free buffers, the most recently used last (its memory is the most likely to be in the CPU's
+/// cache).
 #[derive(Default)]
 pub(super) struct BufPool {
-    /// Buffers that nobody uses.
+    /// Free buffers.
     free: Mutex<Free, rank::KernelBuffers>,
 }
 
 #[derive(Default)]
 struct Free {
-    /// The one used last is at the back.
+    /// The most recently used is at the back.
     bufs: VecDeque<AlignedBuf>,
-    /// What they have together.
+    /// Their total capacity.
     bytes: usize,
 }
 
 impl Free {
-    /// The one used last of those that have so many bytes.
+    /// Takes the most recently used buffer with `len` bytes.
     fn take(&mut self, len: usize) -> Option<AlignedBuf> {
         let last = self.bufs.iter().rev().take(LOOKS_MAX).position(|buf| buf.capacity() >= len)?;
         let buf = self.bufs.remove(self.bufs.len() - 1 - last)?;
@@ -42,7 +44,7 @@ impl Free {
 }
 
 impl BufPool {
-    /// A buffer of `len` bytes. What they hold is left over from earlier use.
+    /// Returns a buffer of `len` bytes. Its contents are left over from earlier use.
     pub(super) fn take(&self, len: usize) -> AlignedBuf {
         let found = base::sync::leaf::lock(&self.free).take(len);
         let mut buf = found.unwrap_or_else(|| AlignedBuf::zeroed(len.max(BUFFER_LEN_MIN)));
@@ -50,7 +52,7 @@ impl BufPool {
         buf
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     pub(super) fn put(&self, buf: AlignedBuf) {
         if buf.capacity() > BUFFER_LEN_KEPT_MAX {
             return;

@@ -1,16 +1,20 @@
-//! Child processes: the cell that the kernel clears in one, and the locks that one must not keep.
+//! Child processes: detection by a cell that the kernel clears, and release of inherited locks.
 //!
-//! **The cell** of [`base::process`] lies on a page of its own with `MADV_WIPEONFORK`: a child finds zeros there, whether it
-//! was made by `fork`, `_Fork` or the bare system call. `vfork` and `posix_spawn` share the memory of the parent until
-//! their `exec`, so they clear nothing, and nothing may be cleared for them. Where the kernel does not know the advice (before 4.14), the handler below clears the cell, which covers `fork` alone.
+//! **The cell** of [`base::process`] is on a page of its own with `MADV_WIPEONFORK`: a child finds
+//! zeros there, whether it was made by `fork`, `_Fork` or the bare system call. `vfork` and
+//! `posix_spawn` share the memory of the parent until their `exec`, so they clear nothing, and must
+//! not. Where the kernel does not know the advice (before 4.14), the handler below clears the cell,
+//! which covers only `fork`.
 //!
-//! **Locks.** `flock` belongs to the open file description, which a child shares. A child that lived on with the
-//! descriptor would keep the store locked after the death of its parent. So a handler of `fork` closes the descriptors of
-//! locks in the child. Closing does not unlock: the parent has its own descriptor. Nothing else is done there: between
-//! `fork` and `exec` only calls that are safe in signal handlers are allowed, and `close` is one.
+//! **Locks.** `flock` belongs to the open file description, which a child shares. A child that kept
+//! the descriptor would keep the store locked after the death of its parent. So a handler of `fork`
+//! closes the descriptors of locks in the child. Closing does not unlock: the parent has its own
+//! descriptor. The handler does nothing else: between `fork` and `exec` only async-signal-safe
+//! calls are allowed, and `close` is one.
 //!
-//! Invariants: a slot holds the descriptor of a lock only while that is open: it is entered after the open and taken out before the close.
-//! So whatever a child finds in a slot was open, and a lock's, at the instant of the fork.
+//! Invariants: a slot holds the descriptor of a lock only while it is open: it is entered after the
+//! open and removed before the close. So any descriptor that a child finds in a slot was open, and
+//! a lock's, at the instant of the fork.
 
 use super::calls;
 use crate::buf::PAGE;
@@ -20,21 +24,22 @@ use rustix::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-/// Locks that a child gives up. Further ones it keeps until it ends.
+/// Locks that a child releases. It keeps any further ones until it ends.
 const SLOTS: usize = 1024;
 const NONE: RawFd = -1;
 
 static LOCKS: [AtomicI32; SLOTS] = [const { AtomicI32::new(NONE) }; SLOTS];
 
-/// Sets up what a child is recognized by. To be called before anything is opened; it does its work once.
+/// Sets up the detection of children. To be called before anything is opened; it takes effect once.
 pub(super) fn watch() {
     if has_cell() {
         return;
     }
-    // A failure leaves the handler alone, and without it the check alone: then a child keeps the locks.
+    // If the cell fails, only the handler detects a child. If both fail, a child keeps the locks.
     let cell = wiped_cell().unwrap_or(&PLAIN);
     let _ = calls::at_fork(in_child);
-    // Where another thread was faster its page stays, and this one is never used. The handler may run twice.
+    // If another thread was faster its page stays, and this one is never used. The handler may run
+    // twice.
     set_cell(cell);
 }
 
@@ -45,8 +50,9 @@ fn wiped_cell() -> Option<&'static AtomicU64> {
     let page = calls::map_private(PAGE).ok()?;
     // SAFETY: the mapping was just made, and is never given back.
     let wiped = unsafe { calls::wipe_on_fork(page, PAGE) };
-    // SAFETY: the mapping is at the beginning of a page, which is aligned for any type, lives as long as the program, holds zeros,
-    // which are a valid value, and nobody else has it. A page without the advice is left behind: this happens once.
+    // SAFETY: the mapping begins at a page, which is aligned for any type. It lives as long as the
+    // program, and holds zeros, which are a valid value. Nothing else refers to it. A page without
+    // the advice is leaked: this happens once.
     wiped.ok().map(|()| unsafe { &*page.cast_const().cast::<AtomicU64>() })
 }
 
@@ -56,14 +62,15 @@ extern "C" fn in_child() {
     for slot in &LOCKS {
         let fd = slot.swap(NONE, Ordering::Relaxed);
         if fd != NONE {
-            // SAFETY: by the invariant it was open at the fork. Its owner in this process is a copy of the parent's lock, which does nothing in a
-            // child (`lock::KernelLock`).
+            // SAFETY: by the invariant it was open at the fork. Its owner in this process is a copy
+            // of the parent's lock, which does nothing in a child (`lock::KernelLock`).
             unsafe { calls::close(fd) };
         }
     }
 }
 
-/// A descriptor that a child gives up, until this is dropped, which has to be before the descriptor is closed.
+/// A descriptor that a child releases, until this is dropped, which must happen before the
+/// descriptor is closed.
 #[derive(Debug)]
 pub(super) struct GivenUp(Option<&'static AtomicI32>);
 
@@ -83,7 +90,7 @@ impl Drop for GivenUp {
     }
 }
 
-/// A value for each process: a child begins with a new one, whatever its parent's was in the middle of.
+/// A value per process: a child begins with a new one, whatever the state of its parent's.
 pub(super) struct PerProcess<T: 'static>(AtomicPtr<Made<T>>);
 
 struct Made<T> {
@@ -96,19 +103,20 @@ impl<T: Default + Send + Sync> PerProcess<T> {
         PerProcess(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The value of the calling process.
+    /// Returns the value of the calling process.
     pub(super) fn get(&self) -> &'static T {
         loop {
             let found = self.0.load(Ordering::Acquire);
-            // SAFETY: null, or from `Box::into_raw` below, published with `Release` and never freed.
+            // SAFETY: null, or from `Box::into_raw` below, published with `Release` and never
+            // freed.
             if let Some(made) = unsafe { found.as_ref() }.filter(|made| made.of.is_here()) {
                 return &made.value;
             }
-            // What a parent made is leaked: a lock of it may be held for ever.
+            // The parent's value is leaked: a lock of it may be held forever.
             let new =
                 Box::into_raw(Box::new(Made { of: base::process::Process::here(), value: T::default() }));
             if self.0.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                // SAFETY: it was made a moment ago and given to nobody.
+                // SAFETY: this thread has just made the box and has not shared it.
                 drop(unsafe { Box::from_raw(new) });
             }
         }

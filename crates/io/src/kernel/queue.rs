@@ -1,7 +1,8 @@
-//! Reads of one thread in flight in a ring, of any files ([`super::flights`]).
+//! Asynchronous reads of one thread in a ring, of any files ([`super::flights`]).
 //!
-//! The queue owns file and buffer. Direct access brings whole pages to an aligned buffer of the pool, and what was asked for is copied out of it when it has come: no
-//! buffer of its own is filled with zeros before. What the ring left undone is read by plain reads.
+//! The queue owns file and buffer. With direct access, whole pages are read into an aligned buffer
+//! of the pool, and the requested bytes are copied out of it on completion; so no separate buffer
+//! is zeroed in advance. Plain reads finish incomplete reads of the ring.
 
 use super::calls;
 use super::flights::{Flight, Flights, Kind, RingEvent};
@@ -15,7 +16,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// See the module.
+/// Queue of reads in a ring; see the module.
 pub(crate) struct RingQueue(Flights<Flying>);
 
 /// A read in flight.
@@ -25,15 +26,15 @@ struct Flying {
     timed: Option<Timed>,
 }
 
-/// Where a read goes.
+/// Target buffer of a read.
 enum Target {
-    /// Whole pages, what was asked for among them.
+    /// Whole pages that contain the requested bytes.
     Pages(Bounce),
-    /// What was asked for.
+    /// The requested bytes.
     Own(Arc<[u8]>),
 }
 
-/// A read that is timed. It ends when this is dropped, also where nothing came of it.
+/// A timed read. It ends when this is dropped, even after a failure.
 struct Timed {
     file: Arc<dyn ReadFile>,
     begun: ReadBegun,
@@ -59,7 +60,7 @@ impl Flying {
         as_kernel_file(&*self.asked.file).unwrap_or_else(|| unreachable!("a ring takes files of the kernel"))
     }
 
-    /// Where it reads, and how much.
+    /// Returns the offset and the length of the transfer.
     fn range(&self) -> (u64, usize) {
         let (offset, len) = match &self.into {
             Target::Pages(b) => (b.start, b.buf.len()),
@@ -78,7 +79,7 @@ impl Flight for Flying {
 
     fn land(self, result: Option<i32>) -> Completed {
         let (offset, len) = self.range();
-        // What it refused a plain read is refused as well, in words.
+        // A plain read repeats a refused one, and gives the error.
         let read = |result| calls::ring_read(self.fd(), offset, len, result).unwrap_or(0);
         let done = result.map_or(0, read);
         let Asked { file, offset, len, token, .. } = &self.asked;
@@ -105,12 +106,12 @@ impl RingQueue {
         Ok(RingQueue(Flights::new(Kind::Woken)?))
     }
 
-    /// What wakes who waits here.
+    /// Returns the event that wakes a waiter of the ring.
     pub(crate) fn event(&self) -> Option<RingEvent> {
         self.0.event().cloned()
     }
 
-    /// Takes a read, unless as many are in flight as may be, or the ring is broken.
+    /// Takes a read, unless the ring is full or broken.
     pub(crate) fn push(&mut self, asked: Asked) -> Result<(), Asked> {
         if !self.0.has_room() {
             return Err(asked);
@@ -118,7 +119,7 @@ impl RingQueue {
         let Some(file) = as_kernel_file(&*asked.file) else { return Err(asked) };
         let fd = types::Fd(file.handle().fd.as_raw_fd());
         if file.handle().check_range(asked.offset, asked.len).is_err() {
-            // A plain read says why.
+            // A plain read gives the error.
             return Err(asked);
         }
         let mut into = match file.pages(asked.offset, asked.len) {
@@ -132,21 +133,23 @@ impl RingQueue {
         let (at, len) = (to.as_mut_ptr(), to.len());
         let entry = opcode::Read::new(fd, at, len.min(READ_LEN_MAX) as u32).offset(offset).build();
         let timed = asked.paced.as_ref().and_then(|file| Timed::begin(file, asked.len));
-        // SAFETY: the file is kept open by what is given away here, as is the buffer, which nobody else has and which does not move with it.
+        // SAFETY: the moved value keeps the file open and owns the buffer, which does not move with
+        // it. Nothing else has the buffer.
         unsafe { self.0.push(Flying { asked, into, timed }, entry) }.map_err(|flying| flying.asked)
     }
 
-    /// True if it takes nothing more, and has nothing in flight.
+    /// Returns true if the ring takes no more reads, and has none in flight.
     pub(crate) fn is_broken(&self) -> bool {
         self.0.is_broken()
     }
 
-    /// Reads in flight.
+    /// Returns the number of reads in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.0.in_flight()
     }
 
-    /// Adds what has completed to `done`. With `wait`: if that is nothing, waits until something has, or until the event is signalled.
+    /// Adds the completed reads to `done`. With `wait`: if there are none, waits for one, or for a
+    /// signal of the event.
     pub(crate) fn complete(&mut self, wait: bool, done: &mut Vec<Completed>) {
         self.0.complete(wait, done);
     }

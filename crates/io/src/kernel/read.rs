@@ -1,8 +1,9 @@
 //! Files read at offsets.
 //!
-//! A batch goes to the ring whole. Buffers that direct access cannot fill are replaced by aligned ones of the pool
-//! and copied afterwards; what the ring did not finish (the end of the file, an interruption, a refusal) is finished
-//! by plain reads, so that both engines give the same bytes and the same errors.
+//! A batch goes to the ring whole. A buffer that direct access cannot fill is replaced by an
+//! aligned one of the pool and copied afterwards. Plain reads finish the incomplete reads of the
+//! ring (end of the file, interruption, refusal), so both engines give the same bytes and the same
+//! errors.
 
 use super::calls;
 use super::handle::{Handle, covering_pages, is_aligned, must_be_plain};
@@ -18,10 +19,10 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Requests handed to a ring in one go: bounds the aligned buffers that a batch holds at once.
+/// Requests handed to a ring together; bounds the aligned buffers that a batch holds at once.
 const BATCH_MAX: usize = 512;
 
-/// What the files of one environment share.
+/// State shared by the files of one environment.
 pub(super) struct Engine {
     pub(super) pool: BufPool,
     pub(super) rings: Option<RingPool>,
@@ -39,7 +40,7 @@ pub(crate) struct KernelReadFile {
     engine: Arc<Engine>,
 }
 
-/// An aligned buffer that stands in for the buffer of a request, and where in it the request begins.
+/// An aligned buffer in place of the buffer of a request, and the position of the request in it.
 pub(super) struct Bounce {
     pub(super) buf: AlignedBuf,
     pub(super) start: u64,
@@ -53,7 +54,7 @@ impl KernelReadFile {
         Ok(KernelReadFile { handle, engine: engine.clone() })
     }
 
-    /// A handle that is open for reading, at least.
+    /// Returns a file of a handle that is open at least for reading.
     pub(super) fn of(handle: Handle, engine: Arc<Engine>) -> Self {
         KernelReadFile { handle, engine }
     }
@@ -69,23 +70,23 @@ impl KernelReadFile {
         self.pages(offset, buf.len())
     }
 
-    /// The pages that a direct read brings, whatever buffer it is for.
+    /// Returns a buffer for the pages of a direct read, for any target buffer.
     pub(super) fn pages(&self, offset: u64, len: usize) -> Option<Bounce> {
         let (start, span) = self.handle.is_direct().then(|| covering_pages(offset, len))?;
         Some(Bounce { buf: self.engine.pool.take(span), start, skipped: (offset - start) as usize })
     }
 
-    /// True if rings can be had.
+    /// Returns true if rings are available.
     pub(super) fn has_rings(&self) -> bool {
         self.engine.rings.is_some()
     }
 
-    /// A ring for reads that go on behind their caller, if one can be had.
+    /// Returns a ring for asynchronous reads, if one is available.
     pub(crate) fn queue(&self) -> Option<RingQueue> {
         self.has_rings().then(|| RingQueue::new().ok()).flatten()
     }
 
-    /// Reads what a ring left undone, of which it read the first `done` bytes, and fills `buf` with it.
+    /// Finishes a read of a ring, which read the first `done` bytes, and fills `buf`.
     pub(super) fn finish(
         &self,
         buf: &mut [u8],
@@ -108,7 +109,7 @@ impl KernelReadFile {
         }
     }
 
-    /// The same of pages: a copy of what was asked for.
+    /// As `finish`, for whole pages: returns a copy of the requested bytes.
     pub(super) fn finish_pages(
         &self,
         (offset, len): (u64, usize),
@@ -122,7 +123,7 @@ impl KernelReadFile {
         read
     }
 
-    /// Reads of several files, together.
+    /// Reads several files together.
     pub(crate) fn read_across(reads: &mut [OfFile<'_, '_>]) -> Result<()> {
         // Any engine will do: rings and buffers do not belong to files.
         let rings =
@@ -135,7 +136,7 @@ impl KernelReadFile {
     }
 }
 
-/// A request, and the file it is for.
+/// A request and its file.
 type OfFile<'f, 'b> = (&'f KernelReadFile, ReadRequest<'b>);
 
 fn read_through(rings: &RingPool, requests: &mut [OfFile<'_, '_>]) -> Result<()> {

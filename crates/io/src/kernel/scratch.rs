@@ -1,11 +1,11 @@
-//! Files that outlive the process and not the power.
+//! Files that survive a process crash, but not a power loss.
 //!
-//! A write to the page cache is in the file when it returns, whatever becomes of the process, even by `SIGKILL`; when the
-//! power fails, nothing is promised. Nothing is ever synced.
+//! A write to the page cache is in the file when it returns, and survives any end of the process,
+//! even `SIGKILL`. After a power loss nothing is guaranteed, since the file is never synced.
 //!
-//! Blocks are reserved when the file is made, so that a full disk is met there and not by a write. Where writing in place
-//! takes new blocks all the same (copy-on-write file systems, files that share theirs with a copy) a write may fail with
-//! `NoSpace`.
+//! Blocks are reserved at creation, so that a full disk is met there and not by a write. Where
+//! writing in place allocates new blocks all the same (copy-on-write file systems, reflinked
+//! files), a write may fail with `NoSpace`.
 
 use super::calls;
 use super::handle::{Handle, must_be_plain};
@@ -28,7 +28,7 @@ impl KernelScratchFile {
             );
         }
         must_be_plain(path)?;
-        // A link would have the file it leads to, whoever's that is, cut and written.
+        // Through a link, the call would truncate and write a foreign file.
         let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::NOFOLLOW;
         let handle = Handle::open("cannot create a file", path, flags, Access::Buffered)?;
         let made = handle.allocate(len as u64).and_then(|()| handle.set_len(len as u64));

@@ -1,4 +1,4 @@
-//! Time, threads and randomness of the machine: the one place where the engine may ask for them.
+//! Time, threads and randomness of the machine; no other module asks the system for them.
 
 use super::calls;
 use super::handle::retry;
@@ -10,15 +10,16 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a background thread adds to the nice value of the process: enough to yield to any foreground thread, not so
-/// much that it starves next to other idle work of the machine.
+/// Addend of a background thread to the nice value of the process: enough to yield to any
+/// foreground thread, not so much that it starves next to other idle work of the machine.
 const BACKGROUND_NICE: i32 = 10;
 const NICE_MAX: i32 = 19;
 
-/// Of a sleep below this it matters that the kernel usually wakes a thread up to 50 us late.
+/// For sleeps below this it matters that the kernel usually wakes a thread up to 50 us late.
 const SHORT_SLEEP_NS: u64 = 1_000_000;
 
-/// Runs a sleep that is woken without delay. The thread is the user's: what was set for it is set again.
+/// Runs a sleep with minimal timer slack. The thread is the user's, so its former slack is
+/// restored.
 pub(super) fn on_time<T>(sleep: impl FnOnce() -> T) -> T {
     let usual = NonZeroU64::new(calls::timer_slack_ns()).filter(|usual| *usual > NonZeroU64::MIN);
     let Some(usual) = usual else { return sleep() };
@@ -27,7 +28,7 @@ pub(super) fn on_time<T>(sleep: impl FnOnce() -> T) -> T {
     sleep()
 }
 
-/// Gives the thread its slack back, whatever ends the sleep.
+/// Restores the slack of the thread, even after a panic.
 struct UsualSlack(NonZeroU64);
 
 impl Drop for UsualSlack {
@@ -56,7 +57,7 @@ impl Clock for KernelClock {
 
     #[allow(clippy::disallowed_methods, reason = "this is what the engine's clock wraps")]
     fn unix_seconds(&self) -> u64 {
-        // A clock before 1970 is not set at all.
+        // A clock before 1970 is not set.
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs())
     }
 
@@ -70,7 +71,7 @@ impl Clock for KernelClock {
 /// Threads of the system.
 #[derive(Debug, Default)]
 pub(super) struct KernelSpawner {
-    /// A thread that was to have a lower priority was refused it.
+    /// A background thread was refused the lower priority.
     refused_priority: Arc<AtomicBool>,
 }
 
@@ -110,8 +111,8 @@ impl Spawner for KernelSpawner {
     }
 }
 
-/// Lowers the calling thread's priority, at the processors and at the device, as far as the system lets it; the first refusal. A sandbox may
-/// forbid it, and the work is the same at any priority, only less considerate.
+/// Lowers the calling thread's CPU and I/O priority as far as the system allows; returns the first
+/// refusal. A sandbox may forbid it; the work is then the same, but competes with other threads.
 pub(super) fn lower_priority() -> rustix::io::Result<()> {
     let nice = retry(calls::niceness);
     let cpu = nice.and_then(|now| retry(|| calls::set_niceness((now + BACKGROUND_NICE).min(NICE_MAX))));
@@ -125,7 +126,8 @@ pub(super) struct KernelEntropy;
 
 impl Entropy for KernelEntropy {
     fn next_u64(&self) -> u64 {
-        // No fallback: file identities that repeat would defeat the checksums that are masked with them.
+        // No fallback: repeated file identities would defeat the checksums that are masked with
+        // them.
         calls::random_u64().expect("the kernel gives random bytes")
     }
 }

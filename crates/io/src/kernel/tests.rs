@@ -1,5 +1,6 @@
-//! Every test of files runs against both engines, in a directory of its own. Where the kernel refuses io_uring, or a
-//! file system or privilege is missing, a line says so and that part is left out.
+//! Every test of files runs against both engines, in a directory of its own. Where the kernel
+//! refuses io_uring, or a file system or privilege is missing, a line reports this and that part is
+//! skipped.
 
 mod append;
 mod device;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Held by tests of the priorities of threads: a watch of these calls sees those of the whole process.
+/// Held by tests of thread priorities: a watch of these calls sees those of the whole process.
 static PRIORITIES: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 static NEXT: AtomicU64 = AtomicU64::new(0);

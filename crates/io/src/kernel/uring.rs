@@ -1,21 +1,22 @@
-//! Many reads in flight at once, and writes that go on behind their caller, through io_uring.
+//! Concurrent reads, and asynchronous writes of a file, through io_uring.
 //!
-//! A ring belongs to one caller at a time: it is taken out of a pool, used, and put back. (One ring for all threads
-//! would need a lock around every submission; one per thread would need thread-locals that outlive their
-//! environment.) The pool grows with the number of threads that read in batches at the same moment, and keeps at most
-//! [`RINGS_KEPT_MAX`].
+//! A ring belongs to one caller at a time: it is taken out of a pool, used, and returned. (One ring
+//! for all threads would need a lock around every submission; one per thread would need
+//! thread-locals that outlive their environment.) The pool grows with the number of concurrent
+//! batch reads, and keeps at most [`RINGS_KEPT_MAX`].
 //!
-//! **The rule that makes it sound**: while a read is in flight the kernel writes into memory of the caller, so
-//! [`Ring::read_many`] does not return, not even by a panic, before every read it submitted has completed. `Flight`
-//! is the guard: dropping it waits, and if the kernel should refuse to wait, it ends the process, because going on
-//! would let the kernel write into memory that has been given to somebody else. A ring that failed is closed, never
-//! reused: entries that it holds but did not submit would point into the memory of an earlier caller.
+//! **Soundness rule**: while a read is in flight, the kernel writes into memory of the caller. So
+//! [`Ring::read_many`] does not return, not even by a panic, before every read it submitted has
+//! completed. `Flight` is the guard: dropping it waits. If the kernel refuses the wait, the guard
+//! aborts the process, because otherwise the kernel could write into memory that has been reused. A
+//! ring that failed is closed, never reused: entries that it holds but did not submit would point
+//! into the memory of an earlier caller.
 //!
-//! A [`Writer`] owns the buffers of the writes that it has in flight, gives each back only when the write has completed,
-//! and waits for all of them when it is dropped.
+//! A [`Writer`] owns the buffers of its writes in flight, returns each only when the write has
+//! completed, and waits for all of them when it is dropped.
 //!
-//! Reads that come back short, interrupted or refused are reported as they are; the caller finishes them with plain
-//! reads, which give the exact error.
+//! Reads that come back short, interrupted or refused are reported as they are; the caller finishes
+//! them with plain reads, which give the exact error.
 
 use super::calls;
 use crate::AlignedBuf;
@@ -33,39 +34,39 @@ const DEPTH: usize = 64;
 const RINGS_KEPT_MAX: usize = 8;
 /// Writes of one file in flight.
 pub(super) const WRITES_MAX: usize = 4;
-/// The kernel transfers at most this much at once.
+/// Largest transfer of the kernel.
 pub(super) const READ_LEN_MAX: usize = 1 << 30;
-/// How often the kernel may say that it is short of memory before the rest is left to plain reads.
+/// How often the kernel may report a lack of memory before the rest is left to plain reads.
 pub(super) const REFUSALS_MAX: u32 = 1000;
 
-/// What became of one read or write.
+/// Result of one read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The ring did not get to it.
+    /// The ring did not run it.
     NotRun,
-    /// So many bytes were read or written.
+    /// Bytes read or written.
     Done(usize),
-    /// The kernel refused it.
+    /// Error of the kernel.
     Failed(Errno),
 }
 
-/// A read: of which file, where in it, and the buffer to fill.
+/// A read: the file, the offset, and the buffer to fill.
 pub(super) struct Read<'a> {
     pub(super) fd: BorrowedFd<'a>,
     pub(super) offset: u64,
     pub(super) buf: &'a mut [u8],
 }
 
-/// Rings that are free.
+/// Pool of free rings.
 pub(super) struct RingPool {
-    /// Rings that nobody uses. One that is in use belongs to its thread alone.
+    /// Free rings. A ring in use belongs to its thread alone.
     free: Mutex<Vec<Ring>, rank::KernelRings>,
-    /// Whose rings they are: the memory of a ring does not exist in a child.
+    /// The owner process: the memory of a ring does not exist in a child.
     process: Process,
 }
 
 impl RingPool {
-    /// Sets up a ring and reads through it. The error says what was refused.
+    /// Sets up a ring and reads through it. The error names the refused step.
     pub(super) fn probe() -> io::Result<RingPool> {
         let mut ring = Ring::new()?;
         let zero = calls::open(
@@ -83,7 +84,7 @@ impl RingPool {
         Ok(RingPool { free: Mutex::new(vec![ring]), process: Process::here() })
     }
 
-    /// Reads all; see [`Ring::read_many`]. Everything is `NotRun` where no ring can be had.
+    /// Runs all reads; see [`Ring::read_many`]. All are `NotRun` if no ring is available.
     pub(super) fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<Outcome> {
         let Some(mut ring) = self.take() else {
             return vec![Outcome::NotRun; reads.len()];
@@ -93,12 +94,12 @@ impl RingPool {
         outcomes
     }
 
-    /// A ring for writes, if one can be had.
+    /// Returns a ring for writes, if one is available.
     pub(super) fn writer(&self) -> Option<Writer> {
         self.take().map(|ring| Writer { ring: Some(ring), flights: VecDeque::new(), next: 0 })
     }
 
-    /// Takes the ring of a writer back, which must have nothing in flight.
+    /// Takes back the ring of a writer, which must have nothing in flight.
     pub(super) fn put_writer(&self, mut writer: Writer) {
         assert!(writer.flights.is_empty(), "a writer was given back with a write in flight");
         if let Some(ring) = writer.ring.take() {
@@ -122,7 +123,7 @@ impl RingPool {
     }
 }
 
-/// One ring with nothing in flight.
+/// A ring with nothing in flight.
 struct Ring {
     ring: Owned<IoUring>,
     broken: bool,
@@ -133,7 +134,8 @@ impl Ring {
         Ok(Ring { ring: Owned::new(calls::ring_setup(DEPTH as u32)?), broken: false })
     }
 
-    /// Reads into every buffer, up to [`DEPTH`] at once, and returns when none is in flight any more.
+    /// Reads into every buffer, up to [`DEPTH`] at once, and returns when none is in flight any
+    /// more.
     fn read_many(&mut self, reads: &mut [Read<'_>]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::NotRun; reads.len()];
         let mut flight = Flight { ring: self, pushed: 0, completed: 0 };
@@ -146,9 +148,10 @@ impl Ring {
                     .offset(*offset)
                     .build()
                     .user_data(flight.pushed as u64);
-                // SAFETY: the file and the buffer are borrowed by this call, the buffer exclusively and for at least
-                // `len` bytes, and `flight` keeps the call from ending, by return or panic, before the read has
-                // completed or its entry can no longer be submitted. Nothing else looks at the buffer meanwhile.
+                // SAFETY: the file and the buffer are borrowed by this call, the buffer exclusively
+                // and for at least `len` bytes. `flight` keeps the call from ending, by return or
+                // panic, before the read has completed or its entry can no longer be submitted.
+                // Nothing else accesses the buffer meanwhile.
                 if unsafe { flight.ring.ring.submission().push(&entry) }.is_err() {
                     break;
                 }
@@ -173,7 +176,7 @@ pub(super) fn is_transient(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// Reads that were handed to a ring. Its end is the end of all of them.
+/// Reads handed to a ring. When this ends, all of them have ended.
 struct Flight<'r> {
     ring: &'r mut Ring,
     pushed: usize,
@@ -185,7 +188,7 @@ impl Flight<'_> {
         self.pushed - self.completed
     }
 
-    /// Collects what has completed.
+    /// Collects the completed reads.
     fn reap(&mut self, outcomes: &mut [Outcome], reads: &[Read<'_>]) {
         for entry in self.ring.ring.completion() {
             self.completed += 1;
@@ -197,7 +200,7 @@ impl Flight<'_> {
         }
     }
 
-    /// Waits until the kernel is done with every entry it took over. After a failure the entries it did not take over
+    /// Waits until the kernel is done with every entry it took. After a failure the other entries
     /// stay in the ring, which is then broken and closed.
     fn finish(&mut self, outcomes: &mut [Outcome], reads: &[Read<'_>]) {
         loop {
@@ -223,11 +226,11 @@ impl Drop for Flight<'_> {
 
 /// A ring with a few writes in flight, whose buffers it owns.
 pub(super) struct Writer {
-    /// Present until it is given back.
+    /// Present until it is returned to the pool.
     ring: Option<Ring>,
-    /// The writes in flight, in the order in which they were begun.
+    /// The writes in flight, in the order of their start.
     flights: VecDeque<Flying>,
-    /// The number of the next one.
+    /// Number of the next write.
     next: u64,
 }
 
@@ -235,7 +238,7 @@ pub(super) struct Writer {
 struct Flying {
     number: u64,
     buf: AlignedBuf,
-    /// Of a file that the owner of the writer keeps open.
+    /// File that the owner of the writer keeps open.
     fd: RawFd,
     len: usize,
     offset: u64,
@@ -244,24 +247,24 @@ struct Flying {
 
 /// A write that has ended.
 pub(super) struct Ended {
-    /// What was to be written.
+    /// Buffer of the write.
     pub(super) buf: AlignedBuf,
-    /// Where.
+    /// Offset of the write.
     pub(super) offset: u64,
     pub(super) outcome: Outcome,
 }
 
 impl Writer {
-    /// How many writes are in flight, or have ended and were not asked for.
+    /// Returns how many writes are in flight, or have ended and were not collected.
     pub(super) fn in_flight(&self) -> usize {
         self.flights.len()
     }
 
-    /// Begins to write the first `len` bytes of `buf` at `offset`. The buffer comes back at once if the ring does not
-    /// take it; nothing of it is written then.
+    /// Begins to write the first `len` bytes of `buf` at `offset`. Returns the buffer if the ring
+    /// does not take it; nothing of it is written then.
     ///
     /// # Panics
-    /// If as many writes are in flight as there may be, or the buffer is shorter.
+    /// If [`WRITES_MAX`] writes are in flight, or the buffer is shorter.
     pub(super) fn start(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -279,9 +282,10 @@ impl Writer {
             .offset(offset)
             .build()
             .user_data(number);
-        // SAFETY: the buffer's memory does not move with `buf`, which stays in `flights`, untouched, until the write has
-        // completed. If the ring does not take the entry, it is broken and nothing is submitted to it ever again: who waits for
-        // writes that it took before enters it with nothing to submit.
+        // SAFETY: the buffer's memory does not move with `buf`, which stays in `flights`,
+        // untouched, until the write has completed. If the ring does not take the entry, it is
+        // broken and nothing is submitted to it ever again: a wait for earlier writes enters the
+        // ring with nothing to submit.
         if unsafe { ring.ring.submission().push(&entry) }.is_err() {
             ring.broken = true;
             return Err(buf);
@@ -308,7 +312,8 @@ impl Writer {
         Err(buf)
     }
 
-    /// Waits for the oldest write in flight; its buffer and what became of it. Those behind it may have ended before.
+    /// Waits for the oldest write in flight; returns its buffer and result. Later ones may have
+    /// ended before.
     pub(super) fn finish(&mut self) -> Option<Ended> {
         loop {
             self.reap();
@@ -320,13 +325,13 @@ impl Writer {
         }
     }
 
-    /// Notes what has ended.
+    /// Records the writes that have ended.
     fn reap(&mut self) {
         let Some(ring) = &mut self.ring else { return };
         for entry in ring.ring.completion() {
             let flight = self.flights.iter_mut().find(|flight| flight.number == entry.user_data());
             let Some(flight) = flight.filter(|flight| flight.ended.is_none()) else { continue };
-            // SAFETY: whoever started the write has its file open until it is finished.
+            // SAFETY: the caller of `start` keeps its file open until the write is finished.
             let fd = unsafe { BorrowedFd::borrow_raw(flight.fd) };
             let bytes = &flight.buf.as_slice()[..flight.len];
             flight.ended = Some(outcome_of(calls::ring_write(fd, flight.offset, bytes, entry.result())));
@@ -337,7 +342,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.ring.as_ref().is_some_and(|ring| !Owned::process(&ring.ring).is_here()) {
-            // The kernel writes from the memory of the parent, which waits for that.
+            // The kernel writes from the memory of the parent, which waits for the write.
             return;
         }
         while self.finish().is_some() {}
@@ -348,7 +353,7 @@ fn outcome_of(result: rustix::io::Result<usize>) -> Outcome {
     result.map_or_else(Outcome::Failed, Outcome::Done)
 }
 
-/// Waits until the kernel is done with an entry it took over.
+/// Waits until the kernel is done with an entry that it took.
 pub(super) fn wait_for_one(ring: &IoUring) {
     const GETEVENTS: u32 = 1;
     // SAFETY: no argument structure is passed, and nothing new is submitted.
@@ -356,7 +361,7 @@ pub(super) fn wait_for_one(ring: &IoUring) {
     if let Err(e) = waited
         && !is_transient(&e)
     {
-        // See the module: the kernel could still use memory that is about to be given to somebody else.
+        // See the module: the kernel could still access memory that is about to be reused.
         std::process::abort();
     }
 }

@@ -1,7 +1,7 @@
-//! What the process and its devices have done so far: counters for benchmarks and reports.
+//! Counters of the process and of devices, for benchmarks and reports.
 //!
-//! Everything is read from `/proc` and `/sys`; where these are not mounted, or hide what is asked for, the calls fail
-//! and nothing else does. Counters only grow: take two readings and subtract.
+//! All counters are read from `/proc` and `/sys`. Where these are not mounted, or lack a counter,
+//! only the call fails. Counters only grow: take two readings and subtract.
 
 use super::calls;
 use super::handle::{dir_or_current, fail};
@@ -9,19 +9,19 @@ use base::{Error, ErrorKind, Result};
 use rustix::fs::{FileType, major, minor};
 use std::path::{Path, PathBuf};
 
-/// Sectors in the kernel's counters have 512 bytes, whatever the device's.
+/// Sector length of the kernel's counters, on any device.
 const SECTOR: u64 = 512;
 const NS_PER_MS: u64 = 1_000_000;
 const KIB: u64 = 1024;
 
-/// What this process has used since it started.
+/// Resources that this process has used since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUsage {
     /// CPU time of all threads, nanoseconds.
     pub cpu_ns: u64,
     /// Resident memory now, bytes.
     pub rss_bytes: u64,
-    /// The most resident memory so far, bytes.
+    /// Peak of the resident memory, bytes.
     pub rss_peak_bytes: u64,
     /// Bytes that reads fetched from storage (not from the page cache).
     pub read_bytes: u64,
@@ -29,7 +29,7 @@ pub struct ProcessUsage {
     pub write_bytes: u64,
 }
 
-/// What a block device has done since the system started.
+/// Operations of a block device since the start of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Reads completed.
@@ -42,11 +42,11 @@ pub struct DeviceCounters {
     pub write_bytes: u64,
     /// Cache flushes completed (0 on kernels before 5.5).
     pub flushes: u64,
-    /// Time during which at least one request was under way, nanoseconds.
+    /// Time during which at least one request was in flight, nanoseconds.
     pub busy_ns: u64,
 }
 
-/// Usage of this process.
+/// Returns the usage of this process.
 pub fn process() -> Result<ProcessUsage> {
     let cpu_ns = calls::process_cpu_ns()
         .map_err(|e| Error::new(ErrorKind::Io, "cannot read the CPU time of the process").caused_by(e))?;
@@ -55,7 +55,8 @@ pub fn process() -> Result<ProcessUsage> {
     let io = read_text(io_path)?;
     Ok(ProcessUsage {
         cpu_ns,
-        // Kernel threads aside, both lines are always there; a container's emulation may leave them out.
+        // Both lines exist for every process except kernel threads; a container's emulation may
+        // leave them out.
         rss_bytes: field(&status, "VmRSS:").unwrap_or(0).saturating_mul(KIB),
         rss_peak_bytes: field(&status, "VmHWM:").unwrap_or(0).saturating_mul(KIB),
         read_bytes: counter(&io, "read_bytes:", io_path)?,
@@ -63,8 +64,8 @@ pub fn process() -> Result<ProcessUsage> {
     })
 }
 
-/// Counters of the device (or partition) that `path` is, or else that holds it. `Unsupported` where the file system is not on one device
-/// of its own (tmpfs, network, btrfs).
+/// Returns the counters of the device (or partition) that `path` is, or else of the one that holds
+/// it. `Unsupported` where the file system is not on one device of its own (tmpfs, network, btrfs).
 pub fn device(path: &Path) -> Result<DeviceCounters> {
     let stat = calls::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
@@ -93,7 +94,7 @@ fn missing(what: &str, path: &Path) -> Error {
     Error::new(ErrorKind::Unsupported, format!("this kernel does not tell {what}")).at_file(path)
 }
 
-/// A file of `/proc` or `/sys`: its length is not known before it is read.
+/// Reads a file of `/proc` or `/sys`, whose length is not known in advance.
 pub(super) fn read_text(path: &Path) -> Result<String> {
     const TEXT_LEN_MAX: usize = 64 << 10;
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
@@ -112,14 +113,14 @@ pub(super) fn read_text(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
-/// The number after `name` at the start of a line.
+/// Returns the number after `name` at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// The fields of `/sys/block/*/stat`: reads, merged, sectors, ms; the same for writes; in flight, busy ms, queued ms;
-/// the first four again for discards; flushes, ms.
+/// Parses `/sys/block/*/stat`: reads, merged, sectors, ms; the same for writes; in flight, busy ms,
+/// queued ms; the first four again for discards; flushes, ms.
 fn parse_device(text: &str) -> Option<DeviceCounters> {
     let fields: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
     Some(DeviceCounters {
@@ -150,7 +151,7 @@ mod tests {
             assert_eq!((e.kind(), e.file()), (ErrorKind::Unsupported, Some(path)));
             assert!(e.message().ends_with(name), "{e}");
         }
-        // What the kernel makes up has no device.
+        // The kernel's virtual files have no device.
         assert_eq!(device(Path::new("/proc/self")).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 }

@@ -1,7 +1,7 @@
-//! The batches of background work that are in flight: whose pace each is counted by.
+//! Batches of background reads in flight, with the limiter that counts each.
 //!
-//! A queue may have batches of two disks in flight, one after the other. What is waited for is told the pace of the disk whose reads came, not that of the batch that was
-//! submitted last.
+//! A queue may have batches of two disks in flight, one after the other. A waiting time is reported
+//! to the limiter of the disk whose reads completed, not to that of the last submitted batch.
 
 use super::Completed;
 use crate::ReadFile;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 struct Batch {
     tokens: Range<u64>,
-    /// A file whose pace counts it.
+    /// A file whose limiter counts the batch.
     of: Arc<dyn ReadFile>,
     left: u64,
 }
@@ -22,7 +22,7 @@ struct Batch {
 pub(super) struct Batches(Vec<Batch>);
 
 impl Batches {
-    /// Reads with these tokens were submitted.
+    /// Adds a batch of reads with these tokens.
     pub fn add(&mut self, tokens: Range<u64>, of: Arc<dyn ReadFile>) {
         let left = tokens.end.saturating_sub(tokens.start);
         if left > 0 {
@@ -30,12 +30,12 @@ impl Batches {
         }
     }
 
-    /// True if nothing is in flight that anybody counts.
+    /// Returns true if no counted read is in flight.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// These have ended: how many bytes came, of each batch of which any ended.
+    /// Removes completed reads. Returns the completed bytes of each batch with any.
     pub fn end(&mut self, done: &[Completed]) -> Vec<(Arc<dyn ReadFile>, u64)> {
         let mut came = Vec::new();
         for batch in &mut self.0 {

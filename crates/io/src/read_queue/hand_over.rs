@@ -1,8 +1,9 @@
-//! What one thread gives to others to be done, and takes back.
+//! Work queue between one thread and its worker threads, in both directions.
 //!
-//! Nothing sleeps while there is something for it. A thread that finds nothing to do sleeps until something is pushed; who takes back
-//! sleeps until something is given back or he is woken. Either looks again before it sleeps, under the lock under which the other changes
-//! what it looks at. A wake-up that comes while nobody sleeps is kept for the next who would.
+//! No thread sleeps while there is work for it. A worker without work sleeps until a task is
+//! pushed. The owner sleeps until a result is returned or it is woken. Both check again before they
+//! sleep, under the lock under which the other side makes its change. A wake-up without a sleeper
+//! is kept for the next one.
 
 use base::sync::model::{self, Condvar, Mutex};
 use base::sync::rank;
@@ -11,19 +12,19 @@ use std::collections::VecDeque;
 struct State<T, U> {
     todo: VecDeque<T>,
     done: Vec<U>,
-    /// Threads that sleep because there is nothing to do.
+    /// Workers that sleep for lack of work.
     idle: usize,
     woken: bool,
     closed: bool,
 }
 
-/// See the module.
+/// Tasks and results; see the module.
 pub(super) struct HandOver<T, U> {
-    /// What is to be done, and what is done.
+    /// Tasks to do, and results.
     state: Mutex<State<T, U>, rank::ReadQueue>,
-    /// Something is to be done.
+    /// There is a task.
     work: Condvar,
-    /// Something is done, or who waits for that is woken.
+    /// There is a result, or the owner is woken.
     ready: Condvar,
 }
 
@@ -35,19 +36,19 @@ impl<T, U> Default for HandOver<T, U> {
 }
 
 impl<T, U> HandOver<T, U> {
-    /// True if one more to be done would find nobody who has nothing to do.
+    /// Returns true if one more task would find no idle worker.
     pub fn is_short_of_threads(&self) -> bool {
         let state = model::lock(&self.state);
         state.idle <= state.todo.len()
     }
 
-    /// Something to be done.
+    /// Adds a task.
     pub fn push(&self, task: T) {
         model::lock(&self.state).todo.push_back(task);
         self.work.notify_one();
     }
 
-    /// For a thread: the next to be done, which is waited for. `None`: there will be nothing.
+    /// Returns the next task for a worker, after a wait. `None`: the queue is closed.
     pub fn next(&self) -> Option<T> {
         let mut state = model::lock(&self.state);
         loop {
@@ -63,19 +64,19 @@ impl<T, U> HandOver<T, U> {
         }
     }
 
-    /// It is done.
+    /// Returns a result.
     pub fn give_back(&self, done: U) {
         model::lock(&self.state).done.push(done);
         self.ready.notify_one();
     }
 
-    /// Who takes back, or would next, sleeps no more.
+    /// Wakes the owner, now or at its next sleep.
     pub fn wake(&self) {
         model::lock(&self.state).woken = true;
         self.ready.notify_one();
     }
 
-    /// Takes what is done. With `wait`: sleeps while that is nothing. True if it was woken.
+    /// Takes the results. With `wait`: sleeps while there are none. Returns true if it was woken.
     pub fn take(&self, wait: bool, into: &mut Vec<U>) -> bool {
         let mut state = model::lock(&self.state);
         while wait && state.done.is_empty() && !state.woken {
@@ -85,7 +86,7 @@ impl<T, U> HandOver<T, U> {
         std::mem::take(&mut state.woken)
     }
 
-    /// What is not begun will not be, and threads end.
+    /// Closes the queue: tasks that have not begun are dropped, and workers end.
     pub fn close(&self) {
         model::lock(&self.state).closed = true;
         self.work.notify_all();
@@ -98,7 +99,7 @@ mod loom_tests {
     use base::sync::model::loom;
     use std::sync::Arc;
 
-    /// Everything that is given comes back, and nobody sleeps over it.
+    /// Every task comes back, and no thread sleeps instead.
     #[test]
     fn what_is_given_comes_back() {
         model::check(2, || {
@@ -126,7 +127,7 @@ mod loom_tests {
         });
     }
 
-    /// A wake-up is never lost, whenever it comes.
+    /// A wake-up is never lost, at any time.
     #[test]
     fn who_is_woken_wakes() {
         model::check(3, || {

@@ -53,7 +53,8 @@ fn files(env: &Env, dir: &Path, access: Access) -> Files {
         .collect()
 }
 
-/// Submits reads of which some lie beyond the end, and compares what comes back; returns the tokens in the order in which they came.
+/// Submits reads, some beyond the end, and compares the results. Returns the tokens in the order of
+/// completion.
 fn read_all(reads: &mut ReadQueue, files: &Files, rng: &mut Rng, count: u64) -> Vec<u64> {
     let mut asked = Vec::new();
     let mut order = Vec::new();
@@ -115,7 +116,7 @@ fn who_waits_is_woken() {
         let mut reads = ReadQueue::new(&env);
         let waker = reads.waker();
         waker.wake();
-        // Before there is anything, and before there is a ring.
+        // Before any completion, and before there is a ring.
         reads.submit(&files[0].0, 0, 100, 1);
         while reads.in_flight() > 0 {
             reads.complete(true);
@@ -183,7 +184,7 @@ fn a_failure_is_of_the_read_that_failed() {
     assert_eq!(failed, 1);
 }
 
-/// Submits batches of which some reads lie beyond the end, and compares what comes back.
+/// Submits batches with some reads beyond the end, and compares the results.
 fn read_batches(reads: &mut ReadQueue, files: &Files, rng: &mut Rng, batches: u64) {
     let (mut asked, mut told) = (Vec::new(), 0);
     for _ in 0..batches {
@@ -232,7 +233,7 @@ fn batches_of_background_work_bring_what_is_there() {
                 let mut reads = ReadQueue::of_background(&env);
                 read_batches(&mut reads, &files, &mut Rng::new(seed), 20);
                 assert!(reads.threads.len() <= THREADS_OF_BACKGROUND_MAX);
-                // Dropped with some in flight.
+                // Dropped with reads in flight.
                 reads.submit_all(&[(&files[0].0, 5, 100_000), (&files[1].0, 5, 100_000)], 0);
             }
         }
@@ -242,7 +243,7 @@ fn batches_of_background_work_bring_what_is_there() {
     read_batches(&mut ReadQueue::of_background(&sim.env()), &files, &mut Rng::new(7), 20);
 }
 
-/// Of a batch that a thread reads together each read that fails is told, and no other.
+/// In a batch that a thread reads together, exactly the failed reads are reported.
 #[test]
 fn a_failure_in_a_batch_is_of_the_reads_that_fail() {
     let sim = SimEnv::new(1);
@@ -254,7 +255,8 @@ fn a_failure_in_a_batch_is_of_the_reads_that_fail() {
     assert_eq!(done[2].read.as_deref().unwrap(), &files[0].1[2..12]);
 }
 
-/// Calls that come back short, interrupted or refused change nothing; a device that fails is told, of the reads that it fails.
+/// Short, interrupted and refused calls change nothing; a failing device is reported for the reads
+/// that it fails.
 #[cfg(feature = "faults")]
 #[test]
 fn refusals_of_the_kernel_are_met() {
@@ -277,7 +279,7 @@ fn refusals_of_the_kernel_are_met() {
                 }
             }
         }
-        // The second look is a plain read, so that the device must fail twice.
+        // The second attempt is a plain read, so the device must fail twice.
         let fault = Fault { nth: 10, form: Form::FAILURE, sticky: true, only: None };
         let watch = Watch::new(&dir.0, Some(fault), false);
         let mut reads = ReadQueue::new(&env);
@@ -298,7 +300,7 @@ fn refusals_of_the_kernel_are_met() {
     }
 }
 
-/// What came is told to the disk that it came from.
+/// Completed bytes are reported to the limiter of their own disk.
 #[test]
 fn each_batch_is_counted_by_its_own_disk() {
     let sim = SimEnv::new(3);

@@ -1,12 +1,14 @@
 //! The bytes of a simulated file: a sparse array of shared pages.
 //!
-//! A crash campaign holds thousands of nearly equal images at once, so every level is copy-on-write: a file is a list
-//! of shared chunks, a chunk holds [`CHUNK_PAGES`] shared pages. Copying a file costs one pointer for 128 KB, changing
-//! a page of a shared file costs one chunk of pointers and one page. Pages and chunks remember their hash; two images
-//! that share them never hash them twice.
+//! A crash campaign holds thousands of nearly equal images at once, so every level is
+//! copy-on-write: a file is a list of shared chunks, a chunk holds [`CHUNK_PAGES`] shared pages.
+//! Copying a file costs one pointer for 128 KB, changing a page of a shared file costs one chunk of
+//! pointers and one page. Pages and chunks remember their hash; two images that share them never
+//! hash them twice.
 //!
-//! Invariants: there are exactly as many chunks as the length needs, pages past the end are holes, and bytes past the
-//! end in the last page are zero. A hole reads as zeros and hashes like a page of zeros.
+//! Invariants: there are exactly as many chunks as the length needs, pages past the end are holes,
+//! and bytes past the end in the last page are zero. A hole reads as zeros and hashes like a page
+//! of zeros.
 
 use super::SECTOR;
 use crate::PAGE;
@@ -18,7 +20,8 @@ use std::sync::{Arc, LazyLock};
 const CHUNK_PAGES: usize = 32;
 /// Bytes of a chunk.
 const CHUNK_LEN: u64 = (CHUNK_PAGES * PAGE) as u64;
-/// A sector mask that names every sector of a page: bit `i` stands for bytes `i * 512 .. (i + 1) * 512`.
+/// A sector mask that names every sector of a page: bit `i` stands for bytes `i * 512 .. (i + 1) *
+/// 512`.
 pub(super) const WHOLE_PAGE: u8 = 0xff;
 
 static ZERO_PAGE: LazyLock<Arc<Page>> = LazyLock::new(|| Arc::new(Page::zeroed()));
@@ -200,8 +203,9 @@ impl Content {
         }
     }
 
-    /// Takes the sectors in `mask` of page `n` from `from` (`None`: zeros, a hole if it is the whole page). Grows the
-    /// file to the end of the page if it ends before; the caller then sets the right length.
+    /// Takes the sectors in `mask` of page `n` from `from` (`None`: zeros, a hole if it is the
+    /// whole page). Grows the file to the end of the page if it ends before; the caller then sets
+    /// the right length.
     pub(super) fn set_sectors(&mut self, n: u64, mask: u8, from: Option<&Arc<Page>>) {
         if mask == 0 {
             return;
@@ -265,7 +269,8 @@ impl Content {
     }
 }
 
-/// Splits a range of a file at page boundaries: page number, offset within the page, range within the buffer.
+/// Splits a range of a file at page boundaries: page number, offset within the page, range within
+/// the buffer.
 pub(super) fn pages_of(
     offset: u64,
     len: usize,

@@ -1,10 +1,12 @@
 //! What a volume may look like after a crash.
 //!
-//! [`Disk::crashed`] turns a volume with pending changes into one that a crash may leave, drawn from a seed. The rules
-//! are in the documentation of [`super`]; each [`Policy`] is a family of legal outcomes, and all of them keep what a
-//! sync or a durable write has promised, because that is in `durable`, which no policy takes from.
+//! [`Disk::crashed`] turns a volume with pending changes into one that a crash may leave, drawn
+//! from a seed. The rules are in the documentation of [`super`]; each [`Policy`] is a family of
+//! legal outcomes, and all of them keep what a sync or a durable write has promised, because that
+//! is in `durable`, which no policy takes from.
 //!
-//! Cost: a pointer for every untouched file, and work only for files and directories with pending changes.
+//! Cost: a pointer for every untouched file, and work only for files and directories with pending
+//! changes.
 
 use super::SECTOR;
 use super::content::{Content, Page};
@@ -16,8 +18,8 @@ use std::sync::Arc;
 /// How a simulated machine dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashKind {
-    /// The process dies: everything handed to the file system stays, synced or not, and may still be lost by a later
-    /// loss of power. Write buffers and locks are gone.
+    /// The process dies: everything handed to the file system stays, synced or not, and may still
+    /// be lost by a later loss of power. Write buffers and locks are gone.
     ProcessKill,
     /// The power fails; the seed picks the [`Policy`].
     PowerLoss,
@@ -34,14 +36,17 @@ pub enum Policy {
     Dropped,
     /// In each file the newer writes are kept and older ones lost.
     Reordered,
-    /// Each write is kept, lost or torn between two sectors of 512 bytes; lengths end inside a write.
+    /// Each write is kept, lost or torn between two sectors of 512 bytes; lengths end inside a
+    /// write.
     Torn,
-    /// Each sector shows some version of its history; new sectors that were not written show what their place on the
-    /// media held before, bytes of other files.
+    /// Each sector shows some version of its history; new sectors that were not written show what
+    /// their place on the media held before, bytes of other files.
     Stale,
-    /// As `Torn`, and writes are torn at any byte: one sector of each holds bytes of two versions of it.
+    /// As `Torn`, and writes are torn at any byte: one sector of each holds bytes of two versions
+    /// of it.
     TornBytes,
-    /// As `Torn`, and a few sectors that a write was under way to cannot be read (EIO) until they are written again.
+    /// As `Torn`, and a few sectors that a write was under way to cannot be read (EIO) until they
+    /// are written again.
     Unreadable,
 }
 
@@ -82,7 +87,8 @@ impl Disk {
             }
         }
         let kept = self.kept_names(policy, cut, rng);
-        // In half of the cases not a prefix but any of them. The halves of a rename have one stamp, and one fate.
+        // In half of the cases not a prefix but any of them. The halves of a rename have one stamp,
+        // and one fate.
         let mut aside = Rng::new(rng.clone().next_u64() ^ 0x6e61_6d65_7300);
         let any = policy != Policy::Prefix && aside.one_in(2);
         let (salt, odds) = (aside.next_u64(), aside.range(2, 8));
@@ -100,7 +106,8 @@ impl Disk {
         after
     }
 
-    /// A moment among the pending changes: before all of them and after all of them are likelier than chance.
+    /// A moment among the pending changes: before all of them and after all of them are likelier
+    /// than chance.
     fn moment(&self, rng: &mut Rng) -> u64 {
         let files = self.files.values().filter_map(|f| f.pending.first().map(|p| p.stamp));
         let dirs = self.dirs.values().filter_map(|d| d.pending.first().map(|op| op.stamp));
@@ -194,8 +201,9 @@ impl File {
         content
     }
 
-    /// The length that reached the media, which need not fit the data that did: usually that of the last kept write,
-    /// sometimes that of another, in the torn policies sometimes one in between or the end of the last page.
+    /// The length that reached the media, which need not fit the data that did: usually that of the
+    /// last kept write, sometimes that of another, in the torn policies sometimes one in between or
+    /// the end of the last page.
     fn crash_len(&self, kept: u64, policy: Policy, rng: &mut Rng) -> u64 {
         let mut len = kept;
         if rng.one_in(6) {
@@ -213,8 +221,9 @@ impl File {
         len
     }
 
-    /// Chooses sectors that a write was under way to. One that holds durable bytes before the end of a file that grows is
-    /// none of them, nor is one that the write leaves as it was: see the documentation of [`super`].
+    /// Chooses sectors that a write was under way to. One that holds durable bytes before the end
+    /// of a file that grows is none of them, nor is one that the write leaves as it was: see the
+    /// documentation of [`super`].
     fn spoil(&self, unreadable: &mut BTreeSet<u64>, rng: &mut Rng) {
         let mut sectors = Vec::new();
         let grows = self.pending.iter().any(|p| p.len_after != self.durable.len());
@@ -305,7 +314,8 @@ impl Change {
                     data.resize((end.next_multiple_of(PAGE as u64) - offset) as usize, 0);
                 } else {
                     let cut = rng.below(data.len() as u64 + 1);
-                    // The kernel copies page by page, and looks between them whether the process is to die.
+                    // The kernel copies page by page, and looks between them whether the process is
+                    // to die.
                     let at_page = (offset + cut) / PAGE as u64 * PAGE as u64;
                     let cut = if rng.one_in(2) { at_page.saturating_sub(*offset) } else { cut };
                     data.truncate(cut as usize);

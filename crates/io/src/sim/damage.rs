@@ -1,7 +1,8 @@
 //! Damage, as worn media and misguided hands do it, and a look at the volume around the engine.
 //!
-//! Damage changes what processes see and what is on the media alike, is recorded as an operation of its own, costs no
-//! time and meets no fault. It is meant for files at rest; a file with unsynced writes counts as synced afterwards.
+//! Damage changes what processes see and what is on the media alike, is recorded as an operation of
+//! its own, costs no time and meets no fault. It is meant for files at rest; a file with unsynced
+//! writes counts as synced afterwards.
 
 use super::SimEnv;
 use super::content::Content;
@@ -122,8 +123,8 @@ impl SimEnv {
         })
     }
 
-    /// Copies `len` bytes over other bytes of the same or another file: a misdirected write, or a misdirected read that
-    /// was written back.
+    /// Copies `len` bytes over other bytes of the same or another file: a misdirected write, or a
+    /// misdirected read that was written back.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
@@ -139,8 +140,8 @@ impl SimEnv {
         })
     }
 
-    /// Puts `len` bytes back to what they were in `older`, an environment of an earlier moment: a write that the device
-    /// forgot.
+    /// Puts `len` bytes back to what they were in `older`, an environment of an earlier moment: a
+    /// write that the device forgot.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.

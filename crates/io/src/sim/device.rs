@@ -1,9 +1,10 @@
 //! The simulated block device: a file of the volume that is written in place.
 //!
-//! Writes, durable writes and syncs are those of an in-place file, so that every crash state and every fault of those
-//! is one of the device's as well. A discard is a pending write of zeros: a crash may show the old bytes or the zeros. A device
-//! that is made longer ([`super::SimEnv::lengthen_device`]) is written at its new end, so that a crash may take the length back until
-//! it was synced.
+//! Writes, durable writes and syncs are those of an in-place file, so that every crash state and
+//! every fault of those is one of the device's as well. A discard is a pending write of zeros: a
+//! crash may show the old bytes or the zeros. A device that is made longer
+//! ([`super::SimEnv::lengthen_device`]) is written at its new end, so that a crash may take the
+//! length back until it was synced.
 
 mod queue;
 
@@ -67,7 +68,8 @@ impl SimDevice {
         Ok(())
     }
 
-    /// When a request that comes now is done; `None`: the device has no model, and calls cost what they do elsewhere.
+    /// When a request that comes now is done; `None`: the device has no model, and calls cost what
+    /// they do elsewhere.
     fn admit(&self, transfer: Transfer, len: u64) -> Option<u64> {
         let now_ns = self.handle.shared.clock.now_ns();
         let mut world = self.handle.shared.lock();

@@ -1,13 +1,15 @@
-//! What a simulated volume holds: for every file and directory what the processes see, what is surely on stable
-//! media, and the list of changes in between.
+//! What a simulated volume holds: for every file and directory what the processes see, what is
+//! surely on stable media, and the list of changes in between.
 //!
-//! A [`Disk`] is plain data that changes only through [`Disk::apply`], and `apply` depends on nothing but the disk and
-//! the [`Change`]. Replaying a recorded list of changes therefore gives the same disk, which is what crash states are
-//! made from. All parts are shared until changed, so that copying a disk costs one pointer a file.
+//! A [`Disk`] is plain data that changes only through [`Disk::apply`], and `apply` depends on
+//! nothing but the disk and the [`Change`]. Replaying a recorded list of changes therefore gives
+//! the same disk, which is what crash states are made from. All parts are shared until changed, so
+//! that copying a disk costs one pointer a file.
 //!
-//! Invariants: of a file or directory without pending changes that is not `diverged`, `live` equals `durable`. A
-//! [`Pending`] holds the pages as they were right after its write, so that a sector that reaches the media carries
-//! every earlier change of the same sector, as a page cache would have it.
+//! Invariants: of a file or directory without pending changes that is not `diverged`, `live` equals
+//! `durable`. A [`Pending`] holds the pages as they were right after its write, so that a sector
+//! that reaches the media carries every earlier change of the same sector, as a page cache would
+//! have it.
 
 use super::SECTOR;
 use super::content::{Content, Page, WHOLE_PAGE, mix, pages_of, sectors_of};
@@ -21,9 +23,9 @@ use std::sync::Arc;
 pub(super) type Ino = u64;
 /// The directory everything lives in.
 pub(super) const ROOT: Ino = 1;
-/// A file with more pending writes than this, and than twice its pages, has the older ones merged page by page
-/// (shared mappings, which are never synced, come here). The merge forgets versions in the middle of a sector's
-/// history, not the oldest nor the newest.
+/// A file with more pending writes than this, and than twice its pages, has the older ones merged
+/// page by page (shared mappings, which are never synced, come here). The merge forgets versions in
+/// the middle of a sector's history, not the oldest nor the newest.
 const PENDING_MAX: usize = 512;
 
 /// What a name stands for.
@@ -72,7 +74,8 @@ pub(super) type NameChange = (Arc<str>, Option<Target>);
 pub(super) struct DirOp {
     pub(super) stamp: u64,
     pub(super) changes: Vec<NameChange>,
-    /// The other directory of a rename between two, whose half has the same stamp. Both halves happen, or none.
+    /// The other directory of a rename between two, whose half has the same stamp. Both halves
+    /// happen, or none.
     pub(super) twin: Option<Ino>,
 }
 
@@ -161,7 +164,8 @@ impl Disk {
         self.files.get(&ino).expect("an open file keeps its contents")
     }
 
-    /// Performs a change. Changes of files that nothing names any more (see [`Disk::sweep`]) do nothing.
+    /// Performs a change. Changes of files that nothing names any more (see [`Disk::sweep`]) do
+    /// nothing.
     pub(super) fn apply(&mut self, change: &Change) {
         self.stamp += 1;
         let stamp = self.stamp;
@@ -222,7 +226,8 @@ impl Disk {
         dir.pending.push(DirOp { stamp, changes, twin });
     }
 
-    /// Makes the pending changes of a directory durable, and with them whatever renames tie to them.
+    /// Makes the pending changes of a directory durable, and with them whatever renames tie to
+    /// them.
     fn commit_names(&mut self, dir: Ino) {
         let mut todo = vec![(dir, u64::MAX)];
         while let Some((ino, through)) = todo.pop() {
@@ -256,7 +261,8 @@ impl Disk {
         }
     }
 
-    /// Forgets files and directories that no name, no pending change and no open handle can reach any more.
+    /// Forgets files and directories that no name, no pending change and no open handle can reach
+    /// any more.
     pub(super) fn sweep(&mut self, is_open: impl Fn(Ino) -> bool) {
         let mut reached: Vec<Ino> = vec![ROOT];
         for dir in self.dirs.values() {
@@ -290,8 +296,8 @@ impl Disk {
         self.files.iter().filter(|(ino, _)| used(ino)).map(|(_, f)| f.live.allocated_pages()).sum()
     }
 
-    /// Pages of the files that have names in a directory, or those reserved for a file, if that is more; none if the
-    /// directory is not there.
+    /// Pages of the files that have names in a directory, or those reserved for a file, if that is
+    /// more; none if the directory is not there.
     pub(super) fn dir_pages(&self, path: &Path, reserved: impl Fn(Ino) -> u64) -> u64 {
         let Ok(Some(Target::Dir(ino))) = self.look_up(path) else { return 0 };
         let files = self.dirs.get(&ino).into_iter().flat_map(|dir| dir.live.values());
@@ -304,7 +310,8 @@ impl Disk {
         pages.sum()
     }
 
-    /// Visits every reachable file with its path, sorted by name within each directory, directories in place.
+    /// Visits every reachable file with its path, sorted by name within each directory, directories
+    /// in place.
     pub(super) fn walk(&self, durable: bool, visit: &mut dyn FnMut(&str, Target)) {
         self.walk_dir(ROOT, durable, "", visit);
     }
@@ -369,7 +376,8 @@ impl File {
                 if *durable {
                     self.supersede(&written.pieces);
                     written.land(&mut self.durable);
-                    // The length is durable with it: a write from before, of a shorter file, does not take that back when it lands.
+                    // The length is durable with it: a write from before, of a shorter file, does
+                    // not take that back when it lands.
                     for pending in self.pending.iter_mut().filter(|p| p.len_after != written.len_after) {
                         Arc::make_mut(pending).len_after = written.len_after;
                     }
@@ -447,7 +455,8 @@ impl File {
         self.pending.extend(newer);
     }
 
-    /// Takes sectors that a durable write replaced out of the earlier pending writes: they can no longer land.
+    /// Takes sectors that a durable write replaced out of the earlier pending writes: they can no
+    /// longer land.
     fn supersede(&mut self, by: &[Piece]) {
         let overlap = |piece: &Piece| {
             by.iter().filter(|b| b.page == piece.page).fold(0, |mask, b| mask | (b.mask & piece.mask))
@@ -474,8 +483,8 @@ impl File {
         }
     }
 
-    /// What a kernel does after a failed write-back: the pages count as clean, whether or not the media took them, and
-    /// may be dropped from memory at any time.
+    /// What a kernel does after a failed write-back: the pages count as clean, whether or not the
+    /// media took them, and may be dropped from memory at any time.
     fn fail_sync(&mut self, rng: &mut Rng) {
         if self.pending.is_empty() {
             return;

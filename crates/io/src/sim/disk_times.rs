@@ -1,14 +1,19 @@
 //! How long a simulated device takes, when many requests are in flight.
 //!
-//! A request waits for one of the device's *ways*, takes its latency there, and its bytes pass through one channel that all share. So with few in
-//! flight a device is as fast as its latency, with more it is faster as long as there are ways, and in the end it is as fast as its channel. What
-//! it takes is drawn by the seed: the latency and up to one *spread*; in half of the cases one more, in a quarter two more, and so on.
+//! A request waits for one of the device's *ways*, takes its latency there, and its bytes pass
+//! through one channel that all share. So with few in flight a device is as fast as its latency,
+//! with more it is faster as long as there are ways, and in the end it is as fast as its channel.
+//! What it takes is drawn by the seed: the latency and up to one *spread*; in half of the cases one
+//! more, in a quarter two more, and so on.
 //!
-//! The models of two disks have their numbers from *SpanDB* (H. Chen et al., FAST 2021 and its extended version): its table 2 for the latency of writes and the bandwidth
-//! (P4800X: 10 us, 2,000 MB/s; P4610: 18 us, 2,080 MB/s), and its figure 3 for the ways of writes (4 KB writes are fastest with 3 loggers of 3 requests on the one,
-//! 2 of 4 on the other). What it does not say is that of the makers' data sheets: reads of 10 us at 2,400 MB/s, and of 77 us at 3,200 MB/s, of which 48 at once make the
-//! 640,000 a second that it promises. These latencies are means; the spreads are a tenth and a fifth of them. Neither loses time to a flush: both keep their
-//! cache at a loss of power.
+//! The models of two disks have their numbers from *SpanDB* (H. Chen et al., FAST 2021 and its
+//! extended version): its table 2 for the latency of writes and the bandwidth (P4800X: 10 us, 2,000
+//! MB/s; P4610: 18 us, 2,080 MB/s), and its figure 3 for the ways of writes (4 KB writes are
+//! fastest with 3 loggers of 3 requests on the one, 2 of 4 on the other). What it does not say is
+//! that of the makers' data sheets: reads of 10 us at 2,400 MB/s, and of 77 us at 3,200 MB/s, of
+//! which 48 at once make the 640,000 a second that it promises. These latencies are means; the
+//! spreads are a tenth and a fifth of them. Neither loses time to a flush: both keep their cache at
+//! a loss of power.
 
 use crate::Rng;
 use crate::device::Transfer;

@@ -1,7 +1,8 @@
 //! Faults: which operation goes wrong, and how.
 //!
-//! A [`FaultPlan`] counts the operations that match it from the moment it is injected, and acts on the k-th. Several
-//! plans may be active; each counts for itself and the first that strikes decides.
+//! A [`FaultPlan`] counts the operations that match it from the moment it is injected, and acts on
+//! the k-th. Several plans may be active; each counts for itself and the first that strikes
+//! decides.
 
 use crate::Rng;
 use base::{Error, ErrorKind};
@@ -98,21 +99,24 @@ impl OpKind {
 /// How an operation goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultEffect {
-    /// EIO. A write may have reached the file in part (by seed), a failed sync keeps or loses each unsynced write.
+    /// EIO. A write may have reached the file in part (by seed), a failed sync keeps or loses each
+    /// unsynced write.
     Eio,
     /// ENOSPC. As above.
     NoSpace,
     /// ENOSPC before anything happened, also of a sync: it may be tried again.
     NoRoom,
-    /// EMFILE of an operation that opens something, before it has any effect. No other operation matches.
+    /// EMFILE of an operation that opens something, before it has any effect. No other operation
+    /// matches.
     NoDescriptor,
-    /// A write reaches the file in part, at least one byte and not all (if it has two), and then fails with EIO. Other
-    /// operations: EIO.
+    /// A write reaches the file in part, at least one byte and not all (if it has two), and then
+    /// fails with EIO. Other operations: EIO.
     Short,
-    /// A write says that it succeeded, but nothing reached the file. A sync likewise makes nothing durable.
-    /// Other operations succeed.
+    /// A write says that it succeeded, but nothing reached the file. A sync likewise makes nothing
+    /// durable. Other operations succeed.
     Lost,
-    /// A write says that it succeeded, but its bytes went to another place of the same file. Other operations succeed.
+    /// A write says that it succeeded, but its bytes went to another place of the same file. Other
+    /// operations succeed.
     Misdirected,
     /// A read returns one flipped bit. Other operations succeed.
     FlippedRead,
@@ -134,7 +138,8 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// The `nth` matching operation from now on, counted from 0. All operations match unless narrowed.
+    /// The `nth` matching operation from now on, counted from 0. All operations match unless
+    /// narrowed.
     pub fn nth(nth: u64, effect: FaultEffect) -> Self {
         FaultPlan {
             nth,

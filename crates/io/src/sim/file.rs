@@ -90,7 +90,8 @@ impl OpenFile {
                 world.apply(Change::Write { ino: self.ino, offset, data: data.into(), durable });
             }
         };
-        // The file system believes that the bytes of an append are there, whatever the device did with them.
+        // The file system believes that the bytes of an append are there, whatever the device did
+        // with them.
         let lengthen = |world: &mut World| {
             if kind == OpKind::Append {
                 put(world, offset, &vec![0; data.len()], false);

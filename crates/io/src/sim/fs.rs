@@ -1,7 +1,7 @@
 //! The simulated [`FileSystem`]: names, and the making of files.
 //!
-//! Names are resolved in a tree whose root is the volume; a leading `/` makes no difference. Every call is one
-//! numbered operation (making several directories at once is one for each).
+//! Names are resolved in a tree whose root is the volume; a leading `/` makes no difference. Every
+//! call is one numbered operation (making several directories at once is one for each).
 
 use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::fault::{EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, OpKind, Verdict, os_error};

@@ -1,5 +1,6 @@
-//! Each promise and each legal loss as a test. `files`: what a healthy file system does. `losses`: what crashes keep
-//! and take. `faults`: errors and damage. `history`: records, determinism, random runs against an oracle. `device`: block devices.
+//! Each promise and each legal loss as a test. `files`: what a healthy file system does. `losses`:
+//! what crashes keep and take. `faults`: errors and damage. `history`: records, determinism, random
+//! runs against an oracle. `device`: block devices.
 
 mod device;
 mod faults;
@@ -52,7 +53,8 @@ fn power_losses(sim: &SimEnv) -> impl Iterator<Item = SimEnv> {
     Policy::ALL.into_iter().flat_map(each).map(|(kind, seed)| sim.crash(kind, seed))
 }
 
-/// What is seen of a file over all losses of power: sorted, without repetition. `None`: no such name.
+/// What is seen of a file over all losses of power: sorted, without repetition. `None`: no such
+/// name.
 fn outcomes(sim: &SimEnv, path: &str) -> Vec<Option<Vec<u8>>> {
     let mut seen: Vec<_> = power_losses(sim).map(|after| after.read_file(path).ok()).collect();
     seen.sort();

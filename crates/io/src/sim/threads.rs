@@ -1,30 +1,35 @@
 //! Real threads on the simulated machine, under a schedule that a seed drives (feature `sched`).
 //!
-//! [`SimEnv::run_threads`] runs a function in a first thread and gives it an environment with a spawner. Of all threads
-//! exactly one runs at a time: the one that has the *baton*. At every point (see [`base::sync::schedule`]: before each lock,
-//! condition, atomic, call of the file system, start and end of a thread) the baton may go to another, by the seed
-//! (`choice`). The engine is the real one, with all its threads, and the run is a function of the seed.
+//! [`SimEnv::run_threads`] runs a function in a first thread and gives it an environment with a
+//! spawner. Of all threads exactly one runs at a time: the one that has the *baton*. At every point
+//! (see [`base::sync::schedule`]: before each lock, condition, atomic, call of the file system,
+//! start and end of a thread) the baton may go to another, by the seed (`choice`). The engine is
+//! the real one, with all its threads, and the run is a function of the seed.
 //!
-//! **Time** is the machine's clock. Who sleeps, or waits for at most so long, goes on when the time has come; where
-//! nobody can go on, the clock moves to the next such moment at once. Now and then, by the seed, it does so although others
-//! could go on: any wait may be over early in relation to everybody else's work.
+//! **Time** is the machine's clock. Who sleeps, or waits for at most so long, goes on when the time
+//! has come; where nobody can go on, the clock moves to the next such moment at once. Now and then,
+//! by the seed, it does so although others could go on: any wait may be over early in relation to
+//! everybody else's work.
 //!
-//! **What is found here**, besides what the caller asserts, is a [`Stuck`] run, with what each thread waits for:
+//! **What is found here**, besides what the caller asserts, is a [`Stuck`] run, with what each
+//! thread waits for:
 //!
 //! * *deadlock*: nobody can go on and no time will change that;
-//! * *lost wake-up*: a thread waits without limit for a condition, while for [`Plan::patience_ns`] nobody had
-//!   anything to do but let time pass (background threads look for work now and then for ever, so that a store whose
-//!   writer was forgotten is never quite still);
+//! * *lost wake-up*: a thread waits without limit for a condition, while for [`Plan::patience_ns`]
+//!   nobody had anything to do but let time pass (background threads look for work now and then for
+//!   ever, so that a store whose writer was forgotten is never quite still);
 //! * *livelock*: more than [`Plan::steps_max`] points;
 //! * a thread that panicked.
 //!
-//! **Power failures** need no thread to be stopped. The record of the machine has every state of the disk at every
-//! operation, and between two operations the disk does not change: a crash at any point of the schedule is a crash at the
-//! operation that follows it, and what was acknowledged until then is what returned before that operation began
-//! ([`SimEnv::op_count`] is no point, so whoever asks it right after a call knows the moment exactly). So one run gives every
-//! crash of its schedule ([`super::Record::crash_at`]).
+//! **Power failures** need no thread to be stopped. The record of the machine has every state of
+//! the disk at every operation, and between two operations the disk does not change: a crash at any
+//! point of the schedule is a crash at the operation that follows it, and what was acknowledged
+//! until then is what returned before that operation began ([`SimEnv::op_count`] is no point, so
+//! whoever asks it right after a call knows the moment exactly). So one run gives every crash of
+//! its schedule ([`super::Record::crash_at`]).
 //!
-//! The threads of a stuck run are left where they are, for good: nobody knows what they hold. A campaign ends soon after.
+//! The threads of a stuck run are left where they are, for good: nobody knows what they hold. A
+//! campaign ends soon after.
 
 use super::SimEnv;
 use super::clock::SimClock;
@@ -99,7 +104,8 @@ impl fmt::Display for Stuck {
 }
 
 impl SimEnv {
-    /// Runs `body`, and all threads that it starts, under a schedule; returns when all of them have ended.
+    /// Runs `body`, and all threads that it starts, under a schedule; returns when all of them have
+    /// ended.
     ///
     /// Only one run at a time may use a machine, and nobody else meanwhile.
     pub fn run_threads<T: Send + 'static>(
@@ -348,7 +354,8 @@ impl Baton {
         }
     }
 
-    /// Passes the baton on, from a thread that can go on itself if `me_ready`. Returns when it has the baton again.
+    /// Passes the baton on, from a thread that can go on itself if `me_ready`. Returns when it has
+    /// the baton again.
     fn pass(&self, mut state: MutexGuard<'_, State>, me: usize) {
         let next = match self.choose(&mut state, me) {
             Some(next) => next,

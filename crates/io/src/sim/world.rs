@@ -1,8 +1,10 @@
-//! The state behind a [`super::SimEnv`]: the volume, the record of what was done to it, and the faults in force.
+//! The state behind a [`super::SimEnv`]: the volume, the record of what was done to it, and the
+//! faults in force.
 //!
-//! Every operation gets a number, in the order in which they begin. An operation logs its effects as [`Change`]s under
-//! its number; reads log nothing. Every [`CHECKPOINT_CHANGES`] changes, or as many as there are files, the log keeps a copy of the volume (pointers to
-//! shared pages), so that the state at any number is a copy of the nearest earlier one plus a short replay.
+//! Every operation gets a number, in the order in which they begin. An operation logs its effects
+//! as [`Change`]s under its number; reads log nothing. Every [`CHECKPOINT_CHANGES`] changes, or as
+//! many as there are files, the log keeps a copy of the volume (pointers to shared pages), so that
+//! the state at any number is a copy of the nearest earlier one plus a short replay.
 
 use super::clock::{SimClock, SimEntropy};
 use super::crash::CrashKind;
@@ -36,11 +38,13 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
-        // A test that panicked while it held the lock has failed anyway; others may still look at the state.
+        // A test that panicked while it held the lock has failed anyway; others may still look at
+        // the state.
         base::sync::leaf::lock(&self.world)
     }
 
-    /// Performs an operation: numbers it, charges it to the clock, asks the faults, and notes how it ended.
+    /// Performs an operation: numbers it, charges it to the clock, asks the faults, and notes how
+    /// it ended.
     #[track_caller]
     pub(super) fn op<T>(
         &self,
@@ -52,7 +56,8 @@ impl Shared {
         self.op_of(None, kind, path, range, body)
     }
 
-    /// The same of a file. If that is a device that says by itself how long it takes, nothing is charged.
+    /// The same of a file. If that is a device that says by itself how long it takes, nothing is
+    /// charged.
     #[track_caller]
     pub(super) fn op_of<T>(
         &self,
@@ -213,8 +218,8 @@ impl World {
         if !self.log.is_empty() && self.log.len().is_multiple_of(CHECKPOINT_CHANGES) {
             let open = &self.open;
             self.disk.sweep(|ino| open.contains_key(&ino));
-            // A copy has a pointer for each file, and the names: with thousands of files a copy as often as with few would make the history
-            // grow with their square.
+            // A copy has a pointer for each file, and the names: with thousands of files a copy as
+            // often as with few would make the history grow with their square.
             let since = self.log.len() - self.checkpoints.last().map_or(0, |c| c.changes);
             if since >= self.disk.files.len() {
                 self.checkpoints.push(Checkpoint { changes: self.log.len(), disk: self.disk.clone() });
@@ -353,8 +358,8 @@ impl World {
     }
 }
 
-/// The history of a run, from which the state at any operation can be made again. Cheap to clone, and independent of
-/// the environment it was taken from.
+/// The history of a run, from which the state at any operation can be made again. Cheap to clone,
+/// and independent of the environment it was taken from.
 #[derive(Clone)]
 pub struct Record {
     seed: u64,
@@ -369,16 +374,18 @@ impl Record {
         self.times_ns.len() as u64
     }
 
-    /// The numbers of the operations that changed the volume, ascending: the moments worth crashing at. (A crash during
-    /// any other operation leaves what one just before the next of these leaves.)
+    /// The numbers of the operations that changed the volume, ascending: the moments worth crashing
+    /// at. (A crash during any other operation leaves what one just before the next of these
+    /// leaves.)
     pub fn mutations(&self) -> Vec<u64> {
         let mut ops: Vec<u64> = self.log.iter().map(|logged| logged.op).collect();
         ops.dedup();
         ops
     }
 
-    /// Those of them that make something durable or take a name away: syncs of files and directories, durable writes,
-    /// removals. Between two of these a crash can leave nothing new, only less.
+    /// Those of them that make something durable or take a name away: syncs of files and
+    /// directories, durable writes, removals. Between two of these a crash can leave nothing new,
+    /// only less.
     pub fn barriers(&self) -> Vec<u64> {
         let is_barrier = |change: &Change| {
             matches!(
@@ -394,8 +401,8 @@ impl Record {
         ops
     }
 
-    /// The numbers of the operations that changed a file with such a name (one that contains `part`), ascending. A file goes
-    /// by every name that it ever had.
+    /// The numbers of the operations that changed a file with such a name (one that contains
+    /// `part`), ascending. A file goes by every name that it ever had.
     pub fn changes_of(&self, part: &str) -> Vec<u64> {
         let mut files = HashSet::default();
         let first = self.checkpoints.first().map(|c| &c.disk);
@@ -425,8 +432,9 @@ impl Record {
         ops
     }
 
-    /// A new environment on the volume as a crash leaves it when operations `0..op` were complete and operation `op`
-    /// was under way: not begun, half done or (short of its promise) done, by the seed. Beyond the end: nothing was.
+    /// A new environment on the volume as a crash leaves it when operations `0..op` were complete
+    /// and operation `op` was under way: not begun, half done or (short of its promise) done, by
+    /// the seed. Beyond the end: nothing was.
     pub fn crash_at(&self, op: u64, kind: CrashKind, seed: u64) -> SimEnv {
         self.crash(op, kind, seed, true)
     }

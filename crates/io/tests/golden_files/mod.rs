@@ -1,17 +1,19 @@
-//! Golden files of a format: what is written now is compared with what was checked in. For the tests of all crates that have
-//! a format, which take it in by its path.
+//! Golden files of a format: compares newly written files with the checked-in ones. Included by
+//! path in the tests of all crates with a format.
 //!
-//! `LAVASTORE_BLESS=1 cargo test` writes them anew, which is right only while the version in the header changes with them.
+//! `LAVASTORE_BLESS=1 cargo test` rewrites them, which is right only together with a new version in
+//! the header.
 
 use std::path::Path;
 
-/// Name, what is written now, and what was checked in.
+/// Name, new contents, and checked-in contents.
 pub type Golden<'a> = (&'a str, Vec<u8>, &'a [u8]);
 
-/// Compares each file with that of `tests/golden` in the crate at `root`, or writes all anew where that is asked for.
+/// Compares each file with that of `tests/golden` in the crate at `root`, or rewrites all of them
+/// on request.
 ///
 /// # Panics
-/// If one is not what it was.
+/// If a file differs.
 #[allow(clippy::disallowed_methods, reason = "writes into the source tree, not a store")]
 pub fn check(root: &str, files: &[Golden<'_>]) {
     if std::env::var_os("LAVASTORE_BLESS").is_some() {

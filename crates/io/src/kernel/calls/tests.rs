@@ -2,7 +2,8 @@ use super::*;
 use crate::kernel::tests::Temp;
 use rustix::fs::MemfdFlags;
 
-/// What the log of calls says is true only if each function makes its call. A pipe refuses each in the kernel's own way.
+/// The log of calls is true only if each function makes its call. A pipe refuses each in the
+/// kernel's own way.
 #[test]
 fn every_function_reaches_the_kernel() {
     let (_reader, pipe) = std::io::pipe().unwrap();
@@ -17,11 +18,12 @@ fn every_function_reaches_the_kernel() {
     assert_eq!(statx_direct(&pipe).map(|told| told.stx_mode & 0o170_000), Ok(0o010_000));
     assert!(start_writeback(&pipe, 0, 1).is_err() && wait_writeback(&pipe, 0, 1).is_err());
     assert!(map_shared(&pipe, 4096).is_err());
-    // SAFETY: an address that is no mapping is what the call refuses.
+    // SAFETY: the call refuses an address without a mapping.
     assert!(unsafe { msync(std::ptr::null_mut(), 4096) }.is_err());
 }
 
-/// That the flag is passed shows in the log of system calls only (`strace`); that the bytes are, here.
+/// Only a log of system calls (`strace`) can show the flag; this test shows that the bytes are
+/// written.
 #[test]
 fn a_durable_write_writes() {
     let memory = rustix::fs::memfd_create("durable", MemfdFlags::empty()).unwrap();

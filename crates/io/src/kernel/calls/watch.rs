@@ -1,11 +1,13 @@
-//! The test form of the table: calls fail by plan, and are written down.
+//! Test form of the table: calls fail as planned, and are logged.
 //!
-//! A [`Watch`] looks at all calls of the process about paths below one directory, from when it is made until it is dropped;
-//! several may be at work, on different directories. (Calls about the calling thread are below [`super::THREADS`].) It numbers the calls, has some of them fail ([`Fault`]), and keeps an
-//! [`Event`] of each. Calls about no path (the set-up of a ring) are seen by none.
+//! A [`Watch`] sees all calls of the process about paths below one directory, from its creation to
+//! its drop. Several may be active, on different directories. (Calls about the calling thread are
+//! below [`super::THREADS`].) A watch numbers the calls, makes some of them fail ([`Fault`]), and
+//! logs an [`Event`] for each. No watch sees calls without a path (the set-up of a ring).
 //!
-//! A file is known by device and inode, so that two descriptors of one file, and a file that was renamed, are one. What
-//! costs a look at `/proc` for each call; without a watch a call costs one more load.
+//! A file is identified by device and inode, so two descriptors of one file, or a renamed file,
+//! count as one. This needs a lookup in `/proc` for each call; without a watch a call costs one
+//! more load.
 
 use super::{Bytes, Call, Of};
 use base::sync::leaf::{Mutex, lock};
@@ -18,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How a call goes wrong.
+/// Failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Half of a transfer, in whole pages where it consists of them.
+    /// Half of a transfer; whole pages if the transfer consists of pages.
     Short,
-    /// The call fails with this error, and nothing is done.
+    /// The call fails with this error, and has no effect.
     Fails(Errno),
 }
 
@@ -40,15 +42,15 @@ impl Form {
         Form::Fails(Errno::NFILE),
     ];
 
-    /// The device fails.
+    /// Failure of the device.
     pub const FAILURE: Form = Form::Fails(Errno::IO);
 
-    /// True if nobody above the table may notice it.
+    /// Returns true if the code above the table must hide the failure.
     pub fn is_transient(self) -> bool {
         matches!(self, Form::Short | Form::Fails(Errno::INTR | Errno::AGAIN))
     }
 
-    /// True if the kernel may answer such a call so.
+    /// Returns true if the kernel may return this result for such a call.
     fn fits(self, call: Call, len: usize) -> bool {
         use Call::*;
         let transfer = matches!(call, Read | Write | DurableWrite | RingRead | RingWrite);
@@ -59,7 +61,7 @@ impl Form {
                 matches!(call, Open | Write | DurableWrite | RingWrite | Allocate | Rename | Link | MakeDir)
             }
             Form::Fails(Errno::MFILE | Errno::NFILE) => matches!(call, Open | RingSetup),
-            // What a signal may interrupt.
+            // Calls that a signal may interrupt.
             Form::Fails(Errno::INTR) => {
                 let waits =
                     matches!(call, Open | DataSync | FullSync | SetLen | Allocate | Punch | Lock | Space);
@@ -70,8 +72,7 @@ impl Form {
     }
 }
 
-/// Whole pages of a transfer of whole pages, whole blocks of one of whole blocks: anything else could not be resumed around
-/// the page cache.
+/// Shortens to whole pages or blocks: other lengths could not be resumed with direct access.
 fn shortened(len: usize) -> usize {
     match [crate::PAGE, crate::BLOCK_LEN_MIN].into_iter().find(|unit| len.is_multiple_of(*unit)) {
         Some(unit) if len < 2 * unit => len,
@@ -80,14 +81,14 @@ fn shortened(len: usize) -> usize {
     }
 }
 
-/// Which call goes wrong.
+/// Planned failure of calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// The number of the call, from 0 on, of those that the form fits.
+    /// Number of the call, from 0, among those that the form fits.
     pub nth: u64,
-    /// How.
+    /// The failure.
     pub form: Form,
-    /// So do all that follow.
+    /// All later calls fail as well.
     pub sticky: bool,
     /// Only calls of this kind count.
     pub only: Option<Call>,
@@ -96,22 +97,22 @@ pub struct Fault {
 /// Device and inode.
 pub type FileId = (u64, u64);
 
-/// A call that was made.
+/// A logged call.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What.
+    /// Kind of the call.
     pub call: Call,
-    /// The file: of an open, what was opened; of a rename or a link, what has the new name.
+    /// The file: for an open, the opened file; for a rename or a link, the file with the new name.
     pub file: Option<FileId>,
     /// Its path, or the old one.
     pub path: PathBuf,
     /// The new path of a rename or a link.
     pub to: PathBuf,
-    /// Where a transfer began; the new length; for an open 1 if it cuts the file.
+    /// Offset of a transfer; the new length; for an open 1 if it truncates the file.
     pub offset: u64,
-    /// What was written (all of it, also where the kernel took less).
+    /// The data to write, including bytes that the kernel did not take.
     pub data: Vec<u8>,
-    /// When it began and ended, in numbers that grow.
+    /// Begin and end, in numbers that increase.
     pub span: (u64, u64),
     /// Bytes of a transfer, else 0; or the error.
     pub result: std::result::Result<usize, Errno>,
@@ -127,7 +128,7 @@ struct State {
     clock: u64,
 }
 
-/// Calls below a directory are looked at while this lives.
+/// Watches the calls below a directory until it is dropped.
 pub struct Watch(Shared);
 
 type Shared = Arc<Mutex<State, rank::KernelWatch>>;
@@ -136,7 +137,8 @@ static WATCHES: Mutex<Vec<Shared>, rank::KernelWatches> = Mutex::new(Vec::new())
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Watch {
-    /// Begins to look at the calls below `root`, which is an absolute path without symbolic links. `log`: to write them down.
+    /// Begins to watch the calls below `root`, which is an absolute path without symbolic links.
+    /// `log`: logs them.
     pub fn new(root: &Path, fault: Option<Fault>, log: bool) -> Watch {
         let events = log.then(Vec::new);
         let state = State { root: root.to_owned(), fault, seen: 0, fired: 0, events, clock: 0 };
@@ -146,22 +148,22 @@ impl Watch {
         Watch(state)
     }
 
-    /// Calls so far that the fault's form fits; without a fault all.
+    /// Returns the calls so far that the fault's form fits; without a fault all.
     pub fn calls(&self) -> u64 {
         lock(&self.0).seen
     }
 
-    /// How many of them went wrong.
+    /// Returns how many of them failed.
     pub fn fired(&self) -> u64 {
         lock(&self.0).fired
     }
 
-    /// From now on nothing goes wrong.
+    /// Ends the fault.
     pub fn clear_fault(&self) {
         lock(&self.0).fault = None;
     }
 
-    /// The calls that were written down since the last time.
+    /// Returns the calls logged since the last time.
     pub fn take_events(&self) -> Vec<Event> {
         lock(&self.0).events.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -186,7 +188,7 @@ fn id_of(stat: rustix::fs::Stat) -> FileId {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// The watch of a call, and what the call is about.
+/// Returns the watch of a call, and the paths of the call.
 fn find(of: Of<'_>) -> Option<(Shared, PathBuf, PathBuf)> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
@@ -203,7 +205,7 @@ fn find(of: Of<'_>) -> Option<(Shared, PathBuf, PathBuf)> {
 }
 
 impl State {
-    /// Counts a call; how it goes wrong, if it does, and when it begins.
+    /// Counts a call. Returns its failure, if any, and its start.
     fn begin(&mut self, call: Call, len: usize) -> (Option<Form>, u64) {
         self.clock += 1;
         let fits =
@@ -232,7 +234,7 @@ pub(super) fn judged<T>(call: Call, of: Of<'_>, number: u64, run: impl FnOnce() 
     let (form, begun) = lock(&state).begin(call, 0);
     let file = match of {
         Of::Fd(fd) => rustix::fs::fstat(fd).ok().map(id_of),
-        // Before the call: afterwards the name may be gone.
+        // Before the call, since the name may be gone afterwards.
         _ => rustix::fs::lstat(&path).ok().map(id_of),
     };
     let result = match form {

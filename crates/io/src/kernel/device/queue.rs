@@ -1,10 +1,12 @@
-//! Requests in flight at a device of the machine, through a ring ([`super::super::flights`]).
+//! Asynchronous requests to a device of the machine, through a ring ([`super::super::flights`]).
 //!
-//! A ring that polls is had where it was asked for, the device is gone to directly, its queue says that it can be polled, and a read through the ring has
-//! come back; else one that is interrupted. Where no ring can be had (the portable engine, a filter of system calls) a request is done while its caller asks
-//! what is.
+//! A polling ring needs a request for it, direct access, a queue of the device that can be polled,
+//! and a successful read through the ring; otherwise the ring uses interrupts. Where no ring is
+//! available (the portable engine, a system-call filter) a request is done while the caller checks
+//! for completions.
 //!
-//! What comes back short, interrupted or refused is finished by the plain call, so that all ways give the same bytes and the same errors.
+//! A plain call finishes short, interrupted and refused requests, so all ways give the same bytes
+//! and the same errors.
 
 use super::super::calls;
 use super::super::flights::{Flight, Flights, Kind};
@@ -21,7 +23,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A request in flight; the device stays open.
+/// A request in flight; keeps the device open.
 struct Flying {
     device: Arc<KernelDevice>,
     request: DeviceRequest,
@@ -32,10 +34,10 @@ impl Flying {
         self.request.buf.len().min(READ_LEN_MAX)
     }
 
-    /// Does what is left of it behind the first `done` bytes.
+    /// Does the part of the request behind the first `done` bytes.
     fn finish(self, done: usize) -> DeviceDone {
         let Flying { device, mut request } = self;
-        // Only whole blocks can be gone on behind.
+        // A transfer can be resumed only after whole blocks.
         let done = done / BLOCK * BLOCK;
         let offset = request.offset + done as u64;
         let left = request.buf.as_mut_slice().get_mut(done..).unwrap_or_default();
@@ -68,12 +70,12 @@ impl Flight for Flying {
     }
 }
 
-/// See the module.
+/// Queue of requests to a device of the machine; see the module.
 pub(super) struct KernelQueue {
     device: Arc<KernelDevice>,
     ring: Option<Flights<Flying>>,
     completions: Completions,
-    /// What the ring has no room for.
+    /// Requests that the ring has no room for.
     waiting: VecDeque<DeviceRequest>,
     in_flight: usize,
 }
@@ -112,7 +114,7 @@ impl KernelQueue {
                     (self.ring, self.completions) = (None, Completions::Caller);
                 }
             }
-            // No ring takes it.
+            // No ring takes the request.
             _ => done.extend(self.waiting.pop_front().map(|request| fly(request).finish(0))),
         }
         self.in_flight -= done.len() - before;
@@ -128,11 +130,12 @@ fn push(ring: &mut Flights<Flying>, mut flying: Flying) -> std::result::Result<(
         Transfer::Read => opcode::Read::new(fd, at, len).offset(offset).build(),
         Transfer::Write => opcode::Write::new(fd, at, len).offset(offset).build(),
     };
-    // SAFETY: device and buffer are those of what is given away here; the memory does not move with the buffer, and nobody else has it.
+    // SAFETY: device and buffer belong to the moved value. The memory does not move with the
+    // buffer, and nothing else has it.
     unsafe { ring.push(flying, entry) }
 }
 
-/// A read of the first block, which tells whether a ring delivers.
+/// A read of the first block, which shows whether a ring works.
 struct Probe {
     device: Arc<KernelDevice>,
     buf: AlignedBuf,
@@ -150,7 +153,7 @@ impl Flight for Probe {
     }
 }
 
-/// A ring that polls, if a read through one like it comes back.
+/// Returns a polling ring, if a read through another one succeeds.
 fn polled_ring(device: &Arc<KernelDevice>) -> Option<Flights<Flying>> {
     let mut ring = Flights::new(Kind::Polled).ok()?;
     let mut probe = Probe { device: device.clone(), buf: AlignedBuf::zeroed(BLOCK) };
@@ -163,7 +166,7 @@ fn polled_ring(device: &Arc<KernelDevice>) -> Option<Flights<Flying>> {
     (delivered == [true] && !ring.is_broken()).then(|| Flights::new(Kind::Polled).ok()).flatten()
 }
 
-/// What the queue of a disk says of itself: "1" if somebody may poll it.
+/// Interprets the `io_poll` attribute of a disk's queue: "1" if it can be polled.
 fn is_polled(told: &str) -> bool {
     told.trim() == "1"
 }
@@ -173,7 +176,7 @@ impl KernelDevice {
         self.file.has_rings()
     }
 
-    /// True if direct transfers are those of a disk whose queue can be polled.
+    /// Returns true if direct transfers go to a disk whose queue can be polled.
     fn can_be_polled(&self) -> bool {
         let Ok(stat) = calls::fstat(&self.handle().fd) else { return false };
         let of = if stat.st_rdev != 0 { stat.st_rdev } else { stat.st_dev };
@@ -219,7 +222,7 @@ impl Drop for KernelQueue {
         if self.device.handle().check_process().is_err() {
             return;
         }
-        // What was submitted happens.
+        // Submitted requests are completed.
         let mut done = Vec::new();
         while self.in_flight > 0 {
             self.look(true, &mut done);

@@ -48,7 +48,7 @@ fn grow_and_read(env: &Env, path: &Path, access: Access, read_access: Access) {
     assert!(env.fs.read_all(path, 1 << 20).unwrap() == model);
 }
 
-/// The byte that the test below puts at an offset.
+/// Returns the byte that the test below writes at an offset.
 fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -173,7 +173,7 @@ fn room_is_reserved_or_refused_and_given_back() {
             let mut file = env.fs.create(&path, &small_options(access)).unwrap();
             file.append(&[1; PAGE]).unwrap();
             file.reserve(1 << 20).unwrap();
-            // More than there is: refused, or, where the file system cannot say, let be.
+            // More than the volume has: refused, or accepted where the file system cannot tell.
             if let Err(e) = file.reserve(1 << 60) {
                 assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
             }
@@ -183,7 +183,7 @@ fn room_is_reserved_or_refused_and_given_back() {
             drop(file);
             let file = env.fs.read_all(&path, 1 << 20).unwrap();
             let after = env.fs.metadata(&path).unwrap();
-            // Dropping it leaves what was written; what was in the buffer may be gone.
+            // Dropping the file keeps the written bytes; those in the buffer may be lost.
             assert!(file.len() >= 4 * PAGE && file[PAGE..4 * PAGE] == [2; 3 * PAGE], "{access:?}");
             assert!(after.allocated <= 64 << 10, "{} bytes are still allocated", after.allocated);
         }
@@ -240,8 +240,8 @@ fn a_full_volume_is_no_space_and_poisons_the_file() {
     });
 }
 
-/// Several writes go on behind the caller: what they leave is written by plain calls, in whatever order they end, and only what lasts is an error, of
-/// the file and for good.
+/// Several asynchronous writes: plain calls finish incomplete ones, in any order of their ends.
+/// Only a lasting failure is an error, and it poisons the file for good.
 #[cfg(feature = "faults")]
 #[test]
 fn failing_and_short_writes_behind_the_caller_lose_nothing() {

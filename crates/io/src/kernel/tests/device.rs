@@ -165,7 +165,7 @@ fn an_image_becomes_longer_and_keeps_what_it_holds() {
         device.read_at(&mut found, 0).unwrap();
         let (old, new) = found.split_at(LEN as usize);
         assert!(old.iter().all(|&b| b == 3) && new.iter().all(|&b| b == 0));
-        // Somebody else makes it longer while it is open.
+        // Another writer extends the image while it is open.
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3 * LEN + 7).unwrap();
         assert_eq!((device.len(), device.measure().unwrap(), device.len()), (2 * LEN, 3 * LEN, 3 * LEN));
         device.write_durable(blocks(1, 4).as_slice(), 3 * LEN - BLOCK as u64).unwrap();
@@ -176,7 +176,7 @@ fn an_image_becomes_longer_and_keeps_what_it_holds() {
     );
 }
 
-/// Nobody may write this file, whoever he is; reading it is all that its lock asks.
+/// No user may write this file; its lock needs only read permission.
 #[test]
 fn an_image_that_nobody_may_write_is_told() {
     let e = extend_image(Path::new("/sys/devices/system/cpu/online"), LEN, ImageRoom::Sparse).unwrap_err();
@@ -205,8 +205,8 @@ fn an_image_that_does_not_fit_leaves_nothing_behind() {
     }
 }
 
-/// Others fill the file system of an image up: one that has its blocks does not notice, a sparse one says that there is no
-/// room.
+/// Other files fill the file system of an image: a preallocated image is not affected, a sparse one
+/// reports `NoSpace`.
 #[test]
 fn a_reserved_image_is_written_on_a_full_file_system() {
     let Some(volume) = SmallVolume::mount(4 << 20) else { return };
@@ -216,7 +216,7 @@ fn a_reserved_image_is_written_on_a_full_file_system() {
         create_image(&volume.0.0.join("other"), 8 << 20, ImageRoom::Written).unwrap_err().kind(),
         ErrorKind::NoSpace
     );
-    // It went again, so its room is taken in small pieces.
+    // The file was removed again, so its space is taken in small pieces.
     (0..64).for_each(|i| drop(create_image(&volume.0.0.join(format!("{i}")), LEN, ImageRoom::Written)));
     for room in ROOMS {
         let device = open(&path(room), &DeviceOptions::default()).unwrap();
@@ -226,7 +226,7 @@ fn a_reserved_image_is_written_on_a_full_file_system() {
     }
 }
 
-/// A loop device over a file, where the machine lets us.
+/// A loop device over a file, where the machine allows it.
 struct Loop(String);
 
 impl Loop {
@@ -274,7 +274,7 @@ fn a_raw_device_is_claimed_and_counted() {
         Ok(()) => {}
         Err(e) => assert_eq!(e.kind(), ErrorKind::Unsupported),
     }
-    // Who has it open sees it grow.
+    // The growth is visible while the device is open.
     let refused = extend_image(path, 2 << 20, ImageRoom::Sparse).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     assert_eq!(refused.message(), "a block device is as long as it is");

@@ -95,7 +95,7 @@ fn batches_of_any_size_agree_with_single_reads() {
     });
 }
 
-/// Files of the machine in both ways of access, and one of the simulator, in one batch.
+/// Kernel files with both kinds of access, and one of the simulator, in one batch.
 #[test]
 fn several_files_are_read_together() {
     each_engine(|env, dir| {
@@ -199,7 +199,7 @@ fn a_ring_reports_what_the_kernel_said_of_each_read() {
     let (readable, writable) = (open(OFlags::RDONLY), open(OFlags::WRONLY));
     let mut bufs = vec![[0; 8]; 150];
     for _ in 0..3 {
-        // Every third read is of the file that cannot be read.
+        // Every third read is of the unreadable file.
         let fd = |i: usize| if i.is_multiple_of(3) { writable.as_fd() } else { readable.as_fd() };
         let mut reads: Vec<Read<'_>> = bufs
             .iter_mut()
@@ -314,7 +314,8 @@ fn scratch_writes_past_the_end_are_a_bug_of_the_caller() {
     let _ = scratch.write(PAGE - 1, &[1, 2]);
 }
 
-/// A device that cannot be synced: the kernel says so each time, and the second time it is not asked.
+/// A device that cannot be synced: the kernel reports it each time, but the second sync does not
+/// ask the kernel.
 #[test]
 fn a_file_written_in_place_takes_nothing_after_a_failed_sync() {
     each_engine(|env, _| {

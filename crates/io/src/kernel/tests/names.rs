@@ -1,4 +1,4 @@
-//! Directories, names, locks, holes, room.
+//! Directories, names, locks, holes, space.
 
 use super::*;
 use crate::{Access, SyncKind};
@@ -178,7 +178,7 @@ fn a_lock_of_another_process_is_seen() {
     });
 }
 
-/// Neither waits for ever for whoever writes to a pipe, nor takes a directory for a file.
+/// Opening a pipe does not block forever, and a directory is not taken for a file.
 #[test]
 fn what_is_no_plain_file_is_refused_at_once() {
     each_engine(|env, dir| {
@@ -201,7 +201,7 @@ fn what_is_no_plain_file_is_refused_at_once() {
     });
 }
 
-/// A store somebody else left must not get files outside of it cut and written.
+/// A store left by another user must not cause files outside of it to be truncated and written.
 #[test]
 fn scratch_and_lock_files_are_not_made_through_links() {
     each_engine(|env, dir| {

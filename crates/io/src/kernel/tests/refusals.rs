@@ -1,4 +1,4 @@
-//! What the kernel refuses is told in words of our own, with the file and the system's error.
+//! Refusals of the kernel are reported with an explanation, the file, and the system's error.
 
 use super::*;
 use crate::device::{BLOCK, BlockDevice};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const IMAGE_LEN: u64 = 8 * BLOCK as u64;
 
-/// What is tried, in an empty directory: it says when the faults begin.
+/// An operation in an empty directory; it chooses when the faults begin.
 type Try = fn(&Env, &Path, &dyn Fn() -> Watch) -> Result<()>;
 
 fn image(dir: &Path) -> Arc<dyn BlockDevice> {
@@ -124,7 +124,7 @@ const OF_DEVICES: [(&str, Call, Try); 8] = [
         open(&dir.join("image"), &DeviceOptions::default()).map(drop)
     }),
     ("cannot map a device", Call::Map, |_, dir, begin| {
-        // Raw devices alone are mapped; an image is mapped just as well.
+        // Only raw devices are mapped in production; an image can be mapped just as well.
         drop(image(dir));
         let handle = Handle::open("", &dir.join("image"), OFlags::RDWR, Access::Buffered).unwrap();
         let _watch = begin();
@@ -177,7 +177,7 @@ fn a_device_whose_size_is_not_told_and_room_that_is_not_there() {
     let dir = Temp::new();
     let path = dir.0.canonicalize().unwrap();
     drop(image(&path));
-    // The look-ups before it are by name.
+    // The lookups before it are by name.
     let refused = (0..8).find_map(|nth| {
         let fault = Fault { nth, form: Form::FAILURE, sticky: false, only: Some(Call::Stat) };
         let _watch = Watch::new(&path, Some(fault), false);
@@ -209,7 +209,8 @@ fn after_a_failure_a_file_refuses_everything_and_says_why() {
     assert!(e.message().contains("reopen the store: cannot sync a file"), "{e}");
 }
 
-/// What a thread at background priority finds: its nice value, its I/O priority and the lowest; and whether a refusal is told.
+/// Returns the nice value of a thread at background priority, its I/O priority and the lowest one,
+/// and whether a refusal is reported.
 fn in_background(env: &Env) -> (i32, (i64, i64), bool) {
     let (send, receive) = std::sync::mpsc::channel();
     let body = Box::new(move || {
@@ -223,8 +224,8 @@ fn in_background(env: &Env) -> (i32, (i64, i64), bool) {
     (nice, (own, lowest), spawner.refused_priority())
 }
 
-/// A system that does not let threads step back for others is told once, and nothing else comes of it: the thread does its work. An
-/// interruption is no refusal, and lowers nothing twice.
+/// If the system refuses lower priorities, this is reported once and has no other effect: the
+/// thread does its work. An interruption is no refusal, and does not lower the priority twice.
 #[test]
 fn a_refused_priority_is_told_and_harmless() {
     let _alone = PRIORITIES.lock().unwrap();
@@ -249,7 +250,7 @@ fn a_refused_priority_is_told_and_harmless() {
                 assert!(found.2, "{only:?} {errno}");
                 let (cpu, io) = if only == Call::CpuPriority { (own, usual.1) } else { (usual.0, usual.1) };
                 assert_eq!(found.0, cpu, "{only:?} {errno}");
-                // The other one is lowered all the same.
+                // The other priority is still lowered.
                 assert!(only == Call::IoPriority || found.1 == io);
                 drop(watch);
                 assert!(in_background(&watched).2, "it is not forgotten");

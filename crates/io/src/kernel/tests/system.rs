@@ -15,7 +15,7 @@ fn the_clock_moves_forward() {
     assert!(env.clock.unix_seconds() > 1_600_000_000);
 }
 
-/// The slack of a thread is the user's: a short sleep is on time, and leaves it as it was.
+/// The slack of a thread is the user's: a short sleep is on time, and restores it.
 #[test]
 fn a_short_sleep_gives_back_the_slack_of_the_thread() {
     let env = Env::kernel();
@@ -27,7 +27,7 @@ fn a_short_sleep_gives_back_the_slack_of_the_thread() {
         assert!(env.clock.now_ns() >= start + ns);
         assert_eq!((before, calls::timer_slack_ns()), (own, own));
     }
-    // While it sleeps the kernel has no slack.
+    // During the sleep the kernel has no slack.
     let seen = system::on_time(calls::timer_slack_ns);
     assert_eq!((seen, calls::timer_slack_ns()), (1, 66_000));
 }
@@ -142,7 +142,8 @@ fn a_file_that_was_forgotten_is_read_from_the_device() {
     assert_eq!(page_cache::forget(&dir.0.join("no")).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// Run by [`a_thread_that_cannot_start_is_an_error`] in a process in which every thread asks for more memory than there is.
+/// Run by [`a_thread_that_cannot_start_is_an_error`] in a process in which every thread asks for
+/// more memory than exists.
 #[test]
 #[ignore = "needs a process in which no thread can start"]
 fn no_thread_starts() {

@@ -1,8 +1,9 @@
 //! Requests in flight at a simulated device, under simulated time.
 //!
-//! When a request is done is known when it is submitted ([`super::model`]). It happens to the disk when it is told as done, in the order of
-//! these times: so a crash before that leaves nothing of it, or a part if it is the very operation that was under way, as of any write. A look
-//! that finds nothing takes a moment of the clock: whoever spins gets on.
+//! When a request is done is known when it is submitted ([`super::model`]). It happens to the disk
+//! when it is told as done, in the order of these times: so a crash before that leaves nothing of
+//! it, or a part if it is the very operation that was under way, as of any write. A look that finds
+//! nothing takes a moment of the clock: whoever spins gets on.
 
 use super::SimDevice;
 use crate::device::{BlockDevice, Completions, DeviceDone, DeviceQueue, DeviceRequest, Transfer};

@@ -21,8 +21,8 @@ fn block(byte: u8) -> AlignedBuf {
     buf
 }
 
-/// Requests of a block at places by chance, always so many in flight: thousands a second, and the mean and the 99th percentile of what they took, in
-/// tenths of a microsecond.
+/// Requests of a block at places by chance, always so many in flight: thousands a second, and the
+/// mean and the 99th percentile of what they took, in tenths of a microsecond.
 fn closed_loop(model: DeviceModel, depth: usize, write: bool) -> (u64, u64, u64) {
     let (sim, device) = device(7, model);
     let mut queue = device.queue(Completions::Polled).unwrap();
@@ -79,7 +79,8 @@ fn the_page_shows_how_depth_pays() {
     }
 }
 
-/// What the models were made to do: alone a request takes its latency, many are as fast as the channel, and the fast disk needs few for that.
+/// What the models were made to do: alone a request takes its latency, many are as fast as the
+/// channel, and the fast disk needs few for that.
 #[test]
 fn depth_pays_until_the_ways_are_used_up() {
     for model in [DeviceModel::OPTANE, DeviceModel::NVME] {
@@ -140,7 +141,8 @@ fn a_poll_does_not_wait_and_a_spin_gets_on() {
     assert_eq!(done.len(), 1, "nothing is in flight");
 }
 
-/// A crash leaves of what is in flight nothing, of what was told as done any part, and of what was synced after that all.
+/// A crash leaves of what is in flight nothing, of what was told as done any part, and of what was
+/// synced after that all.
 #[test]
 fn a_request_in_flight_is_no_promise() {
     let (sim, device) = device(1, DeviceModel::OPTANE);

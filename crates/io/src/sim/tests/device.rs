@@ -13,7 +13,8 @@ fn first_bytes(sim: &SimEnv) -> [u8; 4] {
     bytes.map(|[b]| b)
 }
 
-/// A device whose first block is durable, the second synced, the third written, the fourth discarded after a sync.
+/// A device whose first block is durable, the second synced, the third written, the fourth
+/// discarded after a sync.
 fn written() -> SimEnv {
     let sim = SimEnv::new(3);
     let device = sim.device("/device", LEN).unwrap();

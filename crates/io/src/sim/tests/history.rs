@@ -1,8 +1,8 @@
 use super::*;
 use std::collections::BTreeSet;
 
-/// Random operations on few names, steps of one or several operations, failures included. Stops before the step that
-/// would begin at operation `end` or later.
+/// Random operations on few names, steps of one or several operations, failures included. Stops
+/// before the step that would begin at operation `end` or later.
 fn run(seed: u64, end: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
     let fs = sim.env().fs;

@@ -1,10 +1,11 @@
 //! Who goes on at a point.
 //!
-//! Two ways, between which a seed draws. **At random**: the thread goes on, or with one chance in so many any other that
-//! can. **By priorities**: of those that can go on the one with the highest; priorities are drawn when a thread
-//! starts, and at a few points of the run the running thread falls behind all others (probabilistic concurrency testing,
-//! after Burckhardt and others, 2010). The first finds what needs many switches, the second what needs one thread to
-//! stay away for long at the wrong moment.
+//! Two ways, between which a seed draws. **At random**: the thread goes on, or with one chance in
+//! so many any other that can. **By priorities**: of those that can go on the one with the highest;
+//! priorities are drawn when a thread starts, and at a few points of the run the running thread
+//! falls behind all others (probabilistic concurrency testing, after Burckhardt and others, 2010).
+//! The first finds what needs many switches, the second what needs one thread to stay away for long
+//! at the wrong moment.
 
 use crate::Rng;
 
@@ -16,7 +17,8 @@ pub enum Choice {
         /// Points for each switch, on average; at least 1.
         one_in: u64,
     },
-    /// The highest priority; the running thread loses its own at so many of so many points, on average.
+    /// The highest priority; the running thread loses its own at so many of so many points, on
+    /// average.
     Priorities {
         /// Losses.
         changes: u64,
@@ -25,8 +27,8 @@ pub enum Choice {
     },
 }
 
-/// Points that one thread may pass while others could go on, before it has to let one of them: a thread that polls must not
-/// keep away the one it polls for.
+/// Points that one thread may pass while others could go on, before it has to let one of them: a
+/// thread that polls must not keep away the one it polls for.
 const PATIENCE_STEPS: u64 = 20_000;
 
 pub(super) struct Chooser {

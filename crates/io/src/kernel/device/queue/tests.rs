@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const BLOCKS: u64 = 400;
 const LEN: u64 = BLOCKS * BLOCK as u64;
 
-/// A device and its queue, by either engine and either way that may be asked for.
+/// Runs a test with a device and its queue, for both engines and both ways of completion.
 fn each(test: impl Fn(&Arc<dyn BlockDevice>, &mut dyn DeviceQueue)) {
     for engine in [IoEngine::Portable, IoEngine::Auto] {
         for wanted in [Completions::Interrupts, Completions::Polled] {
@@ -110,7 +110,7 @@ fn a_request_of_half_a_block_is_a_bug_of_the_caller() {
 #[test]
 fn a_queue_that_cannot_be_polled_says_so() {
     assert!(is_polled("1\n") && !is_polled("0\n") && !is_polled(""));
-    // An image on a disk without queues for it is read by interrupts, whatever was asked for.
+    // An image on a disk without poll queues uses interrupts, whatever was requested.
     each(|_, queue| {
         let polls = queue.completions() == Completions::Polled;
         println!("{queue:?}: {}", if polls { "polled" } else { "not polled" });
@@ -119,8 +119,8 @@ fn a_queue_that_cannot_be_polled_says_so() {
     });
 }
 
-/// A ring that polls is set up and gone through where the kernel lets it, whatever the disk says: a file that it cannot poll is finished by plain
-/// calls.
+/// A polling ring is set up and used where the kernel allows it, even if the disk does not support
+/// it: transfers that cannot be polled are finished by plain calls.
 #[test]
 fn a_ring_that_polls_loses_nothing() {
     let dir = Temp::new();
@@ -144,7 +144,7 @@ fn a_ring_that_polls_loses_nothing() {
     assert!(done.iter().all(|(n, d)| d.result.is_ok() && d.buf.as_slice().iter().all(|&b| b == *n as u8)));
 }
 
-/// Of the table of calls: each call of the ring fails, comes back short or is interrupted, once or for good.
+/// Each ring call in the table fails, comes back short or is interrupted, once or permanently.
 #[cfg(feature = "faults")]
 #[test]
 fn failing_and_short_calls_of_the_ring_change_nothing_but_errors_that_last() {
