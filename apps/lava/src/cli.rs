@@ -1,26 +1,28 @@
-//! The command line as it is parsed. Help, man pages and completions are made from it.
+//! The parser of the command line. Help, man pages and completions are generated from it.
 
 use crate::{commands, demo, examples, status};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Options that every command has stand apart from its own.
+/// Heading of the options that every command has.
 const GLOBAL: &str = "Global options";
 
 /// A local storage engine for write-heavy services.
 #[derive(Parser)]
 #[command(name = "lava", version, disable_help_subcommand = true, after_long_help = status::table())]
 pub struct Cli {
-    /// Directory of the store; lavafs:PATH for one on a LavaFS volume (a device or an image), lavafs:PATH:/DIR for one in
-    /// another directory of it than /db
+    /// Directory of the store; lavafs:PATH for a LavaFS volume (a device or an image) with the
+    /// store in /db, lavafs:PATH:/DIR for another directory of the volume
     #[arg(long, global = true, value_name = "DIR", env = "LAVA_DB", help_heading = GLOBAL)]
     pub db: Option<PathBuf>,
-    /// The second disk of the store, on which its log lies: a directory, or lavafs:PATH as with --db. A store that has none yet gets it when
-    /// it is opened for writing, and is named with it from then on; lava speed give-back takes it away again
+    /// Fast tier of the store for its log: a directory, or lavafs:PATH as with --db. A store
+    /// without one gets it when it is opened for writing, and needs this option from then on; lava
+    /// speed give-back detaches it
     #[arg(long, global = true, value_name = "DIR", env = "LAVA_SPEED", help_heading = GLOBAL)]
     pub speed: Option<PathBuf>,
-    /// Memory for pages of files on a LavaFS volume: a number of bytes with K, M, G or T. A store has a cache of its own
+    /// Page cache of LavaFS volumes in bytes: a number with K, M, G or T. The store's own cache is
+    /// separate
     #[arg(long, global = true, value_name = "BYTES", value_parser = commands::fs::size, help_heading = GLOBAL)]
     pub page_cache: Option<u64>,
     #[command(subcommand)]
@@ -37,43 +39,43 @@ pub enum Command {
     Del(commands::keys::DelArgs),
     /// Print entries in key order
     Scan(commands::keys::ScanArgs),
-    /// Read records from files: TSV, JSON lines, Debian package indexes; plain, .gz, .lz4 or .zst
+    /// Import records from files: TSV, JSON lines, Debian package indexes; plain, .gz, .lz4 or .zst
     Import(commands::import::ImportArgs),
-    /// Write records in key order
+    /// Export records in key order
     Export(commands::export::ExportArgs),
     /// Show column families, the shape of the tree and counters
     #[command(visible_alias = "stats")]
     Stat(commands::inspect::StatArgs),
-    /// List, make and drop column families
+    /// List, create and drop column families
     #[command(subcommand)]
     Family(commands::families::FamilyCommand),
-    /// Show who owns which bytes on disk
+    /// Show the owner of each byte on disk
     Space(commands::inspect::ReportArgs),
     /// Collect the garbage of separated values
     Gc(commands::gc::GcArgs),
-    /// Compact down to the last level
+    /// Compact column families down to the last level
     Compact(commands::gc::CompactArgs),
     /// Read and check every byte of every table
     Verify(commands::inspect::ReportArgs),
-    /// Make a new store of everything that is undamaged, keys and logs; exit status 5 if anything is lost
+    /// Salvage the undamaged keys and logs into a new store; exit status 5 if data is lost
     Repair(commands::repair::RepairArgs),
     /// Make a consistent copy of the store in a new directory
     Checkpoint(commands::checkpoint::CheckpointArgs),
-    /// Show the second disk of the store, or give it back
+    /// Show or detach the fast tier of the store
     #[command(subcommand)]
     Speed(commands::speed::SpeedCommand),
-    /// Show which engines share the store, or remove one
+    /// List the engines that share the store, or remove one
     Engines(commands::engines::EnginesArgs),
-    /// Raise the format of the store, which earlier releases refuse then
+    /// Raise the format of the store; earlier releases then refuse it
     Upgrade(commands::upgrade::UpgradeArgs),
-    /// Measure: load, overwrite, read, readwhilewriting or scan
+    /// Run a benchmark: load, overwrite, read, readwhilewriting or scan
     Bench(Box<commands::bench::BenchCommand>),
     /// Import real data, overwrite it, kill the writer, verify
     Demo(demo::DemoArgs),
     /// Append to, read and trim logs
     #[command(subcommand)]
     Log(commands::log::LogCommand),
-    /// Make, look into and check LavaFS volumes
+    /// Create, inspect and check LavaFS volumes
     #[command(subcommand)]
     Fs(commands::fs::FsCommand),
     /// Print the contents of the store's files
@@ -81,23 +83,23 @@ pub enum Command {
     Dump(commands::inspect::DumpArgs),
     /// Explain a command, or the exit statuses (lava help exit-codes)
     Help(commands::help::HelpArgs),
-    /// Print the completions of a shell: lava completions bash > /etc/bash_completion.d/lava
+    /// Print shell completions: lava completions bash > /etc/bash_completion.d/lava
     #[command(hide = true)]
     Completions(commands::help::CompletionsArgs),
     /// Write the man pages into a directory
     #[command(hide = true)]
     Man(commands::help::ManArgs),
-    /// The process that `demo` kills
+    /// Writer process that `demo` kills
     #[command(hide = true)]
     DemoWriter(demo::writer::WriterArgs),
 }
 
-/// The command line, with examples.
+/// Returns the command line parser with examples.
 pub fn command() -> clap::Command {
     examples::added_to(Cli::command())
 }
 
-/// Reads the command line.
+/// Parses the command line.
 pub fn parse(all: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(all)?;
@@ -152,7 +154,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Every command that says anything can say it to a program.
+    /// Every command with output can print JSON.
     #[test]
     fn every_command_takes_json() {
         fn check(command: &clap::Command) {

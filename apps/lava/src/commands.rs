@@ -1,4 +1,4 @@
-//! The commands, and how they open the store.
+//! The commands, and the ways they open the store.
 
 pub mod bench;
 pub mod checkpoint;
@@ -30,7 +30,7 @@ use lavastore::{Compression, Db, ErrorKind, Family, FamilyOptions, LogStore, Opt
 use place::Place;
 use std::path::PathBuf;
 
-/// The directory (or volume) that the user named.
+/// Returns the directory (or volume) named by the user.
 pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
     match db {
         Some(dir) => Ok(dir),
@@ -38,15 +38,15 @@ pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
     }
 }
 
-/// Opens the store for reading, also beside a process that writes it.
+/// Opens the store for reading, even while another process writes it.
 pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
     let place = Place::to_read(&directory(db)?)?;
     Ok(Db::open_read_only_in(&place.env, place.dir, &Options::default())?)
 }
 
-/// The two halves of a store that a command reports on, each read for itself, also beside a process that writes it.
+/// The keys and logs of a store for a command that reports on both, opened for reading separately.
 pub struct Halves {
-    /// The keys; none in a store of logs alone.
+    /// The keys; `None` in a store with only logs.
     pub keys: Option<Db>,
     dir: PathBuf,
     has_logs: bool,
@@ -59,14 +59,15 @@ impl Halves {
         let place = Place::to_read(&dir)?;
         let has_logs = has_logs(&place)?;
         let keys = match Db::open_read_only_in(&place.env, &place.dir, &Options::default()) {
-            // A store of logs alone.
+            // A store with only logs.
             Err(e) if has_logs && e.kind() == ErrorKind::NotFound => None,
             keys => Some(keys?),
         };
         Ok(Halves { keys, dir, has_logs })
     }
 
-    /// What there is to say of the logs; `None`: there are none. Beside it whether that is all, as [`read_whole`] says it of keys.
+    /// Runs `look` on the logs; `None` if there are none. The second result reports damage like
+    /// [`read_whole`].
     pub fn logs<T>(
         &self,
         look: impl Fn(&LogStore) -> lavastore::Result<T>,
@@ -78,19 +79,19 @@ impl Halves {
         Ok(Some((seen?, whole)))
     }
 
-    /// As [`read_whole`], of the keys.
+    /// Same as [`read_whole`], for the keys.
     pub fn keys_whole(&self) -> Result<()> {
         self.keys.as_ref().map_or(Ok(()), read_whole)
     }
 }
 
-/// To be called when everything was printed: where manifest or log are damaged, a store opened for reading shows what is before
-/// the damage. Whoever asked must not take that for the whole.
+/// Fails if the manifest or log is damaged; call it after all output. A store opened for reading
+/// shows only the state before the damage, and the user must not take that for all data.
 pub fn read_whole(store: &Db) -> Result<()> {
     is_whole(&store.damage())
 }
 
-/// The same, by the damage of keys or logs.
+/// The same check for the damage of keys or logs.
 pub fn is_whole(damage: &[lavastore::Error]) -> Result<()> {
     match damage.first() {
         None => Ok(()),
@@ -101,18 +102,19 @@ pub fn is_whole(damage: &[lavastore::Error]) -> Result<()> {
     }
 }
 
-/// Opens a store that is there for writing.
+/// Opens an existing store for writing.
 pub fn open_to_write(db: Option<PathBuf>) -> Result<Db> {
     open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })
 }
 
-/// Opens the store for writing. The options of its families stay what they are: an open replaces those of the default
-/// family, and a command that sets one key has no business doing so.
+/// Opens the store for writing and keeps the options of its families. A plain open would replace
+/// those of the default family.
 pub fn open_with(dir: PathBuf, options: Options) -> Result<Db> {
     open_in(Place::to_write(&dir)?, options)
 }
 
-/// The same in a place. What its logs hold for keys comes into tables with them, so they are opened too, if it has any.
+/// Same as [`open_with`], in a place. Opens the logs too if there are any, since a flush moves
+/// their keys into tables.
 pub fn open_in(place: Place, options: Options) -> Result<Db> {
     let has_logs = has_logs(&place)?;
     let options = with_own_family(&place, options)?;
@@ -129,14 +131,14 @@ fn has_logs(place: &Place) -> Result<bool> {
     }
 }
 
-/// Opens the keys of a store alone, for who takes its logs away.
+/// Opens only the keys of a store, to remove its logs.
 pub fn open_without_logs(dir: PathBuf, options: Options) -> Result<Db> {
     let place = Place::to_write(&dir)?;
     let options = with_own_family(&place, options)?;
     Ok(Db::open_in(&place.env, place.dir, &options)?)
 }
 
-/// With the options that the default family has, if the store exists.
+/// Replaces the family options by those of the existing default family, if the store exists.
 fn with_own_family(place: &Place, options: Options) -> Result<Options> {
     let own = match Db::stored_family_options_in(&place.env, &place.dir) {
         Ok(families) => families.into_iter().find(|(name, _)| name == "default").map(|(_, own)| own),
@@ -146,16 +148,17 @@ fn with_own_family(place: &Place, options: Options) -> Result<Options> {
     Ok(Options { family: own.unwrap_or(options.family), ..options })
 }
 
-/// How new data of a column family is stored, from now on.
+/// Options of new data in a column family.
 #[derive(Args)]
 pub struct FamilyArgs {
-    /// Keep values of at least so many bytes apart from the keys (0: none) [default: as the family has it; 512 if new]
+    /// Values of at least this many bytes are stored separately from keys (0: none) [default: as
+    /// the family has it; 512 if new]
     #[arg(long, value_name = "BYTES")]
     min_blob_size: Option<usize>,
-    /// Compress with none, lz4 or zstd [default: as the family has it; none if new]
+    /// Compression: none, lz4 or zstd [default: as the family has it; none if new]
     #[arg(long, value_name = "CODEC", value_parser = codec)]
     compression: Option<Compression>,
-    /// What decides which tables are compacted: leveled or vlsm [default: as the family has it; leveled if new]
+    /// Compaction policy: leveled or vlsm [default: as the family has it; leveled if new]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     policy: Option<PolicyChoice>,
 }
@@ -172,7 +175,7 @@ fn codec(name: &str) -> Result<Compression, String> {
 }
 
 impl FamilyArgs {
-    /// Changes the options of the family as far as the user said.
+    /// Applies the given options to the family.
     pub fn apply(&self, family: &Family) -> Result<()> {
         let own = family.options();
         let options = FamilyOptions {
@@ -185,7 +188,7 @@ impl FamilyArgs {
     }
 }
 
-/// The column family with this name; the default one without a name.
+/// Returns the column family with this name, or the default one.
 pub fn family(store: &Db, name: Option<&str>) -> Result<Family> {
     match name {
         None => Ok(store.default_family().clone()),

@@ -1,10 +1,11 @@
-//! `demo`: the promise of the engine, shown on real data.
+//! `demo`: shows on real data that acknowledged writes survive a kill.
 //!
-//! A child process imports a data set and overwrites it three times from several threads. It reports every acknowledged write
-//! through a pipe, so the ledger of acknowledged writes is the parent's and survives whatever happens to the child.
-//! In the middle of the second overwrite the parent kills the child with SIGKILL, opens the store, and checks every
-//! acknowledged record: it must hold the acknowledged version, or the one version that was under way when the kill came.
-//! Then the parent finishes the overwrites itself, and checks everything again.
+//! A child process imports a data set and overwrites it three times from several threads. It
+//! reports every acknowledged write through a pipe, so the ledger of acknowledged writes survives
+//! in the parent. In the middle of the second overwrite the parent kills the child with SIGKILL,
+//! opens the store, and checks every acknowledged record. A record must hold the acknowledged
+//! version, or the one version in flight at the kill. Then the parent finishes the overwrites
+//! itself, and checks everything again.
 
 pub mod data;
 pub mod ledger;
@@ -30,15 +31,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The column family that marks a store as one of this command, which may be made anew.
+/// Column family that marks a store of this command, which may be replaced.
 const MARK: &str = "lava-demo";
-/// Threads that write.
+/// Number of writing threads.
 pub const WRITERS: usize = 4;
 
 /// Options of `demo`.
 #[derive(Args)]
 pub struct DemoArgs {
-    /// Records that are generated instead of the machine's package index
+    /// Generate this many records instead of reading the machine's package index
     #[arg(long, value_name = "RECORDS")]
     generate: Option<usize>,
     /// Print the result as JSON, and nothing else
@@ -46,7 +47,7 @@ pub struct DemoArgs {
     json: bool,
 }
 
-/// What was found and measured.
+/// Measurements of a run.
 struct Outcome {
     lost: u64,
     killed_after: u64,
@@ -59,17 +60,17 @@ struct Outcome {
     separation: Separation,
 }
 
-/// Values that must lie apart from their keys, and what the tables say.
+/// Values to be separated, compared with the references in tables.
 struct Separation {
     min_blob_size: usize,
-    /// Records whose value is that long.
+    /// Number of records with a value of at least this length.
     long: u64,
-    /// References to separated values, those of shadowed entries included.
+    /// References to separated values, including those of superseded entries.
     references: u64,
 }
 
 impl Separation {
-    /// Of a store without memtables: every record is in a table, or its reference is.
+    /// Inspects a store without memtables: every record or its reference is in a table.
     fn of(store: &Db, data: &DataSet, space: &Space) -> Separation {
         let family = store.default_family();
         let min_blob_size = family.options().min_blob_size;
@@ -82,7 +83,7 @@ impl Separation {
         Separation { min_blob_size, long, references: own.map(|f| f.references).sum() }
     }
 
-    /// Long values that no table refers to.
+    /// Number of long values without a reference.
     fn missing(&self) -> u64 {
         self.long.saturating_sub(self.references)
     }
@@ -145,7 +146,7 @@ fn say(args: &DemoArgs, line: String) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the directory is new, empty, or a store of an earlier demo, which is then removed.
+/// Checks that the directory is new, empty, or a store of an earlier demo, and removes the latter.
 fn prepare(dir: &Path) -> Result<()> {
     if place::volume_of(dir).is_some() {
         return prepare_on_volume(dir);
@@ -167,7 +168,7 @@ fn prepare(dir: &Path) -> Result<()> {
     output::remove_directory(dir)
 }
 
-/// The same on a volume.
+/// Same as [`prepare`], on a volume.
 fn prepare_on_volume(db: &Path) -> Result<()> {
     let place = Place::to_write(db)?;
     let fs = place.env.fs.clone();
@@ -189,7 +190,7 @@ fn prepare_on_volume(db: &Path) -> Result<()> {
     Ok(fs.sync_dir(&place.dir)?)
 }
 
-/// Opens the store for writing, making it if need be.
+/// Opens the store for writing, and creates it if it is missing.
 pub fn open_store(db: &Path) -> Result<Db> {
     let place = Place::to_write(db)?;
     Ok(Db::open_in(&place.env, place.dir, &Options::default())?)
@@ -249,7 +250,7 @@ fn written_since(before: &ProcessCounters, after: &ProcessCounters) -> u64 {
     after.write_bytes - before.write_bytes
 }
 
-/// An empty histogram of latencies in nanoseconds.
+/// Returns an empty histogram of latencies in nanoseconds.
 pub fn new_histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 600_000_000_000, 3)?)
 }
@@ -265,8 +266,9 @@ fn start_writer(dir: &Path, data: &DataSet) -> Result<Child> {
     child.map_err(|e| format!("cannot start the writer process: {e}").into())
 }
 
-/// Enters acknowledgements into the ledger, kills the child once there are `kill_at`, and enters what is left in the pipe:
-/// those writes were acknowledged, too. Returns the bytes that the child had written.
+/// Enters acknowledgements into the ledger, kills the child after `kill_at` of them, and enters the
+/// rest of the pipe, since those writes were acknowledged too. Returns the bytes written by the
+/// child.
 fn run_and_kill(mut child: Child, ledger: &mut Ledger, kill_at: u64) -> Result<u64> {
     let mut pipe = child.stdout.take().ok_or("the writer process has no output")?;
     let mut buffer = vec![0; writer::ACK_LEN * 1024];
@@ -296,7 +298,7 @@ fn run_and_kill(mut child: Child, ledger: &mut Ledger, kill_at: u64) -> Result<u
     }
 }
 
-/// Bytes that another process has written to storage so far.
+/// Returns the bytes that another process has written to storage so far.
 fn bytes_written_by(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("write_bytes:"));

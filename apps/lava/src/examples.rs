@@ -1,8 +1,8 @@
-//! The examples that each `--help` shows. A test runs all of them, in this order, in one empty directory.
+//! The examples in each `--help`. A test runs all of them in this order in one empty directory.
 
 use clap::Command;
 
-/// The commands by their words, with their examples.
+/// Command paths with their examples.
 const EXAMPLES: &[(&str, &str)] = &[
     ("put", "lava put user:1 Ada --db ./data\nprintf 'a long value' | lava put user:2 --file - --db ./data"),
     ("get", "lava get user:1 --db ./data\nlava get user:1 --json --db ./data"),
@@ -72,7 +72,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("help", "lava help import\nlava help exit-codes"),
 ];
 
-/// The command line with its examples.
+/// Adds the examples to the parser.
 pub fn added_to(root: Command) -> Command {
     EXAMPLES.iter().fold(root, |root, (path, lines)| {
         let words: Vec<&str> = path.split(' ').collect();
@@ -87,7 +87,7 @@ fn added_at(command: Command, path: &[&str], text: &str) -> Command {
         [name, rest @ ..] if command.find_subcommand(name).is_some() => {
             command.mut_subcommand(name, |below| added_at(below, rest, text))
         }
-        // A command of a feature that was not built.
+        // The command belongs to a disabled feature.
         _ => command,
     }
 }
@@ -108,9 +108,9 @@ mod tests {
         }
         let mut all = Vec::new();
         names(&crate::cli::Cli::command(), "", &mut all);
-        // It needs a kernel that mounts.
+        // Needs a kernel with FUSE.
         all.retain(|name| name != "fs mount");
-        // They take minutes.
+        // These take minutes.
         all.retain(|name| {
             !["bench recovery", "bench page-server", "bench scale-meta"].contains(&name.as_str())
         });

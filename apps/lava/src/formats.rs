@@ -1,5 +1,5 @@
-//! Text formats for import and export. Every one round-trips every key and value, but for packages, whose keys are made
-//! from their values.
+//! Text formats for import and export. Each one round-trips every key and value, except packages,
+//! whose keys are derived from their values.
 
 pub mod base64;
 pub mod escape;
@@ -18,23 +18,23 @@ use std::path::Path;
 /// A key and its value.
 pub type Record = (Vec<u8>, Vec<u8>);
 
-/// The records of an input, in their order.
+/// The records of an input, in order.
 pub type Records<'a> = Box<dyn Iterator<Item = Result<Record, ReadError>> + 'a>;
 
-/// The formats.
+/// Text formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One record a line: key, tab, value; `\t \n \r \\ \xHH` stand for bytes that a line cannot hold.
+    /// One record per line: key, tab, value, with the escapes `\t \n \r \\ \xHH`.
     Tsv,
-    /// One JSON object a line: `{"key":"...","value":"..."}`, or `key_b64` and `value_b64` (base64) for bytes that are not
-    /// UTF-8.
+    /// One JSON object per line: `{"key":"...","value":"..."}`, or `key_b64` and `value_b64`
+    /// (base64) for bytes that are not UTF-8.
     Jsonl,
-    /// A Debian package index: the key is package/version, the value the stanza.
+    /// Debian package index: the key is package/version, the value the stanza.
     Packages,
 }
 
 impl Format {
-    /// The format that a file's name tells, without an ending for compression.
+    /// Returns the format of a file name, ignoring a compression extension.
     pub fn of_name(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?;
         let name = [".gz", ".lz4", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
@@ -49,7 +49,7 @@ impl Format {
         }
     }
 
-    /// The records in `input`, of lines of at most so many bytes.
+    /// Reads the records of `input` with a limit on the line length.
     pub fn read<'a>(self, input: Box<dyn BufRead + 'a>, line_bytes_max: usize) -> Records<'a> {
         let lines = Lines::new(input, line_bytes_max);
         match self {
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// Writes one record.
+    /// Writes a record.
     pub fn write(self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {
         match self {
             Format::Tsv => tsv::write(out, key, value),

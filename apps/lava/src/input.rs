@@ -7,14 +7,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
-/// Bytes read from the file at a time.
+/// Bytes per read of the file.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// The progress of reading a file; drawn on standard error if that is a terminal.
+/// Progress of reading a file, drawn on standard error if that is a terminal.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// Progress over `len` bytes (0: unknown) of what `name` names.
+    /// Returns a progress bar over `len` bytes (0: unknown) for `name`.
     pub fn new(name: &str, len: u64) -> Self {
         let bar = if !std::io::stderr().is_terminal() {
             ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::hidden())
@@ -34,18 +34,18 @@ impl Progress {
         Progress(bar)
     }
 
-    /// Counts further bytes.
+    /// Adds bytes to the progress.
     pub fn add(&self, bytes: u64) {
         self.0.inc(bytes);
     }
 
-    /// Removes it from the screen.
+    /// Removes the bar from the screen.
     pub fn end(self) {
         self.0.finish_and_clear();
     }
 }
 
-/// Opens a file (`-`: standard input) as it is, and tells its length (0: unknown).
+/// Opens a file (`-`: standard input) without decompression; returns its length (0: unknown).
 pub fn open_raw(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     if path == Path::new("-") { Ok((Box::new(std::io::stdin()), 0)) } else { open_file(path) }
 }
@@ -55,7 +55,7 @@ pub fn check(path: &Path) -> Result<()> {
     open_raw(path).map(drop)
 }
 
-/// Opens a file (`-`: standard input), unpacked, and its progress.
+/// Opens a file (`-`: standard input) with decompression; returns its progress.
 pub fn open(path: &Path) -> Result<(Box<dyn BufRead>, Progress)> {
     let (raw, len) = open_raw(path)?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();

@@ -1,42 +1,43 @@
-//! Ctrl-C: a command that can say where to go on ends at the next record, and the process then dies of the signal.
+//! Ctrl-C: a resumable command ends at the next record, and the process then dies of the signal.
 //!
-//! Only commands that look at [`requested`] or have the token ([`cancel`]) install the handler; the others die at once. A second
-//! signal kills at once, too.
+//! Only commands that poll [`requested`] or hold the token ([`cancel`]) install the handler; others
+//! die at once. A second signal also kills at once.
 
 use crate::{Error, Result};
 use lavastore::{Cancel, ErrorKind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// What an interrupted verification has.
+/// Result of an interrupted verification.
 pub const NOT_CHECKED: &str = "not everything was checked; the same command begins again";
-/// What an interrupted checkpoint leaves.
+/// Result of an interrupted checkpoint.
 pub const NO_COPY: &str = "nothing is left of the copy; the same command begins again";
-/// What an interrupted repair leaves.
+/// Result of an interrupted repair.
 pub const NOTHING_REPAIRED: &str =
     "nothing is left of the new store, and the damaged one is as it was; the same command begins again";
 
-/// The signal that came; 0: none.
+/// Received signal; 0: none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Ends the long call that runs.
+/// Cancels the running long call.
 static CANCEL: OnceLock<Cancel> = OnceLock::new();
 
 extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
-    // Two atomic operations, which a signal handler may do.
+    // Two atomic operations, which are async-signal-safe.
     if let Some(cancel) = CANCEL.get() {
         cancel.cancel();
     }
 }
 
-/// Installs the handler. The token for a long call, which a signal cancels.
+/// Installs the handler. Returns the token for a long call, which a signal cancels.
 pub fn cancel() -> Cancel {
     let cancel = CANCEL.get_or_init(Cancel::new).clone();
     watch();
     cancel
 }
 
-/// The result of a long call. If a signal has ended it the error says what is kept, and how to go on.
+/// Replaces the error of a call cancelled by a signal; `kept` describes the remaining state and the
+/// way to resume.
 pub fn or_kept<T>(result: Result<T, lavastore::Error>, kept: &str) -> Result<T> {
     result.map_err(|e| match e.kind() {
         ErrorKind::Cancelled if requested() => Error::from(format!("interrupted: {kept}")),
@@ -50,23 +51,26 @@ pub fn watch() {
         // SAFETY: `sigaction` is plain data, for which zeros are valid: no flags, an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        // The handler goes with the first signal. A read that waits for input is cut short, and is not made again.
+        // The first signal removes the handler. A read that waits for input is interrupted and not
+        // restarted.
         action.sa_flags = libc::SA_RESETHAND;
-        // SAFETY: `action` is initialized, and the handler only loads and stores atomics, which a signal handler may do.
+        // SAFETY: `action` is initialized. The handler only loads and stores atomics, which is
+        // async-signal-safe.
         unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
     }
 }
 
-/// True once a signal has come.
+/// Returns true after a signal.
 pub fn requested() -> bool {
     SIGNAL.load(Ordering::Relaxed) != 0
 }
 
-/// Dies of the signal that came, so that a shell sees it; returns if none did.
+/// Dies of the received signal, so that a shell sees it; returns if there was none.
 pub fn die() {
     let signal = SIGNAL.load(Ordering::Relaxed);
     if signal != 0 {
-        // SAFETY: neither call touches memory of ours; the default action of both signals ends the process.
+        // SAFETY: neither call touches our memory; the default action of both signals ends the
+        // process.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);

@@ -1,8 +1,9 @@
 //! `lava`: the command line of LavaStore.
 //!
-//! Every command works on the store in `--db DIR`, or on a LavaFS volume in `--db lavafs:PATH`; `fs` works on volumes.
-//! Results go to standard output, as text for people or with `--json` for programs; an error is one line on standard error
-//! that starts with `lava:`, and an exit status that says of what kind it is ([`status`]).
+//! Every command works on the store in `--db DIR`, or on a LavaFS volume in `--db lavafs:PATH`;
+//! `fs` works on volumes. Results go to standard output, as text or with `--json` for programs. An
+//! error is one line on standard error that starts with `lava:`, with an exit status by its kind
+//! ([`status`]).
 
 mod cli;
 mod commands;
@@ -20,9 +21,9 @@ use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Any failure: a message for a person. [`status::of`] tells its exit status.
+/// Any failure: a message for the user. [`status::of`] returns its exit status.
 type Error = Box<dyn std::error::Error + Send + Sync>;
-/// The result of anything here.
+/// Result type of the program.
 type Result<T, E = Error> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
@@ -46,11 +47,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help goes to standard output; a mistake is one line like every other error.
+/// Prints help to standard output, and a usage error on one line.
 fn usage(error: &clap::Error, all: &[OsString]) -> ExitCode {
     let status = ExitCode::from(status::Status::Usage as u8);
     match error.kind() {
-        // A reader that has seen enough is no error.
+        // A broken pipe is no error here.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let _ = error.print();
             ExitCode::SUCCESS
@@ -71,7 +72,7 @@ fn usage(error: &clap::Error, all: &[OsString]) -> ExitCode {
     }
 }
 
-/// Where to read on: the help of the command that was meant, as far as it can be told.
+/// Returns a hint to the help of the intended command.
 fn hint(all: &[OsString]) -> String {
     let root = cli::command();
     let mut command = &root;
@@ -83,7 +84,7 @@ fn hint(all: &[OsString]) -> String {
                 path = format!("{path} {}", found.get_name());
                 command = found;
             }
-            // The options that stand before a command and have a value.
+            // Options with a value before a command.
             None if ["--db", "--speed", "--page-cache"].contains(&word) => drop(words.next()),
             None if word.starts_with('-') => {}
             None => break,

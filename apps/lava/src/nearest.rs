@@ -1,8 +1,8 @@
-//! "Did you mean": the nearest of the names that there are.
+//! "Did you mean": the most similar known name.
 
 use clap::error::{ContextKind, ContextValue};
 
-/// The proposals of the parser for an unknown word.
+/// Returns the suggestions of the parser for an unknown word.
 pub fn of_parser(error: &clap::Error) -> String {
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     let all = kinds.iter().filter_map(|kind| error.get(*kind)).flat_map(|value| match value {
@@ -13,7 +13,7 @@ pub fn of_parser(error: &clap::Error) -> String {
     told(&all.collect::<Vec<_>>())
 }
 
-/// `; did you mean NAME?` if one of the names that there are is near; else nothing.
+/// Returns `; did you mean NAME?` if a known name is similar, otherwise an empty string.
 pub fn tip<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let near = known.into_iter().map(|known| (distance(name, known), known)).min();
     let most = name.chars().count().div_ceil(3);
@@ -25,7 +25,8 @@ fn told(names: &[String]) -> String {
     if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
 }
 
-/// The characters to insert, delete or replace (Levenshtein); neighbors that changed places count once.
+/// Number of characters to insert, delete or replace (Levenshtein); a swap of neighbors counts as
+/// one.
 fn distance(a: &str, b: &str) -> usize {
     const CHARS_MAX: usize = 64;
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());

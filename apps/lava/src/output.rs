@@ -1,4 +1,4 @@
-//! Printing, and what all commands share about errors.
+//! Output, and common errors of commands.
 
 use crate::Result;
 use crate::status::about;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The user asked for something that cannot be asked like this: exit status 2, and the error says where to read on.
+/// A usage error: exit status 2, with a hint to the help.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -18,23 +18,23 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// A usage error.
+/// Returns a usage error.
 pub fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Box::new(Usage(message.into())))
 }
 
-/// Tells the user something on standard error, on a line that begins with the program's name. Nobody may be listening
-/// (`2>&1 | head -1`), which is no reason to stop.
+/// Prints a message with the program's name to standard error. The reader may be gone (`2>&1 | head
+/// -1`), which is no reason to stop.
 pub fn tell(message: &str) {
     let _ = writeln!(std::io::stderr(), "lava: {message}");
 }
 
-/// The message on one line.
+/// Joins a message into one line.
 pub fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// True if the reader of our output went away (`lava scan | head`), which is no error.
+/// Returns true if the reader of our output is gone (`lava scan | head`), which is no error.
 pub fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -47,22 +47,23 @@ pub fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// How wide what is printed may be, and whether it may have colours.
+/// Width of the output, and whether it may use colors.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
-    /// Coloured blocks may stand for letters.
+    /// Whether colored blocks may replace letters.
     pub colours: bool,
 }
 
-/// Columns where nobody tells them.
+/// Default number of columns.
 const PLAIN_WIDTH: usize = 80;
-/// A wider line is no longer taken in at a glance.
+/// Maximum width, for readability.
 const WIDTH_MAX: usize = 120;
 
 impl Screen {
-    /// Of standard output. Plain if it is no terminal, or one without Unicode, or if `NO_COLOR` is set.
+    /// Returns the screen of standard output. Plain if it is no terminal, has no Unicode, or if
+    /// `NO_COLOR` is set.
     pub fn of_stdout() -> Screen {
         let terminal = console::Term::stdout();
         if !terminal.is_term() {
@@ -76,7 +77,7 @@ impl Screen {
         Screen { width: width.min(WIDTH_MAX), colours: unicode && !dumb && set("NO_COLOR").is_none() }
     }
 
-    /// `width` columns for the thing number `at`: a coloured block, or its letter.
+    /// Returns `width` columns for part number `at`: colored blocks, or its letter.
     pub fn mark(&self, at: usize, letter: char, width: usize) -> String {
         if !self.colours {
             return letter.to_string().repeat(width);
@@ -87,7 +88,7 @@ impl Screen {
     }
 }
 
-/// Writes on, and says in an error where to.
+/// A writer that adds its name to errors.
 pub struct Named<W> {
     name: String,
     out: W,
@@ -113,7 +114,7 @@ impl<W: Write> Write for Named<W> {
     }
 }
 
-/// Standard output, buffered.
+/// Returns buffered standard output.
 pub fn stdout() -> impl Write {
     let out = Named::new("standard output", std::io::stdout().lock());
     std::io::BufWriter::with_capacity(64 << 10, out)
@@ -130,19 +131,19 @@ pub fn report(json: bool, value: &serde_json::Value, text: impl FnOnce() -> Stri
     Ok(out.flush()?)
 }
 
-/// Writes a file of the user's.
+/// Writes a file of the user.
 #[allow(clippy::disallowed_methods, reason = "writes a file of the user, not of a store")]
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(path, bytes).map_err(|e| about(format_args!("cannot write {}", path.display()), e))
 }
 
-/// Makes a directory of the user's, with those above it.
+/// Creates a directory of the user, with its parents.
 #[allow(clippy::disallowed_methods, reason = "makes a directory of the user, not of a store")]
 pub fn create_directory(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|e| about(format_args!("cannot make {}", path.display()), e))
 }
 
-/// True if the directory exists and something is in it.
+/// Returns true if the directory exists and is not empty.
 #[allow(clippy::disallowed_methods, reason = "looks into a directory before any store does")]
 pub fn has_entries(dir: &Path) -> Result<bool> {
     match std::fs::read_dir(dir) {
@@ -152,19 +153,19 @@ pub fn has_entries(dir: &Path) -> Result<bool> {
     }
 }
 
-/// Removes a directory and all in it.
+/// Removes a directory and its contents.
 pub fn remove_directory(dir: &Path) -> Result<()> {
     std::fs::remove_dir_all(dir).map_err(|e| about(format_args!("cannot remove {}", dir.display()), e))
 }
 
-/// The files in a directory; none if it cannot be read.
+/// Returns the files in a directory; none if it cannot be read.
 #[allow(clippy::disallowed_methods, reason = "lists files of the machine, not of a store")]
 pub fn files_in(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
 }
 
-/// The line of a report that tells the format of a store.
+/// Formats the line of a report with the format of a store.
 pub fn format_line(format: u64, newest: u64) -> String {
     let more = if format < newest { format!(", lava upgrade raises it to {newest}") } else { String::new() };
     format!("format               {format}{more}\n")

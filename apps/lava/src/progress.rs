@@ -1,14 +1,15 @@
-//! Progress of a command that has no records of its own to count, on standard error if that is a terminal.
+//! Progress of a command without a record count, on standard error if that is a terminal.
 
 use bench::report::human_bytes;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Between two lines.
+/// Interval between two updates.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Does `work`; meanwhile shows what `text` says of the time that has passed, on one line that goes at the end.
+/// Runs `work` and meanwhile shows `text` for the elapsed time, on one line that is removed at the
+/// end.
 pub fn shown<T>(text: impl Fn(Duration) -> String + Send, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
@@ -32,7 +33,8 @@ pub fn shown<T>(text: impl Fn(Duration) -> String + Send, work: impl FnOnce() ->
     })
 }
 
-/// The bytes that this process has read since a look before, of about so many (0: nobody knows).
+/// Returns the text for the bytes read by this process since this call, of about `total` (0:
+/// unknown).
 pub fn of_reading(what: &'static str, total: u64) -> impl Fn(Duration) -> String + Send {
     let before = bytes_read();
     move |passed| reading_text(what, bytes_read().saturating_sub(before), total, passed)
@@ -40,12 +42,12 @@ pub fn of_reading(what: &'static str, total: u64) -> impl Fn(Duration) -> String
 
 fn reading_text(what: &str, read: u64, total: u64, passed: Duration) -> String {
     let rate = human_bytes((read as f64 / passed.as_secs_f64().max(0.001)) as u64);
-    // More than once, where something is read again.
+    // The count may exceed the total if data is read again.
     let of = if total > read { format!(" of about {}", human_bytes(total)) } else { String::new() };
     format!("{what}: read {}{of} at {rate}/s, {} s", human_bytes(read), passed.as_secs())
 }
 
-/// Bytes that read calls of this process have delivered.
+/// Bytes returned by read calls of this process.
 fn bytes_read() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     io.lines().find_map(|line| line.strip_prefix("rchar:")?.trim().parse().ok()).unwrap_or(0)

@@ -1,13 +1,14 @@
-//! Exit statuses: which ones there are, what they mean, and which an error leads to.
+//! Exit statuses, their meanings, and their mapping from errors.
 //!
-//! A script asks `lava get` for a key and must tell "it is not there" from "it cannot be read". The numbers are promised: they
-//! do not change, and a new one is only for what was 1 before. The table is printed by `lava help exit-codes` and in the man page.
+//! A script that runs `lava get` must distinguish a missing key from an unreadable one. The numbers
+//! are stable: they do not change, and a new one may only split status 1. `lava help exit-codes`
+//! and the man page show the table.
 
 use crate::Error;
 use lavastore::ErrorKind;
 use std::fmt;
 
-/// How the program ends.
+/// Exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Done = 0,
@@ -22,7 +23,7 @@ pub enum Status {
     Exists = 9,
 }
 
-/// Every status and what it means.
+/// All statuses with their meanings.
 pub const ALL: [(Status, &str); 10] = [
     (Status::Done, "done"),
     (
@@ -45,7 +46,7 @@ pub const ALL: [(Status, &str); 10] = [
     (Status::Exists, "what was to be made is there already"),
 ];
 
-/// The table for a person.
+/// Formats the table as text.
 pub fn table() -> String {
     let line = |(status, meaning): &(Status, &str)| format!("  {}  {meaning}\n", *status as u8);
     format!("Exit statuses:\n{}", ALL.iter().map(line).collect::<String>())
@@ -71,23 +72,23 @@ impl std::error::Error for Failure {
     }
 }
 
-/// An error with this status.
+/// Returns an error with this status.
 pub fn failure(status: Status, message: impl Into<String>) -> Error {
     Box::new(Failure { status, message: message.into(), source: None })
 }
 
-/// The error with what was being done before it; its status stays.
+/// Prefixes the error with the failed action; keeps its status.
 pub fn about(what: impl fmt::Display, error: impl Into<Error>) -> Error {
     with_message(error, |error| format!("{what}: {error}"))
 }
 
-/// The error with another message; its status stays.
+/// Replaces the message of the error; keeps its status.
 pub fn with_message(error: impl Into<Error>, message: impl FnOnce(&Error) -> String) -> Error {
     let error = error.into();
     Box::new(Failure { status: of(error.as_ref()), message: message(&error), source: Some(error) })
 }
 
-/// The status that an error leads to.
+/// Returns the exit status of an error.
 pub fn of(error: &(dyn std::error::Error + 'static)) -> Status {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return failure.status;
@@ -100,7 +101,7 @@ pub fn of(error: &(dyn std::error::Error + 'static)) -> Status {
     }
     match error.downcast_ref::<std::io::Error>() {
         Some(error) => match error.get_ref() {
-            // What a stream of a value reports is the engine's own error, wrapped.
+            // The stream of a value wraps the engine's own error.
             Some(inner) => match of(inner) {
                 Status::Failed => of_system(error.kind()),
                 status => status,

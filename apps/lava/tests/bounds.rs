@@ -1,7 +1,7 @@
-//! Hostile input: the memory that a command takes is bounded, whatever a file or standard input holds.
+//! Hostile input: the memory of a command is bounded, whatever a file or standard input contains.
 //!
-//! The input is made while it is written, so that this process stays small: the kernel counts the memory of a child from
-//! its start as a copy of its parent.
+//! The input is generated while it is written, so that this process stays small: the kernel
+//! initially counts the memory of a child as a copy of its parent.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
@@ -12,20 +12,20 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::process::{Command, Stdio};
 
-/// Bytes of one line of hostile input: many times the bound.
+/// Length of a line of hostile input: many times the limit.
 const LINE_LEN: u64 = 1 << 30;
-/// Resident memory: the store's own, and a line of the longest length with its copies.
+/// Limit on resident memory: the store's own, and a line of maximum length with its copies.
 const MEMORY_MAX: u64 = 256 << 20;
 const PIECE: usize = 1 << 16;
 
-/// How a child ended.
+/// Result of a child.
 struct Ended {
     status: i32,
     resident_bytes: u64,
     stderr: String,
 }
 
-/// Runs a command to its end, and reads the largest resident set that it had.
+/// Runs a command to its end and reads its peak resident memory.
 #[allow(clippy::zombie_processes, reason = "wait4 reaps the child")]
 fn measured(command: &mut Command, s: &Scratch) -> Ended {
     let stderr = File::create(s.path("stderr")).unwrap();
@@ -44,7 +44,7 @@ fn measured(command: &mut Command, s: &Scratch) -> Ended {
     }
 }
 
-/// Imports a file, within the bound.
+/// Imports a file within the memory limit.
 fn import(s: &Scratch, args: &[&str]) -> Ended {
     let ended = measured(lava(&s.0).arg("import").args(args).args(["--db", "db"]), s);
     let mib = ended.resident_bytes >> 20;
@@ -53,7 +53,7 @@ fn import(s: &Scratch, args: &[&str]) -> Ended {
     ended
 }
 
-/// The error names the file, the line, the offset, the limit and the remedy.
+/// Checks that the error names the file, the line, the offset, the limit and the remedy.
 fn names_the_limit(ended: &Ended, file: &str) {
     assert_eq!(ended.status, 1, "{}", ended.stderr);
     for word in [file, "line 2", "offset 4", "67,108,864", "--line-bytes-max", "--skip-malformed"] {
@@ -61,7 +61,7 @@ fn names_the_limit(ended: &Ended, file: &str) {
     }
 }
 
-/// A record, the start of a second, and then one byte again and again.
+/// Writes a record, the start of a second one, and then a byte pattern many times.
 fn hostile(out: &mut impl Write, first: &[u8], start: &[u8], fill: &[u8], len: u64) {
     out.write_all(first).unwrap();
     out.write_all(start).unwrap();
@@ -75,7 +75,7 @@ fn zstd_file(s: &Scratch, name: &str) -> zstd::stream::write::Encoder<'static, F
     zstd::stream::write::Encoder::new(File::create(s.path(name)).unwrap(), 1).unwrap()
 }
 
-/// 157 kB took 4.9 GB.
+/// Regression: 157 kB of input took 4.9 GB.
 #[test]
 fn a_line_without_an_end_is_refused_in_bounded_memory() {
     let s = Scratch::new("endless");
@@ -104,7 +104,7 @@ fn a_line_without_an_end_is_refused_in_bounded_memory() {
     assert!(ended.status == 1 && ended.stderr.contains("--line-bytes-max"), "{}", ended.stderr);
 }
 
-/// A stanza has a bound too, if each of its lines is short.
+/// A stanza is limited too, even if each of its lines is short.
 #[test]
 fn a_stanza_without_an_end_is_refused_in_bounded_memory() {
     let s = Scratch::new("stanza");
@@ -115,7 +115,7 @@ fn a_stanza_without_an_end_is_refused_in_bounded_memory() {
     assert!(ended.status == 1 && ended.stderr.contains("line 1: a stanza of more than"), "{}", ended.stderr);
 }
 
-/// Members that no record has are not kept: each of these numbers took 32 bytes, each bracket more.
+/// Members outside of records are not kept: each of these numbers took 32 bytes, each bracket more.
 #[test]
 fn json_that_is_nested_or_wide_is_read_in_bounded_memory() {
     let s = Scratch::new("nested");
@@ -132,7 +132,7 @@ fn json_that_is_nested_or_wide_is_read_in_bounded_memory() {
         let ended = import(&s, &[name]);
         assert!(ended.status == 1 && ended.stderr.contains("line 1: "), "{name}: {}", ended.stderr);
     }
-    // One that is well formed is read.
+    // A well-formed line of this kind is read.
     let mut out = zstd_file(&s, "well.jsonl.zst");
     hostile(&mut out, b"", b"{\"key\":\"k\",\"value\":\"v\",\"other\":[0", b",0", 60 << 20);
     out.write_all(b"]}\n").unwrap();
@@ -141,7 +141,7 @@ fn json_that_is_nested_or_wide_is_read_in_bounded_memory() {
     assert_eq!(s.ok(&["get", "k"]), "v\n");
 }
 
-/// A frame may ask for a window of two gigabytes.
+/// A frame may request a window of two gigabytes.
 #[test]
 fn a_wide_window_of_zstandard_is_refused() {
     let s = Scratch::new("window");
@@ -157,7 +157,8 @@ fn a_wide_window_of_zstandard_is_refused() {
     }
 }
 
-/// A line of the longest length, of escapes only: the value is longer than a batch may be, and is a value of its own.
+/// A line of maximum length with escapes only: the value exceeds the batch limit and is written on
+/// its own.
 #[test]
 fn escapes_of_the_longest_line_are_read_in_bounded_memory() {
     let s = Scratch::new("escapes");
@@ -169,7 +170,7 @@ fn escapes_of_the_longest_line_are_read_in_bounded_memory() {
     assert_eq!(s.ok(&["get", "k"]).len(), (60 << 20) / 4 + 1);
 }
 
-/// Standard input has the same bounds as a file.
+/// Standard input has the same limits as a file.
 #[test]
 fn standard_input_is_read_in_bounded_memory() {
     let s = Scratch::new("stdin");
@@ -196,7 +197,7 @@ fn standard_input_is_read_in_bounded_memory() {
     assert!(ended.status == 1 && ended.stderr.contains("line 1"), "{}", ended.stderr);
 }
 
-/// Files of a store with holes behind their ends, of which some are longer than memory.
+/// Files of a store with holes behind their ends; some are longer than memory.
 #[test]
 fn files_that_are_looked_into_take_bounded_memory() {
     let s = Scratch::new("dump");
@@ -216,7 +217,7 @@ fn files_that_are_looked_into_take_bounded_memory() {
     }
 }
 
-/// A value or a file is longer than the memory that a command may take: JSON of it is written piece by piece.
+/// A value or a file may exceed the memory limit: its JSON is written in pieces.
 #[test]
 fn long_values_and_files_become_json_in_bounded_memory() {
     let s = Scratch::new("json");

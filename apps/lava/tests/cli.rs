@@ -1,4 +1,4 @@
-//! The command line as a person uses it: every command, exit statuses, one-line errors, byte-for-byte round trips.
+//! End-to-end tests of every command: exit statuses, one-line errors, byte-for-byte round trips.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -31,7 +31,7 @@ fn put_get_del_scan() {
     assert!(s.fails(4, &["get", "a"]).contains("key not found: a"));
 }
 
-/// An index in key order: the stanzas, and the bytes of the file.
+/// Builds an index in key order: the stanzas, and the bytes of the file.
 fn index(count: usize) -> Vec<u8> {
     let mut text = String::new();
     for i in 0..count {
@@ -89,7 +89,7 @@ fn reports_are_text_or_json() {
     let s = Scratch::new("reports");
     let file = s.file("Packages", &index(500));
     s.ok(&["import", file.to_str().unwrap()]);
-    // What was imported has been flushed, and the log needs nothing of it.
+    // The import is flushed, so the log is not needed for it.
     s.ok(&["put", "one", "more"]);
     let space = json(&s.ok(&["space", "--json"]));
     let parts =
@@ -142,7 +142,7 @@ fn separated_values_are_shown_and_their_garbage_collected() {
     assert!(text.is_ascii() && text.contains("vSSTs") && text.contains("[") && text.contains("LL"), "{text}");
 
     s.ok(&["compact"]);
-    // A third of the one old vSST is garbage then, which is less than a busy store collects by itself.
+    // A third of the one old vSST is garbage, below the threshold of automatic collection.
     let plan = json(&s.ok(&["gc", "--dry-run", "--until", "5%", "--json"]));
     assert_eq!(
         plan,
@@ -175,7 +175,7 @@ fn how_values_are_stored_changes_and_stays_as_it_was_said() {
     {
         let file = s.file("rows.tsv", &rows(round * 500, round * 500 + 1_000, 1, round));
         s.ok(&["import", file.to_str().unwrap(), "--min-blob-size", blob, "--compression", codec]);
-        // Opened to write by commands that say nothing about it.
+        // These commands open the store for writing without these options.
         s.ok(&["put", "small", "value"]);
         s.ok(&["del", "small"]);
         let now = options(&s);
@@ -268,7 +268,7 @@ fn damage_is_an_error_of_verify() {
 #[test]
 fn an_export_goes_on_behind_damage_if_it_is_told_to() {
     let s = Scratch::new("skip");
-    // Three tables with ranges of their own, one above the other in level 0.
+    // Three tables in level 0 with disjoint ranges.
     for (part, from) in ["a", "b", "c"].into_iter().zip([0, 100, 200]) {
         let lines: String = (from..from + 100).map(|i| format!("{part}{i:03}\tvalue {i}\n")).collect();
         s.ok(&["import", s.file("part.tsv", lines.as_bytes()).to_str().unwrap()]);
@@ -278,7 +278,7 @@ fn an_export_goes_on_behind_damage_if_it_is_told_to() {
     assert_eq!(json(&s.ok(&["export", "x.tsv", "--skip-damaged", "--json"]))["left_out"], json("[]"));
     let table = table_with(&s, "b150");
     let bytes = std::fs::read(&table).unwrap();
-    // The footer: nothing of the table can be read.
+    // Destroys the footer, so that the whole table is unreadable.
     std::fs::write(&table, [&bytes[..bytes.len() - 8], &[0; 8]].concat()).unwrap();
     let name = table.file_name().unwrap().to_str().unwrap();
 
@@ -305,13 +305,13 @@ fn an_export_goes_on_behind_damage_if_it_is_told_to() {
     let rest: String =
         whole.lines().filter(|line| !line.starts_with('b')).map(|line| format!("{line}\n")).collect();
     assert_eq!(std::fs::read_to_string(s.path("x.tsv")).unwrap(), rest);
-    // The same to standard output; and a range without damage is whole.
+    // The same to standard output; a range without damage is complete.
     let output = s.lava(&["export", "--skip-damaged"]);
     assert_eq!((output.status.code(), output.stdout), (Some(3), rest.into_bytes()));
     assert_eq!(s.ok(&["export", "--from", "c", "--skip-damaged"]).lines().count(), 100);
 }
 
-/// The table of the store in which a key is.
+/// Returns the table of the store that contains a key.
 fn table_with(s: &Scratch, key: &str) -> std::path::PathBuf {
     let files = std::fs::read_dir(s.path("db")).unwrap().map(|e| e.unwrap().path());
     let tables = files.filter(|p| p.extension().is_some_and(|e| e == "ksst"));
@@ -392,7 +392,7 @@ fn bench_reports_what_is_promised_and_cleans_up() {
     assert!(s.fails(9, &["bench", "load", "--num", "10"]).contains("not empty"));
 }
 
-/// What a benchmark wrote to `r.json`, and what it printed. It leaves no store behind.
+/// Runs a benchmark; returns its JSON report and its output. It leaves no store behind.
 fn benched(s: &Scratch, line: &str) -> (serde_json::Value, String) {
     let output = lava(&s.0).args(line.split_whitespace()).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -409,10 +409,10 @@ fn bench_recovery_opens_what_a_killed_process_left() {
     assert!(text.contains("2,930 keys, all there"), "{text}");
     assert!(told["records"] == 2930 && told["table_bytes_before"] == 0, "{told}");
     assert!(told["open_ms"].as_f64() > Some(0.0) && told["log_bytes"].as_u64() > Some(3_000_000), "{told}");
-    // Where memory is less than the log, opening finds tables and logs.
+    // With less memory than the log, the open finds tables and logs.
     let (told, _) = benched(&s, &format!("{line} --memory 600000"));
     assert!(told["records"] == 2930 && told["table_bytes"].as_u64() > Some(0), "{told}");
-    // On a volume, which the killed process had mounted.
+    // On a volume mounted by the killed process.
     s.ok(&["fs", "mkfs", "image", "--size", "256M", "--sparse"]);
     let (told, _) = benched(&s, &format!("--db lavafs:image {line}"));
     assert!(told["records"] == 2930 && told["log_bytes"].as_u64() > Some(3_000_000), "{told}");
@@ -450,7 +450,7 @@ fn bench_tail_reports_what_was_due_and_cleans_up() {
             (told["sustained_per_s"].as_f64(), told["rate_per_s"].as_f64()),
             (Some(2500.0), Some(2000.0))
         );
-        // What was due is known; how late it was is the machine's.
+        // The number of due operations is known; their delays depend on the machine.
         assert_eq!(told["ops"].as_u64().unwrap() + told["ops_left"].as_u64().unwrap(), 400, "{options}");
         assert!(told["timeline"][0]["write"]["p99_us"].is_number(), "{options}");
         assert!(told["waits_seconds"]["l0"].is_number() && told["space_peak_ratio"].as_f64() > Some(0.0));
@@ -499,7 +499,7 @@ fn bench_tells_the_parts_of_the_durable_write_path_apart() {
 fn the_demonstration_holds() {
     let s = Scratch::new("demo");
     for _ in 0..2 {
-        // The second time it finds the store of the first, and makes it anew.
+        // The second run finds the store of the first one and replaces it.
         let out = s.ok(&["demo", "--generate", "3000"]);
         assert_eq!(out.lines().last(), Some("demo: 3000 records verified, 0 lost"), "{out}");
         assert!(out.contains("SIGKILL") && out.contains("write amplification") && out.contains("P99.9"));

@@ -14,7 +14,7 @@ fn key(i: u64) -> String {
     format!("key{i:06}")
 }
 
-/// A store of 200 files and more.
+/// Creates a store of over 200 files.
 fn make_many_files(s: &Scratch) {
     let family =
         FamilyOptions { min_blob_size: 512, compression: Compression::None, ..FamilyOptions::default() }
@@ -35,7 +35,7 @@ fn make_many_files(s: &Scratch) {
     assert!(count >= 200, "{count} files");
 }
 
-/// Standard output of a command in a process with 64 descriptors.
+/// Returns the standard output of a command in a process with 64 descriptors.
 fn within_64(s: &Scratch, args: &[&str]) -> String {
     let mut command = Command::new("sh");
     command.args(["-c", r#"ulimit -n 64 && exec "$0" "$@""#, env!("CARGO_BIN_EXE_lava")]).args(args);

@@ -1,4 +1,4 @@
-//! A store that another engine shares: the command line lists it, and removes it.
+//! A store shared with another engine: the command line lists and removes that engine.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 

@@ -1,6 +1,7 @@
-//! Every command, without a terminal: on a good store, into a pipe that nobody reads and a disk that is full, in a wrong directory,
-//! beside a process that holds the store, on a damaged store, and on a LavaFS volume. (Those of logs are in `log.rs`, those of
-//! volumes in `fs.rs`.) Whatever comes, the program says so in one line and ends with a status of the table.
+//! Every command without a terminal, in all environments: a good store, a closed pipe, a full disk,
+//! a wrong directory, a store held by another process, a damaged store, and a LavaFS volume.
+//! (`log.rs` covers logs, `fs.rs` volumes.) Every failure is reported in one line with a documented
+//! exit status.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
@@ -10,7 +11,7 @@ use common::*;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-/// Every command that works on a store, with input that is good.
+/// Every command that works on a store, with valid input.
 const COMMANDS: [&[&str]; 18] = [
     &["get", "k0001"],
     &["scan", "--limit", "3"],
@@ -31,7 +32,7 @@ const COMMANDS: [&[&str]; 18] = [
     &["checkpoint", "copy"],
     &["export", "all.tsv", "--force"],
 ];
-/// Those of them that write, from here on.
+/// Indices of the writing commands.
 const WRITING: std::ops::Range<usize> = 10..17;
 
 fn store(name: &str) -> Scratch {
@@ -43,7 +44,8 @@ fn store(name: &str) -> Scratch {
     s
 }
 
-/// The program never panics and never ends by a signal; an error is its last line, and begins with its name.
+/// Checks that the program did not panic or die of a signal; an error is its last line and begins
+/// with its name.
 fn decent(args: &[&str], output: &Output) -> i32 {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let status = output.status.code().unwrap_or_else(|| panic!("{args:?} was killed: {stderr}"));
@@ -70,8 +72,8 @@ fn a_good_store() {
     }
 }
 
-/// Who reads may have gone before the first byte: then a command does its work, says nothing and is done. Where standard output
-/// cannot be written that is an error of the command, whatever it did before.
+/// The reader may be gone before the first byte: then a command still works, silently and
+/// successfully. An unwritable standard output is an error.
 #[test]
 fn nobody_reads_what_is_printed() {
     let s = store("unread");
@@ -226,7 +228,7 @@ fn a_volume() {
         assert_eq!(decent(&args, &output), 0, "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
     assert!(run(Path::new("lavafs:image:/copy"), &["verify"], &s.0).status.success());
-    // What is no volume.
+    // A file without a volume.
     s.file("data", &vec![1; 16 << 20]);
     for args in COMMANDS {
         assert_ne!(decent(args, &run(Path::new("lavafs:data"), args, &s.0)), 0, "{args:?}");

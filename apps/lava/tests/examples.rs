@@ -1,4 +1,4 @@
-//! Every example that a help text shows runs, one after another in the order of the commands, in an empty directory.
+//! All examples of the help texts run, in the order of the commands, in an empty directory.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -14,7 +14,7 @@ fn help(s: &Scratch, path: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The names under `Commands:` of a help text.
+/// Returns the names under `Commands:` of a help text.
 fn commands(text: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
     let lines = lines.take_while(|line| line.starts_with("  "));
@@ -22,13 +22,13 @@ fn commands(text: &str) -> Vec<String> {
     names.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
 }
 
-/// The lines under `Examples:`.
+/// Returns the lines under `Examples:`.
 fn examples(text: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| *line != "Examples:").skip(1);
     lines.take_while(|line| line.starts_with("  ")).map(|line| line.trim().to_owned()).collect()
 }
 
-/// The examples of a command, and then of those below it.
+/// Collects the examples of a command and of its subcommands.
 fn collect(s: &Scratch, path: &[&str], all: &mut Vec<String>) {
     let text = help(s, path);
     all.extend(examples(&text));

@@ -1,4 +1,4 @@
-//! Volumes of LavaFS as a person uses them: on an image, and on a block device where there are loop devices to be had.
+//! LavaFS volumes from the command line: on an image, and on a loop device if available.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
@@ -8,12 +8,12 @@ use common::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `lava fs` says; it must succeed.
+/// Returns the output of `lava fs`, which must succeed.
 fn fs(s: &Scratch, line: &str) -> String {
     s.ok(&[&["fs"], &line.split(' ').collect::<Vec<_>>()[..]].concat())
 }
 
-/// The one line of an error of `lava fs`.
+/// Returns the error line of `lava fs`.
 fn fails(s: &Scratch, status: i32, line: &str) -> String {
     s.fails(status, &[&["fs"], &line.split(' ').collect::<Vec<_>>()[..]].concat())
 }
@@ -22,7 +22,8 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i / 7) as u8).collect()
 }
 
-/// A pipe that nobody reads ends a command quietly, a full one with its status; the volume is what it was either way.
+/// A closed pipe ends a command quietly, a full one with its status; the volume is unchanged either
+/// way.
 #[test]
 fn nobody_reads_what_is_printed_of_volumes() {
     let s = Scratch::new("fs-unread");
@@ -118,7 +119,7 @@ fn an_image_is_made_once_and_whole() {
     fs(&s, "cp image small :/x");
     fs(&s, "mkfs image --force");
     assert_eq!(fs(&s, "ls image"), "");
-    // What is there is named.
+    // The error names the existing data.
     let mut other = bytes(16 << 20);
     other[..4096].fill(0);
     other[1080..1082].copy_from_slice(b"\x53\xef");
@@ -146,7 +147,7 @@ fn a_volume_grows_with_its_image() {
         let allocated =
             std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(s.path(image)).unwrap()) * 512;
         assert_eq!(allocated < 32 << 20, image == "sparse", "{image}: {allocated} bytes");
-        // Somebody has made the image longer: a check says so, and the volume gets it when it is told to.
+        // After an external extension of the image, a check reports it, and `grow` uses it.
         std::fs::OpenOptions::new().write(true).open(s.path(image)).unwrap().set_len(40 << 20).unwrap();
         assert_eq!(json(&fs(&s, &format!("fsck {image} --json")))["beyond_bytes"], 8 << 20);
         assert!(fs(&s, &format!("fsck {image}")).contains("lava fs grow takes them in"));
@@ -159,7 +160,7 @@ fn a_volume_grows_with_its_image() {
         fs(&s, &format!("cp {image} :/large back-{image}"));
         assert!(std::fs::read(s.path(&format!("back-{image}"))).unwrap() == bytes(20 << 20));
         assert_eq!(json(&fs(&s, &format!("fsck {image} --json")))["clean"], true);
-        // A volume whose image was cut off is refused.
+        // A volume with a truncated image is refused.
         std::fs::OpenOptions::new().write(true).open(s.path(image)).unwrap().set_len(36 << 20).unwrap();
         assert!(fails(&s, 5, &format!("grow {image}")).contains("cut off"));
         assert!(fails(&s, 5, &format!("ls {image}")).contains("cut off"));
@@ -198,7 +199,7 @@ fn damage_is_named_and_repaired() {
         places.iter().for_each(|at| bytes[*at] ^= 0x10);
         s.file("damaged", &bytes);
     };
-    // One slot of the superblock.
+    // Damage to one superblock slot.
     damaged(&[4096 + 40]);
     assert_eq!(fs(&s, "cat damaged /hello"), "hello\n");
     assert!(fails(&s, 5, "fsck damaged").contains("wrong"));
@@ -206,12 +207,12 @@ fn damage_is_named_and_repaired() {
     assert!(report["findings"][0].as_str().unwrap().contains("slot 0"), "{report}");
     assert!(fs(&s, "fsck damaged --repair").contains("(repaired)"));
     fs(&s, "fsck damaged");
-    // Both.
+    // Damage to both slots.
     damaged(&[4096 + 40, 65_536 + 40]);
     assert!(fails(&s, 5, "ls damaged").contains("corruption"));
     fails(&s, 5, "fsck damaged");
     fails(&s, 5, "fsck damaged --repair");
-    // The journal: the transaction that names the file.
+    // Damage to the journal: the transaction that names the file.
     let journal = fs(&s, "dump-journal image");
     let mut lines = journal.lines().collect::<Vec<_>>();
     lines.truncate(lines.iter().position(|line| line.contains("link file")).unwrap());
@@ -224,7 +225,7 @@ fn damage_is_named_and_repaired() {
     assert!(fs(&s, "fsck damaged --repair").contains("(repaired)"));
     fs(&s, "fsck damaged");
     fs(&s, "cp damaged small :/again");
-    // Cut off.
+    // A truncated image.
     std::fs::write(s.path("cut"), &sound[..8 << 20]).unwrap();
     assert!(fails(&s, 5, "ls cut").contains("cut off"));
     fails(&s, 5, "fsck cut");
@@ -306,10 +307,10 @@ fn a_volume_may_be_on_two_devices() {
         assert_eq!(grown["grown_bytes"], more << 20, "{line}");
     }
     assert_eq!(json(&fs(&s, "grow large+fast --json"))["grown_bytes"], 0);
-    // With a page cache, and one that is too small.
+    // With a page cache, and with one that is too small.
     assert_eq!(fs(&s, "--page-cache 1M ls large+fast"), fs(&s, "ls large+fast"));
     assert!(fails(&s, 2, "--page-cache 5K ls large+fast").contains("65536 at least"));
-    // A store on it, and what is told of one device without the other.
+    // A store on the volume, and the errors of one device without the other.
     let on = Path::new("lavafs:large+fast");
     assert!(run(on, &["put", "k", "v"], &s.0).status.success());
     assert_eq!(run(on, &["get", "k"], &s.0).stdout, b"v\n");
@@ -351,7 +352,7 @@ fn a_checkpoint_of_a_store_on_a_volume_is_found_there() {
     assert_eq!(on("lavafs:image:/copy", &["get", "k"]), (Some(0), "v\n".to_owned()));
     assert_eq!(on("lavafs:image", &["get", "k"]), (Some(0), "later\n".to_owned()));
     assert_eq!(on("lavafs:image", &["checkpoint", "lavafs:image:/copy"]).0, Some(9));
-    // From a directory to a volume there are no shared files.
+    // A directory and a volume cannot share files.
     s.ok(&["put", "k", "v"]);
     let refused = s.fails(2, &["checkpoint", "lavafs:image:/other"]);
     assert!(refused.contains("repair --into"), "{refused}");
@@ -359,11 +360,11 @@ fn a_checkpoint_of_a_store_on_a_volume_is_found_there() {
     fs(&s, "fsck image");
 }
 
-/// A loop device, given back at the end.
+/// A loop device, detached at the end.
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {
-    /// None, and why, where it cannot be had.
+    /// Returns `None` and prints the reason if there is none.
     fn new(image: &Path) -> Option<LoopDevice> {
         let made = Command::new("losetup").args(["-f", "--show"]).arg(image).output();
         match made {
@@ -404,7 +405,7 @@ fn a_block_device_is_taken_as_it_is() {
     let store = format!("lavafs:{name}");
     assert!(run(Path::new(&store), &["put", "k", "v"], &s.0).status.success());
     assert_eq!(run(Path::new(&store), &["get", "k"], &s.0).stdout, b"v\n");
-    // Another file system is named; one that is mounted is refused also when forced.
+    // The error names another file system; a mounted one is refused even with --force.
     let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(name).status();
     if !made.is_ok_and(|status| status.success()) {
         println!("skipped: there is no mkfs.ext4");
@@ -423,7 +424,7 @@ fn a_block_device_is_taken_as_it_is() {
     fs(&s, &format!("fsck {name}"));
 }
 
-/// Whoever has the volume is not disturbed, and nobody waits for him.
+/// A volume in use stays undisturbed, and commands do not wait for it.
 #[test]
 fn a_volume_in_use_is_not_touched() {
     let s = Scratch::new("fs-held");
@@ -434,7 +435,8 @@ fn a_volume_in_use_is_not_touched() {
         command.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap()
     };
     let mut holder = hold();
-    // The first command that is refused says that it has the volume; one that is not may itself have been in its way.
+    // The first refused command shows that the holder has the volume; an earlier command may have
+    // been in its way.
     while lava(&s.0).args(["fs", "ls", "image"]).output().unwrap().status.code() != Some(7) {
         if holder.try_wait().unwrap().is_some() {
             holder = hold();
@@ -460,7 +462,7 @@ fn a_volume_in_use_is_not_touched() {
     assert!(fs(&s, "ls image").contains("db/"));
 }
 
-/// What holds no volume, and places that are not there, are named; nothing is made.
+/// Files without a volume and missing paths are reported; no file is created.
 #[test]
 fn what_is_no_volume_is_left_alone() {
     let s = Scratch::new("fs-none");

@@ -1,4 +1,4 @@
-//! A volume as a directory of the machine.
+//! A mounted volume.
 
 #![cfg(feature = "fuse")]
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Waits until the directory shows what is on the volume. False if the process ended before.
+/// Waits until the mount shows the file. Returns false if the process ended before.
 fn comes_up(child: &mut Child, file: &Path) -> bool {
     loop {
         if file.exists() {
@@ -69,7 +69,7 @@ fn a_volume_is_listed_read_and_looked_at() {
         assert!(
             std::fs::write(dir.join("new"), b"x").is_err() && std::fs::remove_file(dir.join("big")).is_err()
         );
-        // Nobody writes to it meanwhile.
+        // The mount excludes writers.
         s.fails(7, &["fs", "cp", "image", "small", ":/more"]);
         s.ok(&["fs", "ls", "image"]);
     });

@@ -1,4 +1,4 @@
-//! Help, man pages and completions: all are made from the parser, and all load where they are used.
+//! Help, man pages and completions are generated from the parser and load in their programs.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -14,7 +14,7 @@ fn out(s: &Scratch, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs a program of the machine on some input. `None`, aloud, if it is not installed.
+/// Runs a system program on some input. Prints a note and returns `None` if it is not installed.
 fn tool(name: &str, args: &[&str], input: &str) -> Option<(bool, String)> {
     let child = Command::new(name)
         .args(args)
@@ -41,7 +41,7 @@ fn every_command_has_help_and_a_page() {
     assert!(out(&s, &["help", "fs", "mkfs"]).contains("--size"));
     assert!(out(&s, &["help", "bench", "fs"]).contains("--file-size"));
     assert!(out(&s, &["help", "bench", "page-server"]).contains("--mix"));
-    // Options of all commands stand behind those of the command.
+    // Global options follow those of the command.
     let put = out(&s, &["help", "put"]);
     let (own, global) = put.split_once("Global options:").unwrap();
     assert!(own.contains("--sync") && !own.contains("--page-cache <") && !own.contains("--speed <"), "{own}");

@@ -36,7 +36,7 @@ fn the_process_that_has_the_store_open_makes_it_and_it_has_every_durable_write()
         }
         for name in ["one", "two"] {
             let before = acknowledged.load(Ordering::Acquire);
-            // A path of the client's working directory.
+            // A path relative to the client's working directory.
             let told = json(&s.ok(&["checkpoint", name, "--json"]));
             assert!(told["requested"] == true && told["target"] == name, "{told}");
             let copy = Db::open(s.path(name)).unwrap();
@@ -52,7 +52,7 @@ fn the_process_that_has_the_store_open_makes_it_and_it_has_every_durable_write()
     assert!(s.ok(&["checkpoint", "three"]).contains("by the process that has the store open"));
     assert!(s.fails(9, &["checkpoint", "three"]).contains("a checkpoint needs a new or empty directory"));
     assert!(s.fails(8, &["checkpoint", "no/such/copy"]).contains("no"));
-    // Nothing is left of the requests.
+    // The requests are removed.
     assert!(!s.path("db/REQUESTS").exists());
     db.close().unwrap();
     assert_eq!(json(&s.ok(&["checkpoint", "four", "--json"]))["requested"], false);
@@ -93,7 +93,7 @@ fn a_store_that_serves_no_requests_is_in_use() {
     drop(db);
 }
 
-/// A process that has the store open, as long as its standard input is.
+/// Starts a process that has the store open until its standard input is closed.
 fn holder(s: &Scratch) -> Child {
     s.ok(&["log", "append", "orders", "first"]);
     let mut child = lava(&s.0)
@@ -112,7 +112,7 @@ fn holder(s: &Scratch) -> Child {
 }
 
 fn signal(child: &Child, signal: i32) {
-    // SAFETY: it is sent to a child that was not waited for.
+    // SAFETY: signals a child that has not been waited for.
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
@@ -122,7 +122,7 @@ fn a_stopped_process_is_in_use_and_one_that_is_killed_leaves_the_store_to_the_co
     let mut child = holder(&s);
     signal(&child, libc::SIGSTOP);
     s.fails(7, &["log", "checkpoint", "copy", "--wait", "1"]);
-    // It dies while the command waits.
+    // The process dies while the command waits.
     let waits = lava(&s.0)
         .args(["log", "checkpoint", "copy", "--json", "--db", "db"])
         .stdout(Stdio::piped())
@@ -137,7 +137,7 @@ fn a_stopped_process_is_in_use_and_one_that_is_killed_leaves_the_store_to_the_co
     assert!(!s.path("db/REQUESTS").exists());
 }
 
-/// The request of a command that was killed is not served later.
+/// The request of a killed command is not served later.
 #[test]
 fn the_request_of_a_killed_command_is_removed() {
     let s = Scratch::new("live-checkpoint-stale");

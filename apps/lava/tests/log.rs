@@ -1,4 +1,4 @@
-//! `lava log`: logs, from the outside.
+//! End-to-end tests of `lava log`.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-/// `lava log ..`, as one line.
+/// Splits the arguments of `lava log`.
 fn args(line: &str) -> Vec<&str> {
     ["log"].into_iter().chain(line.split(' ')).collect()
 }
@@ -22,7 +22,7 @@ fn fails(s: &Scratch, status: i32, line: &str) -> String {
     s.fails(status, &args(line))
 }
 
-/// Appends what stands on standard input.
+/// Appends the lines of standard input.
 fn append(s: &Scratch, line: &str, input: &[u8]) -> std::process::Output {
     let mut child = lava(&s.0)
         .args(args(line))
@@ -60,7 +60,7 @@ fn records_go_in_and_come_out() {
     assert_eq!(ok(&s, "read orders 2 --raw"), "pears");
     assert_eq!(json(&ok(&s, "read orders 7 --json"))["record_b64"], "YQli/w==");
     assert_eq!(json(ok(&s, "tail orders --json -n 1").trim())["record"], "standard input");
-    // A record that is there already.
+    // A record that exists already.
     ok(&s, "append orders --lsn 3 plums");
     assert!(fails(&s, 9, "append orders --lsn 3 grapes").contains("3"));
     ok(&s, "trim orders 3");
@@ -105,7 +105,7 @@ fn many_records_come_in_several_batches_and_gaps_hide_none() {
     assert_eq!(last, ["2499", "2500", "5000", "900000", "18446744073709551614"]);
     let refused = fails(&s, 2, "append a more");
     assert!(refused.contains("LSN"), "{refused}");
-    // Nothing was said: nothing is made durable, and nothing is wrong.
+    // Empty input appends nothing and is no error.
     let none = append(&s, "append a --lsn 7000 --json", b"");
     assert_eq!(json(&String::from_utf8(none.stdout).unwrap())["last_lsn"], serde_json::Value::Null);
 }
@@ -124,7 +124,7 @@ fn what_is_not_there_is_named_and_nothing_is_made() {
     assert_eq!(run(&s.path("home"), &args("append a x"), &s.0).status.code(), Some(2));
     let left: Vec<_> = std::fs::read_dir(s.path("home")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["letter"], "nothing was made there");
-    // A store of keys has no logs until somebody appends to one; then it has both.
+    // A store of keys has no logs until the first append; then it has both engines.
     s.ok(&["put", "k", "v"]);
     assert!(fails(&s, 8, "ls").contains("no logs"));
     assert!(fails(&s, 2, "append a x").contains("has keys and no logs: --add-engine"));
@@ -141,7 +141,7 @@ fn what_is_not_there_is_named_and_nothing_is_made() {
     assert_eq!(ok(&s, "tail a"), "1\tx\n2\ty\n");
 }
 
-/// It is whole, and has no keys yet.
+/// The store is complete and has no keys yet.
 #[test]
 fn a_store_of_logs_alone_is_no_damaged_store_of_keys() {
     let s = Scratch::new("log-alone");
@@ -161,7 +161,7 @@ fn a_store_of_logs_alone_is_no_damaged_store_of_keys() {
     assert_eq!((s.ok(&["get", "k"]), ok(&s, "tail a")), ("v\n".to_owned(), "1\tx\n".to_owned()));
 }
 
-/// What there is of logs is told where the store is asked, beside its keys and without any.
+/// Reports of the store include its logs, with and without keys.
 #[test]
 fn the_ledgers_of_a_store_have_its_logs() {
     let s = Scratch::new("log-ledgers");
@@ -198,7 +198,7 @@ fn the_ledgers_of_a_store_have_its_logs() {
 
     s.ok(&["put", "k", "v", "--add-engine"]);
     let both = json(&s.ok(&["space", "--json"]));
-    // Each counts the whole directory; in between the logs were opened.
+    // Each report counts the whole directory; the logs were opened in between.
     assert!(both["engines_bytes"].as_u64() > Some(0));
     assert!(
         both["logs"]["logs"].as_array().unwrap().len() == 2
@@ -211,7 +211,7 @@ fn the_ledgers_of_a_store_have_its_logs() {
     assert!(stat.contains("column families") && stat.contains("\nlogs                 2\n"), "{stat}");
     assert!(s.ok(&["engines"]).contains("LavaLog") && !s.ok(&["engines"]).contains("not known here"));
 
-    // All of it is read beside who has the store.
+    // All reports work while another process holds the store.
     let holder = lavastore::Db::open(s.path("db")).unwrap();
     assert_eq!(json(&s.ok(&["space", "--json"]))["logs"]["logs"].as_array().unwrap().len(), 2);
     assert!(s.ok(&["stat"]).contains("\nlogs                 2\n"));
@@ -232,7 +232,7 @@ fn a_store_that_is_held_is_not_waited_for() {
     for line in ["append a y", "trim a 1"] {
         fails(&s, 7, line);
     }
-    // Who only reads asks nobody.
+    // Reading commands need no lock.
     assert_eq!([ok(&s, "read a 1"), ok(&s, "tail a")], ["x\n", "1\tx\n"]);
     assert!(ok(&s, "ls").contains('a') && ok(&s, "stat").starts_with("logs"));
     assert!(ok(&s, "stat a").starts_with("first LSN            1"));
@@ -257,7 +257,7 @@ fn a_tail_follows_what_others_append() {
     let mut next = || lines.next().unwrap().unwrap();
     assert_eq!([next(), next()], ["2\t2", "3\t3"]);
     for record in ["4", "5", "6", "7"] {
-        // It holds the store for moments.
+        // The other process holds the store for moments.
         while !s.lava(&["log", "append", "a", record]).status.success() {
             std::thread::yield_now();
         }
@@ -266,7 +266,7 @@ fn a_tail_follows_what_others_append() {
     assert!(tail.wait().unwrap().success(), "it ends when it has printed what it was asked for");
 }
 
-/// Damage in groups that are kept as storage costs the records that lie there, and those alone.
+/// Damage in sealed log groups loses only the damaged records.
 #[test]
 fn a_damaged_record_is_named_and_the_others_are_read() {
     let s = Scratch::new("log-damaged");
@@ -275,7 +275,7 @@ fn a_damaged_record_is_named_and_the_others_are_read() {
         ok(&s, &format!("append a {}", records.join(" ")));
     }
     assert!(ok(&s, "verify").starts_with("read 60 records"));
-    // Groups that no job has sealed yet are replayed by an open, which a damage ends.
+    // Unsealed log groups are replayed by the open, which fails on damage.
     lavastore::LogStore::open(s.path("db")).and_then(|logs| logs.settle()).unwrap();
     let spoil = |record: &str| {
         let begins = record.repeat(10);
@@ -325,7 +325,7 @@ fn nobody_reads_what_is_printed_of_logs() {
     }
 }
 
-/// Whatever is damaged is told as damage, and nothing is made in its place.
+/// Damage is reported as such, and no new store is created in its place.
 #[test]
 fn a_damaged_store_of_logs_is_named() {
     for what in ["CURRENT", "MANIFEST", ".log"] {
@@ -362,7 +362,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
     assert_eq!(ok(&s, "tail a -n 1"), "3\tz\n");
     assert_eq!(json(&ok(&s, "checkpoint again --json"))["target"], "again");
     fails(&s, 9, "checkpoint copy");
-    // A store with keys is copied with both engines, or not at all.
+    // A checkpoint of a store with keys covers both engines, or fails.
     s.ok(&["put", "k", "v", "--add-engine"]);
     assert!(fails(&s, 1, "checkpoint third").contains("engine") && !s.path("third").exists());
 }
@@ -393,7 +393,7 @@ fn a_volume_holds_logs() {
     assert_eq!(copy.stdout, b"2\ty\n", "{copy:?}");
 }
 
-/// What a killed process leaves of keys that were written with records: in the log of records alone.
+/// Keys written together with records by a killed process are only in the log of records.
 #[test]
 fn keys_that_only_the_log_has_are_read_and_written() {
     use lavastore::{Db, LogBatch, LogOptions, Options, WriteBatch};
@@ -404,7 +404,7 @@ fn keys_that_only_the_log_has_are_read_and_written() {
     let mut stock = WriteBatch::new();
     stock.put("apples", "98");
     db.write_with_logs(&stock, LogBatch::new().append(&log, 1, "two apples")).unwrap();
-    // The copy stands for a killed process. No job changes the directory meanwhile.
+    // The copy simulates a killed process. No job changes the directory meanwhile.
     assert!(db.wait_idle(std::time::Duration::from_secs(60)));
     std::fs::create_dir(s.path("db")).unwrap();
     for file in std::fs::read_dir(s.path("live")).unwrap().map(|file| file.unwrap()) {
@@ -417,13 +417,13 @@ fn keys_that_only_the_log_has_are_read_and_written() {
     s.ok(&["put", "pears", "3"]);
     assert_eq!((s.ok(&["get", "apples"]), s.ok(&["get", "pears"])), ("98\n".into(), "3\n".into()));
     assert_eq!(s.ok(&["log", "read", "orders", "1"]), "two apples\n");
-    // What the log had for the keys is in tables now.
+    // The keys from the log are in tables now.
     s.ok(&["engines", "--remove", "LavaLog", "--yes"]);
     assert_eq!(s.ok(&["get", "apples"]), "98\n");
     drop((db, log));
 }
 
-/// What a run leaves as a killed process would is opened by another, which looks for all that must be there.
+/// A benchmark opens the store of a killed one and checks all required records.
 #[test]
 fn a_benchmark_recovers_what_another_left() {
     let s = Scratch::new("log-recover");

@@ -1,4 +1,4 @@
-//! `lava log repair`: what it says, its exit statuses, and that nothing is written where nothing should be.
+//! `lava log repair`: reports, exit statuses, and no unwanted writes.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 
-/// Removes the files of the store whose names end in this.
+/// Removes the files of the store with this suffix.
 fn erase(s: &Scratch, ending: &str) {
     let files = std::fs::read_dir(s.path("db")).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.to_str().unwrap().ends_with(ending));
@@ -44,7 +44,7 @@ fn a_store_of_logs_without_current_comes_back() {
 fn a_loss_is_told_and_is_exit_status_5() {
     let s = Scratch::new("log-repair-loss");
     store(&s);
-    // Whether an index file knows what was in this page depends on how far the background came.
+    // Whether an index file covers this page depends on the progress of background work.
     for entry in std::fs::read_dir(s.path("db")).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
@@ -94,8 +94,8 @@ fn keys_and_logs_come_back_together() {
     assert_eq!(run(&s.path("new"), &["log", "tail", "orders"], &s.0).stdout, b"2\tone pear\n3\ta plum\n");
     let text = s.ok(&["repair", "--dry-run"]);
     assert!(text.contains("family default: ") && text.contains("log orders: 2 records"), "{text}");
-    // A loss of the logs is reported, and is a failure of the whole: one range for each group that the manifest lists, which
-    // depends on the progress of the background.
+    // A loss of the logs fails the whole repair. It reports one range for each log group in the
+    // manifest, whose number depends on the progress of background work.
     erase(&s, ".log");
     let output = s.lava(&["repair", "--dry-run"]);
     let told = String::from_utf8(output.stderr).unwrap();

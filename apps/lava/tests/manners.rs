@@ -1,5 +1,5 @@
-//! Habits from other command lines: nothing is made by mistake, a mistyped name is recognized, numbers are
-//! in one system of units, and an interrupted command says where to go on.
+//! Conventions of command lines: no accidental creation, suggestions for mistyped names, one system
+//! of units, and resumable interrupted commands.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
@@ -170,7 +170,8 @@ fn one_thing_is_singular() {
     }
 }
 
-/// A second Ctrl-C would end it at once; the first one ends it at a record, and it dies of the signal.
+/// A second Ctrl-C would end the process at once; the first one ends it at a record, and it dies of
+/// the signal.
 #[test]
 fn an_interrupted_import_says_where_to_go_on() {
     use std::os::unix::process::ExitStatusExt;
@@ -184,11 +185,11 @@ fn an_interrupted_import_says_where_to_go_on() {
     let rows: String = (0..20_000).map(|i| format!("k{i:06}\t{}\n", "v".repeat(100))).collect();
     let mut input = child.stdin.take().unwrap();
     input.write_all(rows.as_bytes()).unwrap();
-    // It waits for more.
+    // The process waits for more input.
     while !s.path("db/CURRENT").exists() {
         std::thread::yield_now();
     }
-    // SAFETY: sends a signal to a child that was not waited for, so that its id is not another's.
+    // SAFETY: signals a child that has not been waited for, so its id is still valid.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
     let output = child.wait_with_output().unwrap();
     let error = stderr(&output);
@@ -223,7 +224,7 @@ fn reports_show_names_and_no_debug_text() {
     }
 }
 
-/// Long commands show on a terminal how far they are; in a pipe they say nothing.
+/// Long commands show progress on a terminal, but not in a pipe.
 #[test]
 fn progress_is_shown_on_a_terminal() {
     let s = Scratch::new("progress");
@@ -261,7 +262,8 @@ fn progress_is_shown_on_a_terminal() {
     assert!(quiet.stderr.is_empty(), "{}", stderr(&quiet));
 }
 
-/// Ctrl-C ends a repair between two records: nothing is left of the new store, and the process dies of the signal.
+/// Ctrl-C ends a repair between two records: no part of the new store is left, and the process dies
+/// of the signal.
 #[test]
 fn an_interrupted_repair_leaves_nothing() {
     use std::os::unix::process::ExitStatusExt;
@@ -278,7 +280,7 @@ fn an_interrupted_repair_leaves_nothing() {
     while !s.path("repaired/UNFINISHED").exists() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
-    // SAFETY: sends a signal to a child that was not waited for to its end, or does nothing.
+    // SAFETY: signals a child that has not been waited for; it may have exited already.
     let _ = unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let output = child.wait_with_output().unwrap();
     let error = stderr(&output);

@@ -1,4 +1,4 @@
-//! Metrics are those of the process that has the store open.
+//! Metrics come from the process that has the store open.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
@@ -16,7 +16,7 @@ fn counter(text: &str, name: &str) -> u64 {
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// `promtool check metrics`, where Prometheus is installed.
+/// Runs `promtool check metrics` if Prometheus is installed.
 fn check(text: &str) {
     let child = Command::new("promtool")
         .args(["check", "metrics"])
@@ -45,7 +45,7 @@ fn counters_are_those_of_the_running_process_and_go_up() {
     let db = Db::open_with(s.path("db"), &options).unwrap();
     let mut rounds = 0;
     let mut seen = Vec::new();
-    // Two pages, each with more writes than the one before.
+    // Two pages with increasing numbers of writes.
     while seen.len() < 2 {
         db.put(b"k", format!("{rounds}").as_bytes()).unwrap();
         rounds += 1;
@@ -73,7 +73,7 @@ fn counters_are_those_of_the_running_process_and_go_up() {
     s.fails(2, &["stats", "--metrics-file", "x"]);
 }
 
-/// A store that is open here, with a page of metrics that tells of some work.
+/// Opens a store in this process, with a metrics page of some work.
 fn working(s: &Scratch) -> Db {
     let options = Options { metrics_file: Some("METRICS".into()), ..Options::default() };
     let db = Db::open_with(s.path("db"), &options).unwrap();
@@ -130,7 +130,7 @@ fn the_process_that_has_the_store_is_watched() {
         }
         assert!(!block.contains('\x1b'), "no terminal: {block}");
     }
-    // Rates come with the second page.
+    // Rates appear with the second page.
     let rated = |line: &str| {
         let view = json(line);
         assert!(
@@ -237,7 +237,7 @@ fn the_metrics_of_a_dead_process_are_refused() {
         let told = s.fails(8, args);
         assert!(told.contains("has died") && told.contains("5 minutes ago"), "{told}");
         assert!(s.lava(args).stdout.is_empty(), "nothing that looks like a page");
-        // A process that holds the store, and is late.
+        // A living process that writes its metrics late.
         written_before(30);
         let lock = std::fs::File::options().write(true).open(s.path("db").join("LOCK")).unwrap();
         lock.lock().unwrap();

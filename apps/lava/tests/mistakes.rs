@@ -1,4 +1,4 @@
-//! Wrong input, one by one: the status, and the sentence that says what is wrong with it.
+//! Invalid input: exit statuses and error messages.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use std::io::Write;
 
-/// What is said of a file that is imported.
+/// Returns the error of an import of a file.
 fn of_import(s: &Scratch, name: &str, bytes: &[u8]) -> String {
     s.fails(1, &["import", s.file(name, bytes).to_str().unwrap()])
 }

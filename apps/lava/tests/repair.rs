@@ -1,4 +1,4 @@
-//! `lava repair`: what it says, its exit statuses, and that nothing is written where nothing should be.
+//! `lava repair`: reports, exit statuses, and no unwanted writes.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -8,13 +8,13 @@ use common::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The files of a directory, by name.
+/// Returns the files of a directory by name.
 fn image(dir: &Path) -> BTreeMap<std::ffi::OsString, Vec<u8>> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
-/// Removes the files of the store whose names have this part.
+/// Removes the files of the store whose names contain `part`.
 fn erase(s: &Scratch, part: &str) {
     let names = image(&s.path("db")).into_keys().filter(|name| name.to_str().unwrap().contains(part));
     let removed = names.map(|name| std::fs::remove_file(s.path("db").join(name)).unwrap()).count();
@@ -49,7 +49,7 @@ fn a_store_without_current_or_manifest_comes_back() {
         assert_eq!(image(&s.path("db")), before, "the damaged store was changed");
         assert_eq!(run(&s.path("new"), &["scan"], &s.0).stdout, whole.as_bytes());
         assert!(!s.path("new").join("UNFINISHED").exists());
-        // There is a store now.
+        // The target now contains a store.
         assert!(s.fails(9, &["repair", "--into", "new"]).contains("not empty"));
     }
 }
@@ -79,7 +79,8 @@ fn a_loss_is_told_and_is_exit_status_5() {
     assert!(s.fails(2, &["repair"]).contains("--into"));
 }
 
-/// Of a killed store whose volatile writes are gone it is unknown whether something is lost: that is neither damage nor known to be whole.
+/// Losses of a killed store with volatile writes are unknown: the report is neither damage nor a
+/// complete salvage.
 #[test]
 fn unknown_alone_is_exit_status_3() {
     use lavastore::{Db, LogBatch, LogOptions, Options, WriteBatch, WriteOptions};

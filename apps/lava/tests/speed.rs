@@ -1,4 +1,4 @@
-//! A store whose log is on a second disk, from the command line.
+//! A store with a fast tier, from the command line.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 

@@ -1,4 +1,4 @@
-//! Exit statuses: each of the table of `lava help exit-codes`, and what a script must be able to tell apart.
+//! Exit statuses: all documented ones, and the distinctions that scripts need.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -25,7 +25,7 @@ fn a_key_that_is_not_there_is_not_damage() {
     let s = Scratch::new("missing");
     s.ok(&["put", "k", "v"]);
     assert!(s.fails(4, &["get", "other"]).contains("key not found: other"));
-    // Damage of the table that may have it.
+    // Damage of the table that may contain the key.
     let rows: String = (0..500).map(|i| format!("k{i:04}\tvalue {i}\n")).collect();
     s.ok(&["import", s.file("rows.tsv", rows.as_bytes()).to_str().unwrap()]);
     for table in files(&s, ".ksst") {
@@ -98,7 +98,7 @@ fn a_full_volume_is_told() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(6), "{stderr}");
     assert!(stderr.contains("no space"), "{stderr}");
-    // Where the output goes.
+    // Errors of standard output.
     s.ok(&["put", "k", "v"]);
     #[allow(clippy::disallowed_types, reason = "a file of the machine")]
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
@@ -142,7 +142,7 @@ fn gigabytes_are_not_loaded_unseen() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("976.56 MiB") && stderr.contains("--yes") && stderr.contains("--db"), "{stderr}");
     assert!(!s.path("bench-data").exists());
-    // What a run left that was killed goes with the next one.
+    // The next run removes the remains of a killed one.
     let orphan = s.path("bench-data").join("run-4294967294-0");
     std::fs::create_dir_all(&orphan).unwrap();
     let status = lava(&s.0).args(["bench", "load", "--num", "100", "--json"]).output().unwrap();

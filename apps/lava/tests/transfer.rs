@@ -1,4 +1,4 @@
-//! `import` and `export`: nothing is lost without a word, nothing is left half done.
+//! `import` and `export` lose nothing silently and leave nothing half done.
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -20,7 +20,7 @@ fn lz4(text: &[u8]) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-/// Three frames in one file, as parallel compressors and `cat` make them: only the first was read.
+/// All frames of a file from a parallel compressor or `cat` are read, not only the first.
 #[test]
 fn all_frames_of_a_packed_file_are_imported() {
     let s = Scratch::new("frames");
@@ -32,7 +32,7 @@ fn all_frames_of_a_packed_file_are_imported() {
         assert_eq!(json(&s.ok(&["import", name, "--json"]))["records"], 3, "{name}");
         assert_eq!(s.ok(&["scan"]), "a\t1\nb\t2\nc\t3\n", "{name}");
         std::fs::remove_dir_all(s.path("db")).unwrap();
-        // Rubbish between them: what came before is in, and the error says where it is.
+        // Garbage between frames: earlier records are imported, and the error names the offset.
         let first = packed.len() / 3;
         s.file(name, &[&packed[..first], b"rubbish", &packed[first..]].concat());
         let error = s.fails(1, &["import", name]);
@@ -65,12 +65,12 @@ fn an_export_is_there_when_it_is_whole() {
     assert_eq!(std::fs::read(s.path("x.tsv")).unwrap(), b"a\t1\nb\t1\n");
     s.ok(&["export", "x.tsv", "--force"]);
     assert_eq!(std::fs::read(s.path("x.tsv")).unwrap(), b"a\t1\nb\t1\nc\t1\n");
-    // What a link leads to is replaced.
+    // The target of a symbolic link is replaced.
     std::os::unix::fs::symlink("x.tsv", s.path("link.tsv")).unwrap();
     s.ok(&["export", "link.tsv", "--limit", "1", "--force"]);
     assert!(s.path("link.tsv").is_symlink());
     assert_eq!(std::fs::read(s.path("x.tsv")).unwrap(), b"a\t1\n");
-    // A name that says that it is packed is not a lie.
+    // The extension determines the compression.
     for name in ["x.tsv.gz", "x.jsonl.lz4", "x.tsv.zst"] {
         s.ok(&["export", name]);
         let other = run(&s.path("other"), &["import", name], &s.0);
@@ -79,7 +79,7 @@ fn an_export_is_there_when_it_is_whole() {
         std::fs::remove_dir_all(s.path("other")).unwrap();
     }
     assert_eq!(std::fs::read(s.path("x.tsv.gz")).unwrap()[..2], [0x1f, 0x8b]);
-    // What is no file is written to as it is.
+    // Targets that are no files are written directly.
     s.ok(&["export", "/dev/null"]);
     s.fails(2, &["export", "."]);
     s.fails(8, &["export", "none/x.tsv"]);
@@ -111,7 +111,7 @@ fn an_import_that_was_cut_off_goes_on() {
     assert!(error.contains("--resume"), "{error}");
     let report = json(&s.ok(&["import", "rows.tsv", "--resume", "--json"]));
     assert_eq!((&report["left_out"], &report["records"]), (&1500.into(), &1500.into()));
-    // As if it had been imported at once: the later of two records with one key.
+    // The result equals that of one import: the later record with the same key wins.
     assert!(run(&s.path("other"), &["import", "rows.tsv"], &s.0).status.success());
     assert_eq!(s.ok(&["scan"]).into_bytes(), run(&s.path("other"), &["scan"], &s.0).stdout);
     let again = json(&s.ok(&["import", "rows.tsv", "--resume", "--json"]));
@@ -128,7 +128,7 @@ fn an_import_that_was_killed_goes_on() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    // Half of it, and then the end of the process: it still waits for more.
+    // Half of the input, then the process dies while it waits for more.
     child.stdin.as_mut().unwrap().write_all(&lines.as_bytes()[..lines.len() / 2]).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -138,7 +138,7 @@ fn an_import_that_was_killed_goes_on() {
     assert!(s.ok(&["scan"]) == lines);
 }
 
-/// A reader that has seen enough is no error, and nothing is said.
+/// A closed pipe is no error and prints nothing.
 #[test]
 fn a_broken_pipe_ends_quietly() {
     let s = Scratch::new("pipe");
@@ -159,7 +159,7 @@ fn a_broken_pipe_ends_quietly() {
     }
 }
 
-/// A key that comes back to the value that the store has, after another: the last record counts, as in a whole import.
+/// A key returns to its stored value after another one: the last record wins, as in a whole import.
 #[test]
 fn resuming_writes_a_repeated_key_again() {
     let s = Scratch::new("repeated");
@@ -170,7 +170,7 @@ fn resuming_writes_a_repeated_key_again() {
         json(&s.ok(&["import", s.file("b.tsv", again.as_bytes()).to_str().unwrap(), "--resume", "--json"]));
     assert_eq!((&report["left_out"], &report["records"]), (&0.into(), &200.into()));
     assert_eq!(s.ok(&["scan"]), rows);
-    // One that the store has only a part of, in no order, with keys that it has otherwise.
+    // The store has only a part of the unordered file, and some of its keys with other values.
     s.ok(&["put", "k50", "else"]);
     s.ok(&["del", "k10"]);
     let mixed: String = (0..100).rev().map(|i| format!("k{:02}\tfirst\n", i * 37 % 100)).collect();
@@ -180,8 +180,8 @@ fn resuming_writes_a_repeated_key_again() {
     assert_eq!(s.ok(&["scan"]), rows);
 }
 
-/// Resuming compares the file with one walk over the store, not with a read for each record: it costs no more than to
-/// write it all, whatever was imported before. (In blocks read: a time would depend on the machine.)
+/// Resuming compares the file in one pass over the store, without a read per record: it costs no
+/// more than writing all records. (Measured in blocks read, because times depend on the machine.)
 #[test]
 fn resuming_costs_no_read_a_record() {
     let s = Scratch::new("resume-cost");

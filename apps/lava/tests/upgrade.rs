@@ -1,4 +1,4 @@
-//! `upgrade`: the format of a store is raised once, on request, and told by `stat`.
+//! `upgrade` raises the format of a store once, on request, and `stat` reports it.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 

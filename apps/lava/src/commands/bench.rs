@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a store is made when the user names no directory.
+/// Parent directory of stores if the user names none.
 const FRESH_PARENT: &str = "bench-data";
-/// Where `bench fs` makes its files on a volume.
+/// Directory of `bench fs` on a volume.
 const VOLUME_DIR: &str = "/bench";
 
 /// Options of `bench fs`.
@@ -32,18 +32,19 @@ const VOLUME_DIR: &str = "/bench";
 pub struct BenchFsCommand {
     #[command(flatten)]
     fs: bench::fs::FsArgs,
-    /// Bytes of each file: a number with K, M or G
+    /// Size of each file in bytes: a number with K, M or G
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = super::fs::size)]
     file_size: u64,
-    /// On a bare device, `--db device:PATH`: destroy what it holds
+    /// Destroy the contents of the bare device of `--db device:PATH`
     #[arg(long)]
     force: bool,
-    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// Measures appends, writes in place or reads in a directory, on a LavaFS volume, or on a bare device.
+/// Measures appends, in-place writes or reads in a directory, on a LavaFS volume, or on a bare
+/// device.
 pub fn bench_fs(db: Option<PathBuf>, args: &BenchFsCommand) -> Result<()> {
     let db = super::directory(db)?;
     let report = if let Some(path) = device_of(&db) {
@@ -78,7 +79,8 @@ pub struct BenchCommand {
     store: MaybeStore,
 }
 
-/// The options of a benchmark of a store, unless it is another one. (The parser takes no optional group with groups in it.)
+/// The options of a store benchmark, absent with a subcommand. clap has no optional group with
+/// nested groups.
 struct MaybeStore(Option<BenchStore>);
 
 impl Args for MaybeStore {
@@ -103,20 +105,21 @@ impl FromArgMatches for MaybeStore {
     }
 }
 
-/// Benchmarks that are not of a store.
+/// Benchmarks with their own subcommand.
 #[derive(Subcommand)]
 enum OtherBench {
-    /// Measure appends, writes in place or reads in a directory, on a LavaFS volume, or on a bare device
+    /// Measure appends, in-place writes or reads in a directory, on a LavaFS volume, or on a bare
+    /// device
     Fs(BenchFsCommand),
-    /// Measure what a store costs by the number of its families
+    /// Measure the cost of a store by its number of column families
     Families(families::FamiliesCommand),
-    /// Measure durable appends to many logs by several writers, with trims behind
+    /// Measure durable appends to many logs by several writers, with trims
     Log(BenchLogCommand),
     /// Measure a page server: redo records in (WriteLog), pages of 16 KiB out (ReadPage)
     PageServer(page_server::PageServerCommand),
-    /// Measure how long a store takes to open whose process was killed with a long log
+    /// Measure the open of a store that was killed with a long log
     Recovery(recovery::RecoveryCommand),
-    /// Measure what the bookkeeping of values costs in a store of terabytes, without its data
+    /// Measure the bookkeeping cost of values in a store of terabytes, without its data
     ScaleMeta(scale_meta::ScaleMetaCommand),
 }
 
@@ -125,15 +128,15 @@ enum OtherBench {
 pub struct BenchLogCommand {
     #[command(flatten)]
     logs: LogArgs,
-    /// What is measured
+    /// Engine to measure
     #[arg(long, value_enum, default_value = "lavalog")]
     engine: OwnEngine,
-    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// Measures a store of logs. Where it is made is as with a benchmark of a key-value store.
+/// Measures a store of logs, in the same place as a benchmark of a key-value store.
 fn bench_log(db: Option<PathBuf>, args: &BenchLogCommand) -> Result<()> {
     args.logs.check().or_else(|e| output::usage(format!("bench log: {e}")))?;
     let run = |site, dir: &Path| -> Result<()> {
@@ -143,7 +146,8 @@ fn bench_log(db: Option<PathBuf>, args: &BenchLogCommand) -> Result<()> {
     at_site(db, args.logs.recover.is_some(), run)
 }
 
-/// Calls `run` with where new stores of several engines may be made, or (`reuse`) where some are, and with what.
+/// Calls `run` with a place for new stores of several engines, or for existing ones if `reuse` is
+/// set.
 fn at_site(db: Option<PathBuf>, reuse: bool, run: impl FnOnce(LogSite, &Path) -> Result<()>) -> Result<()> {
     match db {
         Some(db) if volume_of(&db).is_some() => {
@@ -161,16 +165,16 @@ fn at_site(db: Option<PathBuf>, reuse: bool, run: impl FnOnce(LogSite, &Path) ->
 pub struct BenchStore {
     #[command(flatten)]
     bench: BenchArgs,
-    /// Load gigabytes below ./bench-data although there is no terminal on which to see it
+    /// Load gigabytes below ./bench-data even without a terminal
     #[arg(long)]
     yes: bool,
-    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// Runs one benchmark. Without `--db` the store is made below `./bench-data` and removed afterwards; with it, the directory
-/// must be empty and is kept.
+/// Runs one benchmark. Without `--db` the store is created below `./bench-data` and removed
+/// afterwards; with it, the directory must be empty and is kept.
 pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
     match (args.other, args.store.0) {
         (Some(OtherBench::Fs(args)), _) => bench_fs(db, &args),
@@ -184,17 +188,17 @@ pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
     }
 }
 
-/// What is loaded without being asked about.
+/// Largest load that needs no confirmation.
 const LOAD_MAX: u64 = 256 << 20;
 
-/// Says what is about to be loaded where nobody named a place for it, and asks for more than a nod if nobody sees it.
+/// Announces a large load into the default directory, and asks for `--yes` if there is no terminal.
 fn announce(args: &BenchStore) -> Result<()> {
     let bytes = args.bench.live_bytes();
     if bytes < LOAD_MAX {
         return Ok(());
     }
     let (keys, bytes) = (counted(args.bench.keys(), "key"), human_bytes(bytes));
-    // `tail` means nothing on a store without levels, and its commands are written to be run as they are.
+    // `tail` requires a store with levels, and documented commands must run as they are.
     let is_meant = args.bench.num.is_some() || args.bench.is_tail();
     if !args.yes && !is_meant && !std::io::stderr().is_terminal() {
         return output::usage(format!(
@@ -210,7 +214,7 @@ fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
     progress::shown(operations_text, || run_store(db, args))
 }
 
-/// The operations of a benchmark so far, with those of its load.
+/// Formats the operations so far, including the load.
 fn operations_text(passed: Duration) -> String {
     let done = bench::drive::operations_done();
     let rate = done.checked_div(passed.as_secs()).unwrap_or(0);
@@ -259,7 +263,7 @@ fn run_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
     one_run(args, &Lava, dir.path())
 }
 
-/// One run in a store of its own.
+/// Runs a benchmark in its own store.
 fn one_run(args: &BenchStore, opener: &dyn Opener, dir: &Path) -> Result<()> {
     if args.bench.workload == Workload::Queue {
         let report = queue::run(&args.bench, opener, dir)?;
@@ -273,7 +277,7 @@ fn one_run(args: &BenchStore, opener: &dyn Opener, dir: &Path) -> Result<()> {
     told(args.json.as_deref(), &report, || report.table())
 }
 
-/// A volume on which there is no store yet.
+/// Returns the place of a new store on a volume.
 fn to_new_store(db: &Path, or: &str) -> Result<Place> {
     let place = Place::to_write(db)?;
     if place.env.fs.exists(&place.dir)? && !place.env.fs.list(&place.dir)?.is_empty() {
@@ -284,7 +288,7 @@ fn to_new_store(db: &Path, or: &str) -> Result<Place> {
     Ok(place)
 }
 
-/// One run in a store on a LavaFS volume.
+/// Runs a benchmark in a store on a LavaFS volume.
 fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
     if matches!(args.bench.workload, Workload::Contract | Workload::Ablation) {
         return output::usage("contract and ablation make many stores: name a directory");
@@ -298,12 +302,12 @@ fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
     one_run(args, &opener, &place.dir)
 }
 
-/// The bare device of `device:PATH`.
+/// Returns the bare device of `device:PATH`.
 fn device_of(db: &Path) -> Option<&Path> {
     db.to_str()?.strip_prefix("device:").map(Path::new)
 }
 
-/// Prints a report, or writes it as JSON where that was asked for.
+/// Prints a report, or writes it as JSON if requested.
 fn told(file: Option<&Path>, report: &impl serde::Serialize, text: impl FnOnce() -> String) -> Result<()> {
     let json = |report| Ok::<_, crate::Error>(serde_json::to_string_pretty(report)? + "\n");
     match file {

@@ -1,10 +1,12 @@
-//! `checkpoint`: a copy of the store at one moment.
+//! `checkpoint`: a consistent copy of the store.
 //!
-//! A checkpoint shares files with the store, so it is on the same file system: for a store in a directory it is a directory, for
-//! one on a LavaFS volume another directory of that volume, `lavafs:PATH:/DIR`, which `--db` takes as well.
+//! A checkpoint shares files with the store, so both are in the same file system. For a store in a
+//! directory it is a directory. For a store on a LavaFS volume it is another directory of that
+//! volume, `lavafs:PATH:/DIR`, which `--db` also accepts.
 //!
-//! Where another process has the store open, that process makes the checkpoint, by a request in the store's directory
-//! (docs/format/requests.md). A volume that another process has open takes no requests: its directories are that process's.
+//! If another process has the store open, that process makes the checkpoint: this command writes a
+//! request into the store's directory (docs/format/requests.md). A volume that another process has
+//! open takes no requests, since only that process can access its directories.
 
 use super::create::check_parent_of_copy;
 use super::place::{OnVolume, Place, on_volume};
@@ -22,9 +24,10 @@ use std::time::Duration;
 /// Options of `checkpoint`.
 #[derive(Args)]
 pub struct CheckpointArgs {
-    /// The directory of the copy, which must not exist; for a store on a LavaFS volume lavafs:PATH:/DIR on the same volume
+    /// Directory of the copy, which must not exist; for a store on a LavaFS volume,
+    /// lavafs:PATH:/DIR on the same volume
     pub target: PathBuf,
-    /// Where another process has the store open: the longest wait until that process takes the request
+    /// Longest wait in seconds until the process that has the store open accepts the request
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     wait: u64,
     /// Print JSON
@@ -32,7 +35,7 @@ pub struct CheckpointArgs {
     json: bool,
 }
 
-/// Makes a copy. It opens the store for writing, because tables are made of what is in memory first.
+/// Makes a copy. The store is opened for writing, because the memtables are flushed first.
 pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
     let open = |place| open_in(place, Options { create_if_missing: false, ..Options::default() });
     take(db, args, open, |store, target| {
@@ -42,7 +45,7 @@ pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
     })
 }
 
-/// Makes a copy of a store that `open` opens, or has the process make it that has the store open.
+/// Makes a copy of the store opened by `open`, or asks the process that has it open.
 pub fn take<S>(
     db: Option<PathBuf>,
     args: &CheckpointArgs,
@@ -66,7 +69,7 @@ pub fn take<S>(
             ));
         }
         Err(e) if is_locked(&e) => match requested(&db, &target, args) {
-            // It ended meanwhile.
+            // That process ended meanwhile.
             Err(e) if is_closed(&e) => make(opened()?, &target).map(|()| false)?,
             requested => requested.map(|()| true)?,
         },
@@ -83,7 +86,7 @@ fn is_closed(error: &Error) -> bool {
     error.downcast_ref::<lavastore::Error>().is_some_and(|e| e.kind() == ErrorKind::Closed)
 }
 
-/// Has the process make the copy that has the store open.
+/// Asks the process that has the store open for the copy.
 fn requested(db: &Path, target: &Path, args: &CheckpointArgs) -> Result<()> {
     let target = absolute(target)?;
     let is_taken = AtomicBool::new(false);
@@ -100,7 +103,7 @@ fn requested(db: &Path, target: &Path, args: &CheckpointArgs) -> Result<()> {
     Ok(())
 }
 
-/// The path of a directory that is to be made, as another process finds it.
+/// Returns the absolute path of a new directory, valid for another process.
 fn absolute(target: &Path) -> Result<PathBuf> {
     let target = std::path::absolute(target)?;
     match (target.parent(), target.file_name()) {
@@ -119,7 +122,7 @@ fn report(args: &CheckpointArgs, start_ns: u64, is_requested: bool) -> Result<()
     })
 }
 
-/// The directory on the file system of the store.
+/// Returns the target directory within the file system of the store.
 fn target_beside(db: &Path, target: &Path) -> Result<PathBuf> {
     match (on_volume(db), on_volume(target)) {
         (None, None) => Ok(target.to_owned()),

@@ -1,7 +1,8 @@
-//! Which commands may make a store, and where.
+//! Creation of stores by commands.
 //!
-//! A command that writes records makes the store in a directory that is missing or empty. The directory above it must be there:
-//! a mistyped path is an error and leaves nothing. An engine is added to a store of the other one on request only.
+//! A command that writes records creates the store in a missing or empty directory. The parent
+//! directory must exist: a mistyped path is an error and leaves nothing. An engine is added to a
+//! store of the other engine only on request.
 
 use super::place::Place;
 use super::{has_logs, open_in};
@@ -12,21 +13,21 @@ use lavastore::{Db, Env, ErrorKind, Options};
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// Permissions to make missing things.
+/// Permissions to create missing things.
 #[derive(Args)]
 pub struct CreateArgs {
-    /// Make the directories above a new store if they are missing
+    /// Create missing parent directories of a new store
     #[arg(long)]
     parents: bool,
-    /// Let a store of logs have keys too, or one of keys logs
+    /// Allow to add keys to a store with only logs, or logs to one with only keys
     #[arg(long)]
     add_engine: bool,
 }
 
-/// The file that every store has.
+/// File that every store has.
 const CURRENT: &str = "CURRENT";
 
-/// Fails if a directory that is to be made is missing together with the one above it.
+/// Fails if the directory and its parent are both missing.
 pub fn check_parent(env: &Env, dir: &Path, hint: &str) -> Result<()> {
     let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
     if env.fs.exists(dir)? || env.fs.exists(parent)? || env.fs.list(parent).is_ok() {
@@ -36,12 +37,12 @@ pub fn check_parent(env: &Env, dir: &Path, hint: &str) -> Result<()> {
     Err(failure(Status::NotFound, format!("cannot make {dir}: there is no directory {parent}; {hint}")))
 }
 
-/// The same for a copy of a store.
+/// Same as [`check_parent`], for a copy of a store.
 pub fn check_parent_of_copy(place: &Place) -> Result<()> {
     check_parent(&place.env, &place.dir, "make it first")
 }
 
-/// True if there is a store in a place. An error if none may be made there.
+/// Returns whether a store exists in a place. Fails if none may be created there.
 pub fn is_there(place: &Place, create: &CreateArgs) -> Result<bool> {
     // The open reports a place that is no directory.
     let Ok(is_there) = place.env.fs.exists(&place.dir.join(CURRENT)) else { return Ok(true) };
@@ -51,12 +52,12 @@ pub fn is_there(place: &Place, create: &CreateArgs) -> Result<bool> {
     Ok(is_there)
 }
 
-/// Opens the keys of a store, which is made if it is missing.
+/// Opens the keys of a store, and creates it if it is missing.
 pub fn open_or_create(db: &Path, create: &CreateArgs) -> Result<Db> {
     open_or_create_in(db, Place::to_write(db)?, create)
 }
 
-/// The same in the place that `db` names.
+/// Same as [`open_or_create`], in the place named by `db`.
 pub fn open_or_create_in(db: &Path, place: Place, create: &CreateArgs) -> Result<Db> {
     let is_there = is_there(&place, create)?;
     if is_there && !create.add_engine && has_logs(&place)? && !has_keys(&place)? {
@@ -67,7 +68,7 @@ pub fn open_or_create_in(db: &Path, place: Place, create: &CreateArgs) -> Result
     Ok(store)
 }
 
-/// Checks that logs may be appended to in a place; true if there is a store.
+/// Checks that logs may be appended to in a place; returns whether a store exists.
 pub fn may_have_logs(db: &Path, place: &Place, create: &CreateArgs) -> Result<bool> {
     let is_there = is_there(place, create)?;
     if is_there && !create.add_engine && !has_logs(place)? && has_keys(place)? {
@@ -76,7 +77,8 @@ pub fn may_have_logs(db: &Path, place: &Place, create: &CreateArgs) -> Result<bo
     Ok(is_there)
 }
 
-/// Tells a person that a store was made, which shows a mistyped path. Scripts get errors on standard error, and no more.
+/// Reports a new store on a terminal, so that a mistyped path shows. Scripts get only errors on
+/// standard error.
 pub fn tell_if_new(db: &Path, is_there: bool) {
     if !is_there && std::io::stderr().is_terminal() {
         output::tell(&format!("made a new store in {}", db.display()));

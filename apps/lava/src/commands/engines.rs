@@ -1,4 +1,4 @@
-//! `engines`: which engines share the store, and how one that is not wanted any more is removed from it.
+//! `engines`: lists the engines that share the store, and removes one.
 
 use super::{Halves, directory, open_without_logs};
 use crate::{Result, output};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// The engine that `lava log` opens.
+/// Name of the engine that `lava log` opens.
 const LOGS: &str = "LavaLog";
 
 /// Options of `engines`.
@@ -18,7 +18,7 @@ pub struct EnginesArgs {
     /// Remove this engine for good, with its records, its files and its part of the log
     #[arg(long, value_name = "NAME")]
     remove: Option<String>,
-    /// Really remove it
+    /// Confirm the removal
     #[arg(long, requires = "remove")]
     yes: bool,
     /// Print JSON

@@ -1,8 +1,9 @@
 //! `export`: records in key order.
 //!
-//! An export stops at the first thing that it cannot read. Told to, it goes on behind it: for a table that is the whole range
-//! of its keys, for a value that is its key. What is left out is told by the keys that were written before and behind it, as
-//! nobody knows which keys were between them; then the exit status says that the export is not whole.
+//! An export stops at the first unreadable data. With `--skip-damaged` it continues behind it:
+//! behind the key range of a table, or behind the key of a value. The keys in a damaged table are
+//! unknown, so the report names the exported keys before and after the gap. The exit status then
+//! says that the export is incomplete.
 
 mod target;
 
@@ -25,10 +26,10 @@ use target::Target;
 /// Options of `export`.
 #[derive(Args)]
 pub struct ExportArgs {
-    /// File to write, packed if its name ends in .gz, .lz4 or .zst; it is there when it is whole, and not before
-    /// [default, and -: standard output]
+    /// Output file, compressed if its name ends in .gz, .lz4 or .zst; it appears only when it is
+    /// complete [default, and -: standard output]
     file: Option<PathBuf>,
-    /// Replace the file if it is there
+    /// Replace an existing file
     #[arg(long, requires = "file")]
     force: bool,
     /// Format [default: by the file's name; tsv for standard output]
@@ -36,8 +37,8 @@ pub struct ExportArgs {
     format: Option<Format>,
     #[command(flatten)]
     range: RangeArgs,
-    /// Go on behind what cannot be read; say on standard error (with --json: also in the result, as left_out) which file
-    /// it was in and which keys are missing; then end with exit status 3
+    /// Continue behind unreadable data; report the file and the missing keys on standard error
+    /// (with --json: also as left_out in the result); exit status 3
     #[arg(long)]
     skip_damaged: bool,
     /// Print the result as JSON (only with a file)
@@ -45,14 +46,14 @@ pub struct ExportArgs {
     json: bool,
 }
 
-/// What an export could not read.
+/// Data that an export could not read.
 struct LeftOut {
     error: lavastore::Error,
-    /// The key before it, if any was written.
+    /// The exported key before the gap, if any.
     after: Option<Vec<u8>>,
-    /// The key behind it, if any was read.
+    /// The key behind the gap, if any.
     before: Option<Vec<u8>>,
-    /// The key, where only its value cannot be read.
+    /// The key, if only its value is unreadable.
     key: Option<Vec<u8>>,
 }
 
@@ -86,7 +87,7 @@ impl LeftOut {
     }
 }
 
-/// What an export did.
+/// Result of an export.
 #[derive(Default)]
 struct Exported {
     records: u64,
@@ -96,7 +97,7 @@ struct Exported {
 }
 
 impl Exported {
-    /// Writes the entry, and remembers its key.
+    /// Writes an entry and remembers its key.
     fn write(&mut self, out: &mut dyn Write, format: Format, key: &[u8], value: &[u8]) -> Result<()> {
         format.write(out, key, value)?;
         self.records += 1;
@@ -107,7 +108,7 @@ impl Exported {
         Ok(())
     }
 
-    /// Goes on behind what a move could not read, as long as it is that.
+    /// Skips unreadable data after a failed move, as long as moves fail.
     fn pass(&mut self, entries: &mut Cursor, mut moved: lavastore::Result<()>, skip: bool) -> Result<()> {
         let first = self.left_out.len();
         while let Err(error) = moved {
@@ -115,7 +116,7 @@ impl Exported {
                 return Err(stopped(error, skip));
             }
             moved = entries.skip_damaged();
-            // Nobody knows where it ends.
+            // The end of the unreadable part is unknown.
             if matches!(&moved, Err(e) if e.kind() == ErrorKind::InvalidArgument) {
                 return Err(error.into());
             }
@@ -130,13 +131,13 @@ impl Exported {
     }
 }
 
-/// True for the kinds of errors that come of a file that cannot be read.
+/// Returns true for errors of unreadable files.
 fn is_of_reading(error: &lavastore::Error) -> bool {
     use ErrorKind::{Corruption, Io, NotFound, Unsupported};
     matches!(error.kind(), Corruption | Io | NotFound | Unsupported)
 }
 
-/// The error that ends an export; it says what would not stop there.
+/// Returns the error that ends an export; it names the option that would continue.
 fn stopped(error: lavastore::Error, skip: bool) -> Error {
     match !skip && is_of_reading(&error) {
         true => with_message(error, |error| format!("{error}; --skip-damaged goes on behind it")),
@@ -159,7 +160,7 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
         None => Target::stdout(),
     };
     let mut entries = args.range.of(&family)?.cursor()?;
-    // Records on the screen are their own progress.
+    // On a screen, the records themselves show progress.
     let progress = file.map(|file| Progress::new(&file.display().to_string(), 0));
     let mut sum = Exported::default();
     let moved = entries.seek_to_first();
@@ -167,7 +168,7 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     interrupt::watch();
     while entries.valid() && sum.records < args.range.limit() {
         if interrupt::requested() {
-            // The file under its other name goes with the target.
+            // Dropping the target removes the partial file.
             return Err(stopped_by_signal(&sum, file));
         }
         let before = sum.bytes;
@@ -193,7 +194,7 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     read_whole(&store)
 }
 
-/// Where an interrupted export ended.
+/// Returns the error of an interrupted export.
 fn stopped_by_signal(sum: &Exported, file: Option<&Path>) -> Error {
     let records = counted(sum.records, "record");
     let on = match (file, &sum.last_key) {
@@ -204,13 +205,13 @@ fn stopped_by_signal(sum: &Exported, file: Option<&Path>) -> Error {
     format!("interrupted after {records}{on}").into()
 }
 
-/// The format that was asked for, or that the file's name tells. A name that tells none is refused, because programs
-/// believe the ending.
+/// Returns the requested format, or that of the file's name. An ambiguous name is refused, because
+/// other programs rely on the extension.
 fn format_of(file: Option<&Path>, asked: Option<Format>) -> Result<Format> {
     let Some(file) = file else { return Ok(asked.unwrap_or(Format::Tsv)) };
     match asked.or_else(|| Format::of_name(file)) {
         Some(format) => Ok(format),
-        // A pipe, a terminal, a device.
+        // A pipe, a terminal or a device.
         None if file.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) => Ok(Format::Tsv),
         None => output::usage(format!(
             "{} does not tell its format: end it in .tsv or .jsonl, call it Packages, or give --format",
@@ -219,7 +220,7 @@ fn format_of(file: Option<&Path>, asked: Option<Format>) -> Result<Format> {
     }
 }
 
-/// Prints what was exported, and what not.
+/// Prints the result of an export and its gaps.
 fn told(args: &ExportArgs, to_file: bool, sum: &Exported, seconds: f64) -> Result<()> {
     for gap in &sum.left_out {
         output::tell(&output::one_line(&gap.text()));

@@ -1,4 +1,4 @@
-//! `family`: lists, makes and drops column families.
+//! `family`: lists, creates and drops column families.
 
 use super::create::{CreateArgs, open_or_create};
 use super::{FamilyArgs, Halves, directory, family, open_to_write, read_whole};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub enum FamilyCommand {
     /// List the column families: tables, bytes, name
     Ls(ListArgs),
-    /// Make a column family
+    /// Create a column family
     Create(CreateFamilyArgs),
     /// Drop a column family with all its data
     Drop(DropArgs),
@@ -62,7 +62,7 @@ fn ls(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
 /// Options of `family create`.
 #[derive(Args)]
 pub struct CreateFamilyArgs {
-    /// The name
+    /// Name of the column family
     name: String,
     #[command(flatten)]
     options: FamilyArgs,
@@ -85,9 +85,9 @@ fn create(db: Option<PathBuf>, args: &CreateFamilyArgs) -> Result<()> {
 /// Options of `family drop`.
 #[derive(Args)]
 pub struct DropArgs {
-    /// The name
+    /// Name of the column family
     name: String,
-    /// Really drop it
+    /// Confirm the drop
     #[arg(long)]
     yes: bool,
     /// Print a JSON object with the name

@@ -1,8 +1,9 @@
-//! `fs`: volumes of LavaFS, looked at from outside of any store.
+//! `fs`: LavaFS volumes, independent of stores.
 //!
-//! A volume of two devices is named by both: `LARGE+FAST`.
+//! A volume on two devices is named by both: `LARGE+FAST`.
 //!
-//! Where a file may be on the volume or on the machine, one on the volume begins with a colon: `:/db/CURRENT`.
+//! In commands for files of the machine and of the volume, a volume path begins with a colon:
+//! `:/db/CURRENT`.
 
 #[cfg(feature = "fuse")]
 mod mount;
@@ -26,31 +27,31 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes copied at a time.
+/// Bytes per copied piece.
 const COPY_LEN: usize = 1 << 20;
 
-/// What is done with a volume.
+/// Commands for a volume.
 #[derive(Subcommand)]
 pub enum FsCommand {
-    /// Make a volume on a device, or in an image file, which is made too; or on two, a large one and a fast one
+    /// Create a volume on a device or in a new image file, or on two: a large one and a fast one
     Mkfs(MkfsArgs),
     /// List a directory
     Ls(LsArgs),
     /// Print a file
     Cat(FileArgs),
-    /// Copy a file; on the volume it begins with a colon
+    /// Copy a file; a path on the volume begins with a colon
     Cp(CpArgs),
-    /// Show what is known of a file
+    /// Show the metadata of a file
     Stat(FileArgs),
-    /// Show who has which bytes of the volume
+    /// Show the owner of each byte of the volume
     Df(VolumeArgs),
-    /// Have a volume take in what its device has become longer by, or make its image longer
+    /// Extend a volume to the new size of its device, or extend its image
     Grow(GrowArgs),
-    /// Check a volume; exit status 5 if anything is wrong
+    /// Check a volume; exit status 5 if it is damaged
     Fsck(FsckArgs),
-    /// Print superblock and journal
+    /// Print the superblock and the journal
     DumpJournal(VolumeArgs),
-    /// Show a volume in a directory, for reading, until that is unmounted (umount DIR)
+    /// Mount a volume in a directory, read-only, until umount DIR
     #[cfg(feature = "fuse")]
     Mount(MountArgs),
 }
@@ -58,24 +59,26 @@ pub enum FsCommand {
 /// Options of `mkfs`.
 #[derive(Args)]
 pub struct MkfsArgs {
-    /// The device or image
+    /// Device or image
     path: PathBuf,
-    /// Bytes of the image: a number with K, M, G or T. Devices are taken as they are
+    /// Size of the image in bytes: a number with K, M, G or T. Devices keep their size
     #[arg(long, value_parser = size)]
     size: Option<u64>,
-    /// A second, faster device or image of the volume, for its journal, logs and manifests. From then on the volume is named PATH+SPEED
+    /// Second, faster device or image for the journal, logs and manifests. The volume is then named
+    /// PATH+SPEED
     #[arg(long)]
     speed: Option<PathBuf>,
-    /// Bytes of the image that is the second device
+    /// Size of the second image in bytes
     #[arg(long, value_parser = size, requires = "speed")]
     speed_size: Option<u64>,
-    /// Let the image take room as it is written, in place of writing it once from end to end: made sooner, small at first, and
-    /// slower when files are synced. When the file system that it is on is full, writes fail that the volume had room for, and
-    /// the store in it stops until room was made and it is opened again
+    /// Allocate the image while it is written instead of writing it once from end to end. It is
+    /// created faster and starts small, but file syncs are slower. If the underlying file system
+    /// fills up, writes fail although the volume has space, and the store stops until there is
+    /// space and it is reopened
     #[arg(long)]
     sparse: bool,
-    /// Overwrite what is there: another file system, a partition table, a volume, data of an unknown kind. A device that
-    /// is mounted, or in use by the system or another process of ours, is refused all the same
+    /// Overwrite existing data: another file system, a partition table, a volume, unknown data. A
+    /// device that is mounted or in use is refused all the same
     #[arg(long)]
     force: bool,
     /// Print JSON
@@ -86,13 +89,13 @@ pub struct MkfsArgs {
 /// Options of `grow`.
 #[derive(Args)]
 pub struct GrowArgs {
-    /// The device or image
+    /// Device or image
     path: PathBuf,
-    /// Bytes that the volume is to have: a number with K, M, G or T. An image that is shorter is made so long, in the way it was made. Without
-    /// it the volume gets all that the device or image has
+    /// New size of the volume in bytes: a number with K, M, G or T. A shorter image is extended in
+    /// the way it was created. Default: the whole device or image
     #[arg(value_parser = size)]
     size: Option<u64>,
-    /// Which device of a volume of two SIZE is of
+    /// Which device of a volume on two has this SIZE
     #[arg(long, value_enum, requires = "size", default_value_t = Of::Capacity)]
     device: Of,
     /// Print JSON
@@ -100,21 +103,21 @@ pub struct GrowArgs {
     json: bool,
 }
 
-/// A device of a volume of two.
+/// A device of a volume on two.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Of {
-    /// The fast one
+    /// The fast device
     Speed,
-    /// The large one
+    /// The large device
     Capacity,
 }
 
 /// Options of `ls`.
 #[derive(Args)]
 pub struct LsArgs {
-    /// The device or image
+    /// Device or image
     path: PathBuf,
-    /// The directory
+    /// Directory
     #[arg(default_value = "/")]
     dir: PathBuf,
     /// Print JSON lines: name, bytes, and whether it is a directory
@@ -125,9 +128,9 @@ pub struct LsArgs {
 /// A file on a volume.
 #[derive(Args)]
 pub struct FileArgs {
-    /// The device or image
+    /// Device or image
     path: PathBuf,
-    /// The file
+    /// File on the volume
     file: PathBuf,
     /// Print a JSON object
     #[arg(long)]
@@ -137,13 +140,13 @@ pub struct FileArgs {
 /// Options of `cp`.
 #[derive(Args)]
 pub struct CpArgs {
-    /// The device or image
+    /// Device or image
     path: PathBuf,
-    /// What is copied
+    /// Source file
     from: String,
-    /// Where to; must not exist
+    /// Target file, which must not exist
     to: String,
-    /// Print a JSON object that says what was copied
+    /// Print a JSON object with the copied file
     #[arg(long)]
     json: bool,
 }
@@ -152,16 +155,16 @@ pub struct CpArgs {
 #[cfg(feature = "fuse")]
 #[derive(Args)]
 pub struct MountArgs {
-    /// The device or image
+    /// Device or image
     path: PathBuf,
-    /// The directory, which is there and empty
+    /// Existing empty directory
     dir: PathBuf,
 }
 
 /// A volume.
 #[derive(Args)]
 pub struct VolumeArgs {
-    /// The device or image
+    /// Device or image
     path: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -171,9 +174,9 @@ pub struct VolumeArgs {
 /// Options of `fsck`.
 #[derive(Args)]
 pub struct FsckArgs {
-    /// The device or image
+    /// Device or image
     path: PathBuf,
-    /// Put right what can be
+    /// Repair the damage if possible
     #[arg(long)]
     repair: bool,
     /// Print JSON
@@ -181,7 +184,7 @@ pub struct FsckArgs {
     json: bool,
 }
 
-/// Bytes from a number with a unit.
+/// Parses a number of bytes with a unit.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -218,16 +221,16 @@ pub fn run(command: FsCommand) -> Result<()> {
     }
 }
 
-/// A device or image on which a volume is to be made.
+/// A device or image for a new volume.
 struct Made {
     path: PathBuf,
     kind: DeviceKind,
     device: Arc<dyn BlockDevice>,
-    /// It was not there before.
+    /// The image file was created by this command.
     is_new: bool,
 }
 
-/// Opens a device or an image, which is made if it is not there.
+/// Opens a device or an image, and creates a missing image.
 fn make_device(path: &Path, size: Option<u64>, sparse: bool, option: &str) -> Result<Made> {
     let exists = Env::kernel().fs.exists(path)?;
     match (exists, size) {
@@ -267,7 +270,7 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     let options = FormatOptions { sparse, force: args.force, ..FormatOptions::default() };
     if let Err(e) = lavafs::format_on(&env, &devices, &options) {
         forget(&env, made);
-        // The library names its option, the command line its own.
+        // Translates the library's option name into that of the command line.
         return Err(with_message(e, |e| e.to_string().replace("force it to make", "--force makes")));
     }
     let len = made.iter().map(|made| made.device.len()).sum::<u64>();
@@ -282,7 +285,7 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     output::report(args.json, &report, || text + "\n")
 }
 
-/// An image without a volume in it would only be in the way; what went wrong is the error to report.
+/// Removes new images after a failed mkfs; the caller reports the original error.
 fn forget<'a>(env: &Env, made: impl IntoIterator<Item = &'a Made>) {
     for made in made.into_iter().filter(|made| made.is_new) {
         let _ = env.fs.remove(&made.path);
@@ -291,7 +294,7 @@ fn forget<'a>(env: &Env, made: impl IntoIterator<Item = &'a Made>) {
 
 fn grow(args: &GrowArgs) -> Result<()> {
     let paths = parts(&args.path);
-    // Nothing becomes longer if something is wrong.
+    // A damaged volume is not extended.
     drop(open_volume(&args.path, true)?);
     let of = if args.device == Of::Capacity { Role::Capacity } else { Role::Speed };
     let mut all = Vec::new();
@@ -301,7 +304,8 @@ fn grow(args: &GrowArgs) -> Result<()> {
         let role = superblock.devices.bond.map_or(Role::Speed, |bond| bond.role);
         all.push((*path, role, superblock.sparse, device.len()));
     }
-    // A volume of one has only that; that two are those of one volume was seen above.
+    // A volume on one device has only that; the mount above checked that two devices belong
+    // together.
     let nth = all.iter().position(|(_, role, ..)| *role == of).unwrap_or(0);
     let (path, role, sparse, there) = all.swap_remove(nth);
     let kind = device::kind(path)?;
@@ -349,7 +353,8 @@ fn ls(args: &LsArgs) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Reads a file from end to end; of one that nobody closed, all that its writer may have made durable.
+/// Reads a file from end to end. For an unclosed file this is all data that its writer may have
+/// made durable.
 fn each_piece(file: &dyn ReadFile, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let len = file.readable_len()?;
     let mut buf = vec![0; COPY_LEN];
@@ -401,7 +406,7 @@ fn cp(args: &CpArgs) -> Result<()> {
         each_piece(&*file, |bytes| Ok(copy.append(bytes)?)).and_then(|()| Ok(copy.sync(SyncKind::Full)?));
     drop(copy);
     if copied.is_err() {
-        // A part of a file is of no use; the first error is the one to report.
+        // A partial file is useless; the first error is reported.
         let _ = target.remove(&to);
     }
     let synced = target.sync_dir(dir);
@@ -432,7 +437,7 @@ fn stat(args: &FileArgs) -> Result<()> {
     })
 }
 
-/// A run of blocks: on a volume of two devices with the device, and the numbers there.
+/// Formats a run of blocks; on a volume of two devices with the device and its block numbers.
 fn shown(run: Extent, is_two: bool) -> String {
     if !is_two || run.is_hole() {
         return run.to_string();

@@ -1,4 +1,4 @@
-//! `gc` and `compact`: the two ways to make a store smaller by hand.
+//! `gc` and `compact`: manual reduction of the store's size.
 
 use super::{FamilyArgs, directory, family, open_to_read, open_with, read_whole};
 use crate::formats::escape;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 /// Options of `gc`.
 #[derive(Args)]
 pub struct GcArgs {
-    /// Only tell what would be done
+    /// Only print the plan
     #[arg(long)]
     dry_run: bool,
-    /// Collect until at most this share of all separated values is garbage: 0.1 or 10% [default: until no vSST has as much
-    /// garbage as gc_ratio_percent of its family]
+    /// Collect until at most this share of all separated values is garbage: 0.1 or 10% [default:
+    /// until each vSST is below gc_ratio_percent of its family]
     #[arg(long, value_name = "RATIO", value_parser = percent)]
     until: Option<u32>,
     /// Print JSON
@@ -31,7 +31,7 @@ pub struct GcArgs {
     json: bool,
 }
 
-/// Reads a ratio, as a fraction or with a percent sign. Rounded down: to less garbage.
+/// Parses a ratio, as a fraction or with a percent sign. Rounds down, to less garbage.
 fn percent(text: &str) -> Result<u32, String> {
     let (number, whole) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),
@@ -43,7 +43,7 @@ fn percent(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Collects garbage, or tells what there is to collect.
+/// Collects garbage, or prints the plan.
 pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
     let request = GcRequest { until_percent: args.until, ..Default::default() };
     if args.dry_run {
@@ -68,7 +68,7 @@ pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
     output::report(args.json, &all, || report_text(&report, seconds) + &hidden.text())
 }
 
-/// Garbage that collection does not see yet.
+/// Unexposed garbage, which collection does not see yet.
 struct Hidden {
     likely: u64,
     min: u64,
@@ -88,7 +88,7 @@ impl Hidden {
         report
     }
 
-    /// A line that says what would make it garbage to be collected.
+    /// Returns a line that names the way to expose it.
     fn text(&self) -> String {
         if self.likely.max(self.min) == 0 {
             return String::new();
@@ -100,17 +100,18 @@ impl Hidden {
     }
 }
 
-/// How often progress is told where it stays on the screen or goes to a file.
+/// Interval of progress lines outside of a terminal.
 const LINE_NS: u64 = 1_000_000_000;
 
-/// Tells progress on standard error: on a terminal in one line that is written over, else in a line a second.
+/// Prints progress on standard error: on a terminal in one line that is overwritten, otherwise in a
+/// line per second.
 fn progress() -> impl FnMut(&GcProgress) {
     let terminal = std::io::stderr().is_terminal();
     let mut told_ns = None;
     move |progress| {
         let ended = progress.remaining_bytes == 0;
         if terminal {
-            // To the beginning of the line; what is left of a longer one is erased.
+            // Returns to the start of the line and erases the rest of a longer one.
             let _ = write!(std::io::stderr(), "\r{}\x1b[K", progress_text(progress));
         } else if ended || told_ns.is_none_or(|at| progress.elapsed_ns - at >= LINE_NS) {
             told_ns = Some(progress.elapsed_ns);
@@ -127,14 +128,14 @@ fn progress_text(progress: &GcProgress) -> String {
     format!("freed {freed}, about {left} to go at {rate}/s: {eta}; garbage {share}")
 }
 
-/// Options that tell what happens in the background, on a terminal.
+/// Options that report background work on a terminal.
 fn with_progress(create_if_missing: bool) -> Options {
     let listener: Option<Arc<dyn EventListener>> =
         if std::io::stderr().is_terminal() { Some(Arc::new(Progress)) } else { None };
     Options { create_if_missing, listener, ..Options::default() }
 }
 
-/// A line on standard error for each job that ended.
+/// Prints a line on standard error for each finished job.
 struct Progress;
 
 impl EventListener for Progress {
@@ -251,11 +252,11 @@ pub struct CompactArgs {
     family: Option<String>,
     #[command(flatten)]
     options: FamilyArgs,
-    /// Write all tables and values anew, under the options of now: old data takes the present compression, separation and
-    /// placement. If it is cut off, --from goes on from the key that was told last
+    /// Rewrite all tables and values under the present options for compression, separation and
+    /// placement. After an interruption, --from resumes at the last reported key
     #[arg(long)]
     rewrite: bool,
-    /// Only keys from this one on, as it was told
+    /// Only keys from this one on, escaped as in the progress report
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
     /// Print JSON
@@ -263,7 +264,8 @@ pub struct CompactArgs {
     json: bool,
 }
 
-/// Tells on standard error how far a rewrite has come, at most once a second. `kept`: how to go on there.
+/// Reports the progress of a rewrite on standard error, at most once a second. `kept` receives the
+/// command to resume.
 fn rewrite_progress<'a>(family: &str, kept: &'a mut String) -> impl FnMut(&CompactProgress) + 'a {
     let (mut told_ns, family) = (now_ns(), family.to_owned());
     move |progress| {
@@ -278,7 +280,7 @@ fn rewrite_progress<'a>(family: &str, kept: &'a mut String) -> impl FnMut(&Compa
     }
 }
 
-/// How far a rewrite has come, and how to go on later, unless nothing is left.
+/// Formats the progress of a rewrite, with the command to resume unless nothing is left.
 fn rewritten_text(progress: &CompactProgress, on: &str) -> String {
     let rewritten = counted(progress.rewritten_tables, "table");
     match progress.remaining_tables {
@@ -290,8 +292,8 @@ fn rewritten_text(progress: &CompactProgress, on: &str) -> String {
     }
 }
 
-/// Compacts families down to their last level: shadowed entries go, and what they hid of separated values becomes exposed
-/// garbage.
+/// Compacts families down to their last level: this drops superseded entries, and exposes the
+/// garbage of their separated values.
 pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
     let start_ns = now_ns();
     let from = args.from.as_ref().map(|from| escape::unescape(from.as_bytes()));

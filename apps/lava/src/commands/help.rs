@@ -1,4 +1,4 @@
-//! `help`, `man`, `completions`: what is known of the command line, from the parser itself.
+//! `help`, `man`, `completions`: generated from the parser.
 
 use crate::{Result, cli, nearest, output, status};
 use clap::Args;
@@ -15,10 +15,10 @@ pub struct HelpArgs {
     topic: Vec<String>,
 }
 
-/// The topic that is no command.
+/// Topic without a command.
 const EXIT_CODES: &str = "exit-codes";
 
-/// Explains a command.
+/// Prints the help of a command.
 pub fn help(args: &HelpArgs) -> Result<()> {
     if args.topic == [EXIT_CODES] {
         return print(&status::table());
@@ -47,7 +47,7 @@ fn print(text: &str) -> Result<()> {
 /// Options of `completions`.
 #[derive(Args)]
 pub struct CompletionsArgs {
-    /// Of which shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -64,14 +64,14 @@ pub fn completions(args: &CompletionsArgs) -> Result<()> {
 /// Options of `man`.
 #[derive(Args)]
 pub struct ManArgs {
-    /// Where the pages go; made if missing
+    /// Output directory; created if missing
     dir: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Writes a page for each command.
+/// Writes a man page for each command.
 pub fn man(args: &ManArgs) -> Result<()> {
     output::create_directory(&args.dir)?;
     let mut pages = Vec::new();
@@ -84,7 +84,7 @@ pub fn man(args: &ManArgs) -> Result<()> {
     })
 }
 
-/// The page of a command and those of the commands below it.
+/// Writes the pages of a command and its subcommands.
 fn write_pages(command: &clap::Command, dir: &Path, pages: &mut Vec<String>) -> Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let mut text = Vec::new();

@@ -1,11 +1,12 @@
-//! `import`: records from files.
+//! `import`: reads records from files.
 //!
-//! Records are written in the order of the file, in batches. One that is cut off (a bad line, a full disk, a kill, Ctrl-C)
-//! leaves the records before it; `--resume` reads the same file again and leaves out every record that the store has already
-//! with that very value ([`resume`]). Nothing is noted anywhere for that, so it also goes on with what another program began.
-//! It ends with the same store as an import of the whole file: a record is left out only where writing it changes nothing.
+//! Records are written in file order, in batches. An interrupted import (a malformed line, a full
+//! disk, a kill, Ctrl-C) leaves the earlier records. `--resume` reads the same file again and skips
+//! every record that the store already has with the same value ([`resume`]). It needs no saved
+//! state, so it also continues an import by another program. The result equals that of a whole
+//! import, since only redundant writes are skipped.
 //!
-//! A new store is made when the first records are there to be written: an import that fails before leaves none.
+//! The store is created before the first write: an import that fails earlier leaves none.
 
 mod resume;
 mod skipped;
@@ -26,7 +27,7 @@ use serde_json::json;
 use skipped::Skipped;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a batch.
+/// Bytes per batch.
 const BATCH_LEN: usize = 256 << 10;
 
 /// Options of `import`.
@@ -38,17 +39,18 @@ pub struct ImportArgs {
     /// Format [default: by the file's name]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Column family, made if missing [default: default]
+    /// Column family, created if missing [default: default]
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
-    /// Leave out records that are there already with the same value: goes on with an import that was cut off
+    /// Skip records that the store already has with the same value, to continue an interrupted
+    /// import
     #[arg(long)]
     resume: bool,
-    /// Go on behind malformed records; say on standard error where the first of them are, and how many there are; then end
-    /// with exit status 3
+    /// Continue behind malformed records; list the first ones and their number on standard error;
+    /// exit status 3
     #[arg(long)]
     skip_malformed: bool,
-    /// The longest line: a number of bytes with K, M, G or T. A longer one is malformed
+    /// Longest line in bytes: a number with K, M, G or T. A longer line is malformed
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M")]
     line_bytes_max: u64,
     #[command(flatten)]
@@ -60,28 +62,28 @@ pub struct ImportArgs {
     json: bool,
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Default)]
 struct Imported {
     records: u64,
     bytes: u64,
-    /// Records that were there.
+    /// Number of skipped existing records.
     left_out: u64,
     skipped: Skipped,
 }
 
-/// Where records go: the store, which is made when there are any.
+/// The store for the records, created on the first write.
 struct Target<'a> {
     db: PathBuf,
     args: &'a ImportArgs,
-    /// Until the store is open: it keeps a volume for this process.
+    /// The place until the store is open; it locks a volume for this process.
     place: Option<Place>,
     open: Option<(Db, Family)>,
     sum: Imported,
 }
 
 impl<'a> Target<'a> {
-    /// A store that is there is opened; one that is not is made later, if it may be.
+    /// Opens an existing store; checks that a missing one may be created later.
     fn new(db: PathBuf, args: &'a ImportArgs) -> Result<Target<'a>> {
         let place = Place::to_write(&db)?;
         let is_there = is_there(&place, &args.create)?;
@@ -92,7 +94,7 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// The store and the family.
+    /// Returns the store and the family.
     fn open(&mut self) -> Result<&(Db, Family)> {
         let args = self.args;
         if let Some(place) = self.place.take() {
@@ -133,7 +135,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Everything is written: the store, made by now if there was nothing to write, is flushed and closed.
+    /// Creates the store if nothing was written, flushes and closes it.
     fn finish(mut self) -> Result<Imported> {
         self.open()?;
         if let Some((store, family)) = self.open {
@@ -144,7 +146,7 @@ impl<'a> Target<'a> {
         Ok(self.sum)
     }
 
-    /// Why it stopped, and how to go on.
+    /// Formats the error of an interrupted import and the way to resume.
     fn cut_off(&self, file: &Path, error: &Error) -> String {
         let done = self.sum.records + self.sum.left_out;
         let on = if done == 0 { "" } else { "; --resume goes on there" };
@@ -154,7 +156,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Reads records from files into the store. Later records replace earlier ones with the same key.
+/// Imports files. A later record replaces an earlier one with the same key.
 pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
     let db = directory(db)?;
     let formats = args.files.iter().map(|file| format_of(file, args.format)).collect::<Result<Vec<_>>>()?;
@@ -173,7 +175,7 @@ pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
     told(args, &sum, resume.as_ref(), (now_ns() - start_ns) as f64 / 1e9)
 }
 
-/// Imports a file. Also the records before one that cannot be read: then all before it is in, and the count says so.
+/// Imports a file. The records before an unreadable one are written too, and counted.
 fn import_file(
     target: &mut Target<'_>,
     mut resume: Option<&mut Resume>,
@@ -199,7 +201,7 @@ fn import_file(
     read.map(|_| ())
 }
 
-/// Reads records up to a number of bytes; false if the input has ended.
+/// Reads records up to a number of bytes; returns false at the end of the input.
 fn fill(
     window: &mut Vec<Record>,
     records: &mut impl Iterator<Item = Result<Record, ReadError>>,

@@ -30,27 +30,28 @@ pub struct ReportArgs {
 /// Options of `stat`.
 #[derive(Args)]
 pub struct StatArgs {
-    /// Print JSON; with --watch a line for each look
+    /// Print JSON; with --watch, a line per sample
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
-    /// Print the text that Prometheus reads, as the process wrote it that has the store open (Options::metrics_file)
+    /// Print the Prometheus metrics of the process that has the store open (Options::metrics_file)
     #[arg(long, group = "process")]
     prometheus: bool,
-    /// Show again and again what that process does: rates, times, waits by cause, levels, garbage, space
+    /// Show the activity of that process periodically: rates, times, waits by cause, levels,
+    /// garbage, space
     #[arg(long, group = "process")]
     watch: bool,
-    /// Seconds from one look to the next [default: 5, as often as a process tells anything new]
+    /// Seconds between samples [default: 5, the interval at which processes write metrics]
     #[arg(long, value_name = "SECONDS", requires = "watch", value_parser = seconds)]
     interval: Option<Duration>,
-    /// Look so often, and end
+    /// Number of samples [default: until interrupted]
     #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// The file into which that process writes [default: METRICS in the directory of the store]
+    /// File with the metrics of that process [default: METRICS in the directory of the store]
     #[arg(long, value_name = "FILE", requires = "process")]
     metrics_file: Option<PathBuf>,
 }
 
-/// How often somebody may want to look.
+/// Allowed intervals.
 const INTERVAL_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=3600.0;
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -101,14 +102,14 @@ pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     halves.keys_whole().and(logs_whole.unwrap_or(Ok(())))
 }
 
-/// What `stat` tells of keys.
+/// Contents of `stat` for keys.
 struct StatOfKeys {
     families: Vec<(FamilySpace, Map<String, Value>)>,
     names: Vec<String>,
     shape: String,
     space: Space,
     counters: Map<String, Value>,
-    /// Of a store that is opened with the default options.
+    /// Options derived for an open with default options.
     derived: Explanation,
 }
 
@@ -166,27 +167,28 @@ fn derived_json(option: &ExplainedOption) -> Value {
     json!({ "name": name, "value": value, "unit": unit, "source": source.name(), "reason": reason })
 }
 
-/// Where a process that has a store open keeps its metrics, if it was told no other place.
+/// Default name of the metrics file of a process that has a store open.
 const METRICS: &str = "METRICS";
-/// The most bytes of metrics that are believed.
+/// Maximum accepted size of a metrics file.
 const METRICS_LEN_MAX: usize = 64 << 20;
-/// Metrics younger than this need no look at the lock.
+/// Metrics younger than this need no check of the lock.
 const METRICS_FRESH: Duration = Duration::from_secs(8);
-/// Metrics that old are no longer rewritten.
+/// Metrics older than this are stale.
 const METRICS_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// The file of metrics of the process that has the store open: counters are those of a process, and this one has none to tell.
+/// The metrics file of the process that has the store open. Counters belong to a process, and this
+/// one has none.
 struct Metrics {
     env: Env,
     file: PathBuf,
-    /// The lock that a living process holds, in a directory of the machine.
+    /// The lock held by a living process, in a directory of the machine.
     lock: Option<PathBuf>,
 }
 
-/// The lock of a store.
+/// Lock file of a store.
 const LOCK: &str = "LOCK";
 
-/// True if no process holds a lock. Taken for the blink of an eye, shared.
+/// Returns true if no process holds the lock. The check takes a shared lock for an instant.
 #[allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -216,7 +218,7 @@ impl Metrics {
         Ok(Metrics { env, file: dir.join(METRICS), lock })
     }
 
-    /// The page of the moment.
+    /// Reads the present metrics.
     fn read(&self) -> Result<Vec<u8>> {
         self.env.fs.read_all(&self.file, METRICS_LEN_MAX).map_err(|e| match e.kind() {
             ErrorKind::NotFound => failure(
@@ -231,11 +233,13 @@ impl Metrics {
         })
     }
 
-    /// The page of the moment, of a process that lives: the page of a dead one must not pass for the present.
+    /// Reads the present metrics of a living process: those of a dead one must not pass for the
+    /// present.
     fn read_of_living(&self) -> Result<Vec<u8>> {
         let page = self.read()?;
         let age = self.age().unwrap_or_default();
-        // Rewritten every five seconds: a younger page is that of a process that lives, or has just died.
+        // The file is rewritten every five seconds: a younger one belongs to a process that lives
+        // or just died.
         let is_dead = age > METRICS_FRESH && self.lock.as_deref().is_some_and(is_free);
         if !is_dead && age <= METRICS_AGE_MAX {
             return Ok(page);
@@ -255,22 +259,22 @@ impl Metrics {
         Err(failure(Status::NotFound, what))
     }
 
-    /// How old it is, in a directory of the machine.
+    /// Age of the file, if it is in a directory of the machine.
     fn age(&self) -> Option<Duration> {
         std::fs::metadata(&self.file).and_then(|found| found.modified()).ok()?.elapsed().ok()
     }
 }
 
-/// What the process that has the store open tells of itself, if it does.
+/// Returns the metrics of the process that has the store open, if any.
 fn process(db: Option<PathBuf>) -> Result<Option<(View, Option<Duration>)>> {
     let metrics = Metrics::of(db, None)?;
-    // Whatever is wrong with them is no reason to say nothing of the store.
+    // Unreadable metrics must not prevent the report on the store.
     let Ok(page) = metrics.read() else { return Ok(None) };
     let page = MetricsPage::parse(&String::from_utf8_lossy(&page));
     Ok(Some((View::of(None, &page), metrics.age())))
 }
 
-/// Prints the metrics as they are.
+/// Prints the metrics verbatim.
 fn prometheus(metrics: &Metrics) -> Result<()> {
     let page = metrics.read_of_living()?;
     let mut out = output::stdout();
@@ -278,7 +282,7 @@ fn prometheus(metrics: &Metrics) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The options of a family that say how its data is stored.
+/// Returns the storage options of a family.
 fn options_of(store: &Db, family: &str) -> Map<String, Value> {
     let Ok(family) = store.open_family(family) else { return Map::new() };
     let own = family.options();
@@ -342,9 +346,10 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
 /// Options of `dump`.
 #[derive(Args)]
 pub struct DumpArgs {
-    /// Files of the store, by name, or without --db by path [default: all tables, vSSTs, log groups and manifests]
+    /// Files of the store by name, or without --db by path [default: all tables, vSSTs, log groups
+    /// and manifests]
     files: Vec<String>,
-    /// Every entry of tables and vSSTs, too
+    /// Also print every entry of tables and vSSTs
     #[arg(long)]
     entries: bool,
     /// Print JSON lines: file and text
@@ -352,7 +357,7 @@ pub struct DumpArgs {
     json: bool,
 }
 
-/// Prints the contents of the store's files, also of a store that does not open.
+/// Prints the contents of the store's files, even if the store does not open.
 pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     let chosen = !args.files.is_empty();
     let dir = if chosen { db.unwrap_or_default() } else { directory(db)? };
@@ -373,7 +378,7 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
         let shown = lavastore::inspect::dump(&env, &path, args.entries, &mut lines);
         lines.end()?;
         match shown {
-            // The lock and the log's open pages have nothing to show.
+            // The lock and the open pages of the log have no dump.
             Err(e) if e.kind() == ErrorKind::InvalidArgument && !chosen => {}
             Err(e) => {
                 damaged += 1;
@@ -386,14 +391,14 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     lines.out.flush()?;
     match first {
         None => Ok(()),
-        // As what is wrong with the first of them.
+        // Uses the status of the first error.
         Some(error) => {
             Err(with_message(error, |_| format!("{} could not be shown whole", counted(damaged, "file"))))
         }
     }
 }
 
-/// Puts the file's name before each line.
+/// Prefixes each line with the file's name.
 struct Lines<W> {
     out: W,
     json: bool,
@@ -411,7 +416,7 @@ impl<W: std::io::Write> Lines<W> {
         }
     }
 
-    /// The end of a file: prints a last line without its end, and tells what failed meanwhile.
+    /// Ends a file: prints an unterminated last line, and reports deferred errors.
     fn end(&mut self) -> std::io::Result<()> {
         if let Some(error) = self.failed.take() {
             return Err(error);

@@ -12,13 +12,13 @@ use std::io::{Read, Seek, Write};
 use std::ops::Bound;
 use std::path::PathBuf;
 
-/// Bytes of a value that are held at a time.
+/// Bytes of a value held in memory at a time.
 const PIECE_LEN: usize = 1 << 20;
 
-/// How keys and values are given.
+/// Encoding of keys and values.
 #[derive(Args)]
 pub struct TextArgs {
-    /// Keys and values on the command line hold escapes: \t \n \r \\ \xHH
+    /// Keys and values on the command line contain escapes: \t \n \r \\ \xHH
     #[arg(short, long)]
     escaped: bool,
     /// Column family [default: default]
@@ -38,18 +38,18 @@ impl TextArgs {
 /// Options of `put`.
 #[derive(Args)]
 pub struct PutArgs {
-    /// The key
+    /// Key
     key: String,
-    /// The value [default: from --file]
+    /// Value [default: from --file]
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     value: Option<String>,
     /// Read the value from this file (-: standard input)
     #[arg(long)]
     file: Option<PathBuf>,
-    /// Return when the write is on stable media
+    /// Make the write durable before the command ends
     #[arg(long)]
     sync: bool,
-    /// Print a JSON object that says what was written
+    /// Print a JSON object with the written key
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -63,10 +63,10 @@ pub struct PutArgs {
 /// Sets a key.
 pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
     let key = args.text.bytes(&args.key)?;
-    // A value from a file may be long: it is not held in memory.
+    // A value from a file may be large: it is not held in memory.
     let mut value: Box<dyn Read> = match (&args.value, &args.file) {
         (None, Some(file)) => input::open_raw(file).map_err(|e| about(file.display(), e))?.0,
-        // The parser asks for one of the two.
+        // The parser requires one of the two.
         (value, _) => Box::new(std::io::Cursor::new(args.text.bytes(value.as_deref().unwrap_or_default())?)),
     };
     let store = open_or_create(&directory(db)?, &args.create)?;
@@ -92,9 +92,9 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
 /// Options of `get`.
 #[derive(Args)]
 pub struct GetArgs {
-    /// The key
+    /// Key
     key: String,
-    /// Print the value without an end of line behind it
+    /// Print the value without a trailing newline
     #[arg(long)]
     raw: bool,
     /// Print a JSON object
@@ -146,7 +146,7 @@ fn each_piece(value: &mut (impl Read + Seek), take: &mut dyn FnMut(&[u8]) -> Res
 /// Options of `del`.
 #[derive(Args)]
 pub struct DelArgs {
-    /// The keys; with --range two, the first key and the one behind the last
+    /// Keys; with --range, the first key and the key behind the last
     #[arg(required_unless_present_any = ["from", "to"])]
     keys: Vec<String>,
     /// Delete every key from the first to before the second
@@ -158,14 +158,14 @@ pub struct DelArgs {
     /// Delete every key before this one
     #[arg(long, value_name = "KEY", conflicts_with_all = ["keys", "range"])]
     to: Option<String>,
-    /// Print a JSON object that says what was deleted
+    /// Print a JSON object with the deleted keys
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     text: TextArgs,
 }
 
-/// Deletes keys, all at once.
+/// Deletes keys atomically.
 pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
     let keys = args.keys.iter().map(|k| args.text.bytes(k)).collect::<Result<Vec<_>>>()?;
     let bound = |key: &Option<String>| key.as_ref().map(|key| args.text.bytes(key)).transpose();
@@ -197,19 +197,19 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
     output::report(true, &report, String::new)
 }
 
-/// Which entries.
+/// Selection of entries.
 #[derive(Args)]
 pub struct RangeArgs {
-    /// From this key on
+    /// First key, inclusive
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
-    /// Up to before this key
+    /// Last key, exclusive
     #[arg(long, value_name = "KEY")]
     to: Option<String>,
-    /// Only keys that start with this
+    /// Only keys with this prefix
     #[arg(long)]
     prefix: Option<String>,
-    /// At most so many
+    /// Maximum number of entries
     #[arg(long)]
     limit: Option<u64>,
     #[command(flatten)]
@@ -217,17 +217,17 @@ pub struct RangeArgs {
 }
 
 impl RangeArgs {
-    /// The name of the column family.
+    /// Returns the name of the column family.
     pub fn family(&self) -> Option<&str> {
         self.text.family.as_deref()
     }
 
-    /// The most entries.
+    /// Returns the maximum number of entries.
     pub fn limit(&self) -> u64 {
         self.limit.unwrap_or(u64::MAX)
     }
 
-    /// These entries of a family.
+    /// Returns an iterator over the selected entries of a family.
     pub fn of(&self, family: &Family) -> Result<Iter> {
         let bytes = |key: &Option<String>| key.as_ref().map(|k| self.text.bytes(k)).transpose();
         let from = bytes(&self.from)?.map_or(Bound::Unbounded, Bound::Included);
@@ -242,10 +242,10 @@ impl RangeArgs {
 pub struct ScanArgs {
     #[command(flatten)]
     range: RangeArgs,
-    /// From the last key to the first
+    /// Print entries in reverse order
     #[arg(long)]
     reverse: bool,
-    /// Keys without values
+    /// Print keys without values
     #[arg(long)]
     keys_only: bool,
     /// Print JSON lines
@@ -253,7 +253,7 @@ pub struct ScanArgs {
     json: bool,
 }
 
-/// Prints entries, one a line: key, tab, value, escaped.
+/// Prints entries, one per line: key, tab, value, escaped.
 pub fn scan(db: Option<PathBuf>, args: &ScanArgs) -> Result<()> {
     let store = open_to_read(db)?;
     let mut entries = args.range.of(&family(&store, args.range.family())?)?.cursor()?;

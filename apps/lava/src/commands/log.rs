@@ -1,7 +1,8 @@
 //! `log`: logs of a store, records by LSN.
 //!
-//! What only reads opens the store for reading, so it works while another process has it open, and sees what was acknowledged before. `tail -f`
-//! looks again whenever a file of the store changed. A record that is moved while it is read is looked for once more.
+//! Commands that only read open the store for reading, so they work while another process has it
+//! open, and see earlier acknowledged records. `tail -f` reopens the store whenever one of its
+//! files changed. A record that moves while it is read is read again.
 
 use super::checkpoint::{CheckpointArgs, take};
 use super::create::{CreateArgs, may_have_logs, tell_if_new};
@@ -26,40 +27,41 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Bytes of a group in a store that the command line makes.
+/// Group size of a store created by the command line.
 const GROUP_BYTES: u64 = 16 << 20;
-/// Records of a batch that is read from standard input, and their bytes.
+/// Records and bytes per batch of standard input.
 const BATCH_RECORDS: usize = 1000;
 const BATCH_BYTES: usize = 4 << 20;
-/// Records that `tail` prints unless it is told how many.
+/// Default number of records printed by `tail`.
 const TAIL_RECORDS: u64 = 10;
-/// Between two looks of `tail -f`.
+/// Interval between two polls of `tail -f`.
 const LOOK_NS: u64 = 200_000_000;
-/// Looks at records that move while they are read.
+/// Maximum number of retries for records that move while they are read.
 const LOOKS_MAX: u32 = 20;
-/// The most gaps that `stat` counts.
+/// Maximum number of gaps counted by `stat`.
 const GAPS_MAX: usize = 1000;
 
 /// The commands.
 #[derive(Subcommand)]
 pub enum LogCommand {
-    /// Append records to a log, which is made if it is missing; they are durable when the command ends
+    /// Append records to a log, durably; creates a missing log
     Append(AppendArgs),
     /// Print a record
     Read(ReadArgs),
     /// Print the last records of a log, or those from an LSN on: LSN, tab, record
     Tail(TailArgs),
-    /// Remove all records below an LSN, for good
+    /// Remove all records below an LSN for good
     Trim(TrimArgs),
     /// List the logs: first LSN, last LSN, name
     Ls(ListArgs),
-    /// Show what the store of logs has, or one log
+    /// Show statistics of all logs, or of one
     Stat(StatArgs),
-    /// Read and check all files and records; exit status 5 if any is damaged, with what is lost
+    /// Read and check all files and records; exit status 5 if any is damaged, with a list of the
+    /// losses
     Verify(ListArgs),
     /// Make a copy of the store of logs, sharing files by hard links
     Checkpoint(CheckpointArgs),
-    /// Make a new store of all that is undamaged; exit status 5 if anything is lost
+    /// Salvage the undamaged records into a new store; exit status 5 if data is lost
     Repair(LogRepairArgs),
 }
 
@@ -78,7 +80,7 @@ pub fn run(db: Option<PathBuf>, command: LogCommand) -> Result<()> {
     }
 }
 
-/// How the command line opens logs.
+/// Returns the options of the command line for logs.
 pub fn options(create: bool) -> LogOptions {
     LogOptions { group_bytes: Some(GROUP_BYTES), create_if_missing: create, ..LogOptions::default() }
 }
@@ -87,15 +89,16 @@ fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {
     LogStore::open_in(&place.env, &place.dir, &options(create))
 }
 
-/// Looks at the store of logs that the user named, also beside a process that writes it: see [`looked`].
+/// Reads the store of logs named by the user, even while a process writes it: see [`looked`].
 fn look(db: Option<PathBuf>, read: impl Fn(&LogStore) -> Result<()>) -> Result<()> {
     let (done, whole) = looked(&directory(db)?, read)?;
-    // What is not found may be behind the damage.
+    // A record that is not found may be behind the damage.
     whole.and(done)
 }
 
-/// Looks at a store of logs, again if what is read moves meanwhile. The second is damage of log or manifest: what is before it was shown,
-/// and whoever asked must not take that for the whole.
+/// Reads a store of logs, again if its data moves meanwhile. The second result is damage of the log
+/// or the manifest: only the state before it was shown, and the user must not take that for all
+/// data.
 pub fn looked<T>(db: &Path, read: impl Fn(&LogStore) -> Result<T>) -> Result<(Result<T>, Result<()>)> {
     let place = Place::to_read(db)?;
     let mut looks = 0;
@@ -109,17 +112,17 @@ pub fn looked<T>(db: &Path, read: impl Fn(&LogStore) -> Result<T>) -> Result<(Re
     }
 }
 
-/// What is read has moved since the store was opened.
+/// Returns true if the data has moved since the store was opened.
 fn is_busy(e: &Error) -> bool {
     e.downcast_ref::<lavastore::Error>().is_some_and(|e| e.kind() == ErrorKind::Busy)
 }
 
-/// Opens the store of logs that the user named.
+/// Opens the store of logs named by the user.
 fn open_store(db: Option<PathBuf>) -> Result<LogStore> {
     Ok(open(&Place::to_write(&directory(db)?)?, false)?)
 }
 
-/// The log with this name.
+/// Returns the log with this name.
 fn open_log(store: &LogStore, name: &str) -> Result<Log> {
     store.open_log(name).map_err(|e| match e.kind() {
         ErrorKind::NotFound => {
@@ -133,22 +136,22 @@ fn open_log(store: &LogStore, name: &str) -> Result<Log> {
 /// Options of `log append`.
 #[derive(Args)]
 pub struct AppendArgs {
-    /// The log
+    /// Name of the log
     log: String,
-    /// The records [default: each line of standard input is one]
+    /// Records [default: each line of standard input]
     records: Vec<String>,
-    /// The LSN of the first record [default: one more than the last of the log; 1 if it is new]
+    /// LSN of the first record [default: one more than the last LSN of the log; 1 if it is new]
     #[arg(long)]
     lsn: Option<Lsn>,
-    /// Records hold escapes: \t \n \r \\ \xHH
+    /// Records contain escapes: \t \n \r \\ \xHH
     #[arg(short, long)]
     escaped: bool,
-    /// The longest line of standard input: a number of bytes with K, M, G or T
+    /// Longest line of standard input in bytes: a number with K, M, G or T
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M")]
     line_bytes_max: u64,
     #[command(flatten)]
     create: CreateArgs,
-    /// Print a JSON object that says what was appended
+    /// Print a JSON object with the appended LSNs
     #[arg(long)]
     json: bool,
 }
@@ -191,7 +194,8 @@ fn append(db: Option<PathBuf>, args: &AppendArgs) -> Result<()> {
     output::report(true, &report, String::new)
 }
 
-/// Appends the lines of standard input up to its end, or to one that cannot be appended: the LSN of the next, and that error.
+/// Appends the lines of standard input up to its end or to a failure. Returns the next LSN and the
+/// error.
 fn append_lines(store: &LogStore, log: &Log, first: Lsn, args: &AppendArgs) -> (Lsn, Result<()>) {
     interrupt::watch();
     let limit = usize::try_from(args.line_bytes_max).unwrap_or(usize::MAX);
@@ -204,7 +208,7 @@ fn append_lines(store: &LogStore, log: &Log, first: Lsn, args: &AppendArgs) -> (
     };
     loop {
         let (batch, read) = read_batch(&mut lines, args);
-        // Also the lines before one that cannot be read.
+        // Appends the lines before an unreadable one too.
         match append_batch(store, log, next, &batch) {
             Ok(behind) => next = behind,
             Err(e) => return (next, Err(told(next, e))),
@@ -217,7 +221,7 @@ fn append_lines(store: &LogStore, log: &Log, first: Lsn, args: &AppendArgs) -> (
     }
 }
 
-/// Reads the lines of a batch; false if the input has ended.
+/// Reads the lines of a batch; returns false at the end of the input.
 fn read_batch(lines: &mut Lines<'_>, args: &AppendArgs) -> (Vec<Vec<u8>>, Result<bool>) {
     let (mut batch, mut len) = (Vec::new(), 0);
     while batch.len() < BATCH_RECORDS && len < BATCH_BYTES {
@@ -244,7 +248,7 @@ fn read_batch(lines: &mut Lines<'_>, args: &AppendArgs) -> (Vec<Vec<u8>>, Result
     (batch, Ok(!interrupt::requested()))
 }
 
-/// Appends records in a row; the LSN of the next.
+/// Appends consecutive records; returns the next LSN.
 fn append_batch(store: &LogStore, log: &Log, first: Lsn, records: &[Vec<u8>]) -> Result<Lsn> {
     let mut batch = LogBatch::new();
     let mut next = first;
@@ -259,11 +263,11 @@ fn append_batch(store: &LogStore, log: &Log, first: Lsn, records: &[Vec<u8>]) ->
 /// Options of `log read`.
 #[derive(Args)]
 pub struct ReadArgs {
-    /// The log
+    /// Name of the log
     log: String,
-    /// The LSN
+    /// LSN of the record
     lsn: Lsn,
-    /// Print the record without an end of line behind it
+    /// Print the record without a trailing newline
     #[arg(long)]
     raw: bool,
     /// Print a JSON object
@@ -291,7 +295,7 @@ fn read_from(store: &LogStore, args: &ReadArgs) -> Result<()> {
         print_record(&mut out, true, args.lsn, &record)?;
     } else {
         out.write_all(&record)?;
-        // As `get` does: a line that is printed ends.
+        // Ends the line, as `get` does.
         if !args.raw && record.last() != Some(&b'\n') {
             out.write_all(b"\n")?;
         }
@@ -312,15 +316,15 @@ fn print_record(out: &mut impl Write, json: bool, lsn: Lsn, record: &[u8]) -> st
 /// Options of `log tail`.
 #[derive(Args)]
 pub struct TailArgs {
-    /// The log
+    /// Name of the log
     log: String,
-    /// So many records at most [default: 10; with --from: all]
+    /// Maximum number of records [default: 10; with --from: all]
     #[arg(short = 'n', long, value_name = "RECORDS")]
     limit: Option<u64>,
-    /// From this LSN on
+    /// First LSN to print
     #[arg(long, value_name = "LSN")]
     from: Option<Lsn>,
-    /// Go on with what other processes append, until this one is ended; with --limit until so many are printed
+    /// Wait for records of other processes until interrupted, or until --limit records are printed
     #[arg(short, long)]
     follow: bool,
     /// Print JSON lines
@@ -336,7 +340,7 @@ fn tail(db: Option<PathBuf>, args: &TailArgs) -> Result<()> {
         let place = Place::to_read(&db)?;
         let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
         match print_from(&store, args, &mut from, &mut left, &mut out) {
-            // Records were moved: they are where the next look finds them.
+            // Records have moved; the next poll finds them.
             Err(e) if is_busy(&e) && looks < LOOKS_MAX => {
                 looks += 1;
                 continue;
@@ -357,7 +361,8 @@ fn tail(db: Option<PathBuf>, args: &TailArgs) -> Result<()> {
     }
 }
 
-/// Prints records from an LSN on, or the last ones, and notes where the next look begins and how many are left to print.
+/// Prints records from an LSN on, or the last ones, and updates the next LSN and the remaining
+/// count.
 fn print_from(
     store: &LogStore,
     args: &TailArgs,
@@ -379,12 +384,12 @@ fn print_from(
     Ok(())
 }
 
-/// Where the last so many records of a log begin.
+/// Returns the LSN of the first of the last `count` records.
 fn nth_last(log: &Log, count: u64) -> Result<Lsn> {
     let (Some(first), Some(last)) = (log.first_lsn()?, log.last_lsn()?) else {
         return Ok(log.last_lsn()?.map_or(0, |last| last.saturating_add(1)));
     };
-    // LSNs may have gaps: a wider look finds more records.
+    // LSNs may have gaps: widen the range until it has enough records.
     let mut width = count;
     loop {
         let from = last.saturating_add(1).saturating_sub(width).max(first);
@@ -402,10 +407,10 @@ fn nth_last(log: &Log, count: u64) -> Result<Lsn> {
     }
 }
 
-/// Returns when something of the store may have been written, and now and then.
+/// Returns when a file of the store may have changed, and periodically.
 fn wait_for_changes(db: &Path, pause: impl Fn()) {
     let seen = changes(db);
-    // Of a raw device the system tells nothing.
+    // The system reports no changes of a raw device.
     let looks = if seen.is_empty() { 10 } else { 150 };
     for _ in 0..looks {
         pause();
@@ -415,7 +420,7 @@ fn wait_for_changes(db: &Path, pause: impl Fn()) {
     }
 }
 
-/// When each file of the store was changed last; or the image in which it is.
+/// Returns the modification times of the files of the store, or of its image.
 #[allow(clippy::disallowed_methods, reason = "looks at the files as any program may, without the store")]
 fn changes(db: &Path) -> Vec<(PathBuf, Option<SystemTime>)> {
     let path = volume_of(db).unwrap_or(db);
@@ -433,11 +438,11 @@ fn changes(db: &Path) -> Vec<(PathBuf, Option<SystemTime>)> {
 /// Options of `log trim`.
 #[derive(Args)]
 pub struct TrimArgs {
-    /// The log
+    /// Name of the log
     log: String,
-    /// The lowest LSN that stays
+    /// Lowest LSN that stays
     below: Lsn,
-    /// Print a JSON object that says what there is now
+    /// Print a JSON object with the remaining records
     #[arg(long)]
     json: bool,
 }
@@ -483,7 +488,7 @@ fn list(store: &LogStore, json: bool) -> Result<()> {
 /// Options of `log stat`.
 #[derive(Args)]
 pub struct StatArgs {
-    /// The log [default: all of them]
+    /// Name of the log [default: all]
     log: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -500,7 +505,7 @@ fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     })
 }
 
-/// What a store has of logs, as JSON.
+/// Formats the statistics of logs as JSON.
 pub fn stats_json(s: &LogStatistics) -> Value {
     json!({
         "logs": s.logs, "record_bytes": s.record_bytes, "index_memory_bytes": s.index_bytes,
@@ -508,7 +513,7 @@ pub fn stats_json(s: &LogStatistics) -> Value {
     })
 }
 
-/// The same for a person.
+/// Formats the statistics of logs as text.
 pub fn stats_text(s: &LogStatistics) -> String {
     let mut text = format!("logs                 {}\n", human_count(s.logs));
     let _ = writeln!(text, "records              {}", human_bytes(s.record_bytes));
@@ -548,7 +553,7 @@ fn stat_log(log: &Log, name: &str, json: bool) -> Result<()> {
 
 fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
     let place = Place::to_read(&directory(db)?)?;
-    // What is wrong with log and manifest is among what it finds.
+    // Damage of the log and the manifest is part of the report.
     let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
     let cancel = VerifyOptions { cancel: Some(interrupt::cancel()) };
     let found = progress::shown(progress::of_reading("verify", 0), || store.verify_with(&cancel));

@@ -1,4 +1,4 @@
-//! `log repair`: a new store of every record that can be proved in a damaged store of logs.
+//! `log repair`: salvages every provable record of a damaged store of logs into a new store.
 
 use super::create::check_parent_of_copy;
 use super::directory;
@@ -18,12 +18,12 @@ use std::path::PathBuf;
 pub struct LogRepairArgs {
     #[command(flatten)]
     common: RepairArgs,
-    /// Of a store that has keys as well: save the logs alone (`lava repair` saves both)
+    /// Salvage only the logs of a store that also has keys (lava repair salvages both)
     #[arg(long)]
     logs_only: bool,
 }
 
-/// Repairs. The damaged store is only read. Losses are an error, after the report.
+/// Repairs a store. The damaged store is only read. Losses are an error, after the report.
 pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
     let (db, common) = (directory(db)?, &args.common);
     let (from, into) = places(&db, common)?;
@@ -57,7 +57,7 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
     }
 }
 
-/// So much is lost.
+/// Returns the error for losses.
 pub fn lost(count: usize) -> Error {
     let are = if count == 1 { "is" } else { "are" };
     let what = format!(
@@ -67,7 +67,7 @@ pub fn lost(count: usize) -> Error {
     failure(Status::Damage, what)
 }
 
-/// The report for a program.
+/// Formats the report as JSON.
 pub fn as_json(report: &LogRepairReport, dry_run: bool, seconds: f64) -> Value {
     let logs: Vec<Value> = report
         .logs
@@ -103,7 +103,7 @@ pub fn as_json(report: &LogRepairReport, dry_run: bool, seconds: f64) -> Value {
     })
 }
 
-/// The report for a person.
+/// Formats the report as text.
 pub fn as_text(report: &LogRepairReport, dry_run: bool, seconds: f64) -> String {
     let mut text = repair::damages_as_text(&report.damaged);
     let batches = report.lost_batches.iter().map(|lost| format!("lost: {lost}"));

@@ -1,36 +1,36 @@
-//! A page of metrics, as a running process wrote it, read again: by who shows it to a person.
+//! Parser for the metrics page of a running process.
 //!
-//! Lines that are not understood are left out: a page is for Prometheus first, and that of a newer release may tell more. Another
-//! program may have written the page: the memory that it takes has a bound.
+//! Unknown lines are ignored: the page is made for Prometheus, and a newer release may add metrics.
+//! Another program may have written the page, so its memory is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A number with its labels, `store` left out.
+/// A sample with its labels except `store`.
 struct Sample {
     name: String,
     labels: Vec<(String, String)>,
     value: f64,
 }
 
-/// What a page tells.
+/// A parsed metrics page.
 #[derive(Default)]
 pub struct MetricsPage {
-    /// The directory of the store.
+    /// Directory of the store.
     pub store: String,
     samples: Vec<Sample>,
 }
 
-/// Numbers that are kept of a page. With the labels they take less than 200 MiB.
+/// Maximum number of samples. With labels they take less than 200 MiB.
 const SAMPLES_MAX: usize = 1 << 18;
-/// Labels that a number has at most.
+/// Maximum number of labels of a sample.
 const LABELS_MAX: usize = 6;
-/// The longest line, bytes: a label may be the escaped path of a store.
+/// Longest line in bytes: a label may be the escaped path of a store.
 const LINE_LEN_MAX: usize = 16 << 10;
 
-/// The name that all of them begin with.
+/// Prefix of all metric names.
 const PREFIX: &str = "lavastore_";
 
-/// The labels between braces, and the value behind them.
+/// Parses the labels in braces; returns them and the rest of the line.
 fn labels_of(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
     let mut labels = Vec::new();
     while !rest.starts_with('}') {
@@ -78,7 +78,7 @@ impl MetricsPage {
         page
     }
 
-    /// Numbers of one name with the value of one of their labels.
+    /// Returns the samples of a metric with the value of one of their labels.
     pub fn by<'a>(&'a self, name: &'a str, label: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         let of = move |s: &'a Sample| {
             let (_, value) = s.labels.iter().find(|(of, _)| of == label)?;
@@ -87,28 +87,28 @@ impl MetricsPage {
         self.samples.iter().filter(move |s| s.name == name).filter_map(of)
     }
 
-    /// True if there is a number of this name.
+    /// Returns true if there is a sample of this metric.
     pub fn has(&self, name: &str) -> bool {
         self.samples.iter().any(|s| s.name == name)
     }
 
-    /// The sum of all numbers of one name; 0 if there are none.
+    /// Returns the sum of all samples of a metric; 0 without any.
     pub fn sum(&self, name: &str) -> f64 {
         self.samples.iter().filter(|s| s.name == name).map(|s| s.value).sum()
     }
 
-    /// The same, of those with this value of a label.
+    /// Returns the sum of the samples with this label value.
     pub fn sum_of(&self, name: &str, label: &str, value: &str) -> f64 {
         self.by(name, label).filter(|(of, _)| *of == value).map(|(_, n)| n).sum()
     }
 
-    /// The values that a label of one name has, in their order on the page.
+    /// Returns the values of a label of a metric, in page order.
     pub fn labels<'a>(&'a self, name: &'a str, label: &'a str) -> Vec<&'a str> {
         let mut known = BTreeSet::new();
         self.by(name, label).map(|(value, _)| value).filter(|value| known.insert(*value)).collect()
     }
 
-    /// A histogram, of those with this value of a label, if it has one.
+    /// Returns the histogram with this label value, or without labels.
     pub fn histogram(&self, name: &str, of: Option<(&str, &str)>) -> Histogram {
         let is = |s: &&Sample| match of {
             None => true,
@@ -125,7 +125,7 @@ impl MetricsPage {
                 && bound.is_finite()
                 && bound >= 0.0
             {
-                // Of numbers that are not negative, bits are in the order of the numbers.
+                // For non-negative numbers the bits are in numeric order.
                 buckets.insert(bound.to_bits(), bucket.value);
             }
         }
@@ -137,17 +137,17 @@ impl MetricsPage {
     }
 }
 
-/// A histogram as Prometheus has it.
+/// A Prometheus histogram.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    /// Bounds, ascending, each with the number of values up to it.
+    /// Bounds in ascending order, each with the cumulative count.
     up_to: Vec<(f64, f64)>,
     pub sum: f64,
     pub count: f64,
 }
 
 impl Histogram {
-    /// What was added since an earlier page.
+    /// Returns the difference to an earlier page.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let before = |bound: f64| earlier.up_to.iter().find(|(of, _)| *of == bound).map_or(0.0, |(_, n)| *n);
         Histogram {
@@ -161,8 +161,8 @@ impl Histogram {
         if self.count > 0.0 { self.sum / self.count } else { 0.0 }
     }
 
-    /// About the value that so large a part is at or below: between the bounds around it, by how many are between them. Never above
-    /// `max`, the largest there was.
+    /// Returns an estimate of a quantile by linear interpolation between the bounds around it, at
+    /// most `max`, the observed maximum.
     pub fn quantile(&self, part: f64, max: f64) -> f64 {
         let rank = part * self.count;
         let (mut low, mut below) = (0.0, 0.0);

@@ -1,10 +1,10 @@
-//! Where a store is: in a directory of the machine, or on a LavaFS volume.
+//! Places of stores: in a directory of the machine, or on a LavaFS volume.
 //!
-//! `lavafs:PATH` is the volume on the device or in the image PATH, with the store in its directory `/db`;
-//! `lavafs:PATH:/DIR` is a store in another directory of it, as a checkpoint or a repair makes it. A volume of two devices is both of
-//! them with a plus between, in any order: `lavafs:LARGE+FAST`. A volume is made by
-//! `lava fs mkfs` and by nothing else: how large it is to be, and whether it takes its room at once, only its user knows.
-//! The store of the command line may have its log on a second disk (`--speed`), which is either as well.
+//! `lavafs:PATH` is the volume on the device or in the image PATH, with the store in its directory
+//! `/db`. `lavafs:PATH:/DIR` is a store in another directory of the volume, such as a checkpoint. A
+//! volume on two devices is named by both in any order with a plus: `lavafs:LARGE+FAST`. Only `lava
+//! fs mkfs` creates a volume, since its user must choose the size and the allocation. The store of
+//! the command line may have its log on a fast tier (`--speed`), also a directory or a volume.
 
 use super::create::check_parent;
 use crate::status::{Status, failure};
@@ -16,52 +16,53 @@ use lavastore::{Env, ErrorKind, Volumes};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// The store of the command line and its second disk, as long as the process runs.
+/// The store of the command line and its fast tier, for the life of the process.
 static SPEED: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
 
-/// Says which second disk the store in `db` has. Other stores that a command names (a checkpoint, a repaired store) have none.
+/// Sets the fast tier of the store in `db`. Other stores of a command (a checkpoint, a repaired
+/// store) have none.
 pub fn set_speed(db: Option<&Path>, speed: Option<PathBuf>) {
     if let Some((db, speed)) = db.zip(speed) {
         let _ = SPEED.set((db.to_owned(), speed));
     }
 }
 
-/// Bytes of the page cache of volumes.
+/// Page cache of volumes in bytes.
 static PAGE_CACHE_BYTES: OnceLock<u64> = OnceLock::new();
 
-/// Says how much memory volumes have for pages of files.
+/// Sets the page cache of volumes.
 pub fn set_page_cache(bytes: Option<u64>) {
     if let Some(bytes) = bytes {
         let _ = PAGE_CACHE_BYTES.set(bytes);
     }
 }
 
-/// The second disk of the store in `db`, as it was named.
+/// Returns the fast tier of the store in `db`, as named by the user.
 pub fn speed_of(db: &Path) -> Option<&'static Path> {
     SPEED.get().filter(|(of, _)| of == db).map(|(_, speed)| &**speed)
 }
 
-/// An environment, and the directory in it.
+/// An environment and a directory in it.
 pub struct Place {
-    /// Where its files are.
+    /// Environment of the files.
     pub env: Env,
-    /// The directory of the store.
+    /// Directory of the store.
     pub dir: PathBuf,
 }
 
 /// A directory on a volume.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OnVolume<'a> {
-    /// The device or image.
+    /// Device or image.
     pub path: &'a Path,
-    /// The directory, if it was named.
+    /// Directory, if named.
     pub dir: Option<PathBuf>,
 }
 
-/// What `lavafs:PATH` or `lavafs:PATH:/DIR` means.
+/// Parses `lavafs:PATH` or `lavafs:PATH:/DIR`.
 pub fn on_volume(db: &Path) -> Option<OnVolume<'_>> {
     let all = db.to_str()?.strip_prefix("lavafs:")?;
-    // A path may hold the separator itself: then it is one that is there.
+    // A path may contain the separator itself if such a file exists.
     if !Path::new(all).exists()
         && let Some((path, dir)) = all.rsplit_once(":/")
     {
@@ -70,21 +71,21 @@ pub fn on_volume(db: &Path) -> Option<OnVolume<'_>> {
     Some(OnVolume { path: Path::new(all), dir: None })
 }
 
-/// The device or image of `lavafs:PATH`.
+/// Returns the device or image of `lavafs:PATH`.
 pub fn volume_of(db: &Path) -> Option<&Path> {
     on_volume(db).map(|place| place.path)
 }
 
 impl Place {
-    /// The directory of the store on a volume.
+    /// Default directory of the store on a volume.
     pub const STORE_DIR: &str = "/db";
 
-    /// For a command that only reads.
+    /// Returns the place for a command that only reads.
     pub fn to_read(db: &Path) -> Result<Place> {
         Place::open(db, true)
     }
 
-    /// For a command that writes.
+    /// Returns the place for a command that writes.
     pub fn to_write(db: &Path) -> Result<Place> {
         Place::open(db, false)
     }
@@ -96,7 +97,8 @@ impl Place {
         }
     }
 
-    /// The two disks of the store in `db`, and where the second one is; `None`: there is one.
+    /// Returns the two disks of the store in `db` and the place of the fast tier; `None` without
+    /// one.
     pub fn volumes(db: &Path) -> Result<Option<(Volumes, PathBuf)>> {
         Ok(Place::both(db, false)?.map(|(volumes, _, speed)| (volumes, speed)))
     }
@@ -120,7 +122,7 @@ impl Place {
     }
 }
 
-/// Mounts the volume on a device or in an image, or on two.
+/// Mounts the volume on one device or image, or on two.
 pub fn open_volume(path: &Path, read_only: bool) -> Result<LavaFs> {
     let devices = open_devices(path, read_only)?;
     let page_cache_bytes = PAGE_CACHE_BYTES.get().copied().unwrap_or(0);
@@ -128,7 +130,8 @@ pub fn open_volume(path: &Path, read_only: bool) -> Result<LavaFs> {
     Ok(mount_on(&Env::kernel(), devices, options)?)
 }
 
-/// The one device or image that a path names, or the two: `LARGE+FAST`. A path may hold a plus itself: then it is one that is there.
+/// Splits `LARGE+FAST` into its devices or images. A path may contain a plus itself if such a file
+/// exists.
 pub fn parts(path: &Path) -> Vec<&Path> {
     let Some(all) = path.to_str().filter(|_| !path.exists()) else { return vec![path] };
     let halves = || all.match_indices('+').map(|(at, _)| [&all[..at], &all[at + 1..]].map(Path::new));
@@ -151,7 +154,7 @@ pub fn open_devices(path: &Path, read_only: bool) -> Result<Devices> {
     })
 }
 
-/// The error, with what to do if there is no volume.
+/// Adds the remedy to the error of a missing volume.
 fn absent(path: &Path, other: Option<&Path>, error: lavastore::Error) -> Error {
     if error.kind() != ErrorKind::NotFound {
         return error.into();

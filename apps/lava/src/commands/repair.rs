@@ -1,4 +1,4 @@
-//! `repair`: a new store of everything that is undamaged in a damaged one.
+//! `repair`: salvages the undamaged data of a store into a new one.
 
 use super::create::check_parent_of_copy;
 use super::place::{Place, on_volume};
@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Where the new store goes on the volume that holds the damaged one.
+/// Default directory of the new store on the volume of the damaged one.
 const SAME_VOLUME_DIR: &str = "/repaired";
-/// Lines of losses that are printed for a person; JSON has all.
+/// Maximum number of losses in the text report; JSON has all.
 pub const LINES_MAX: usize = 100;
 
 /// Options of `repair`.
 #[derive(Args)]
 pub struct RepairArgs {
-    /// Where the repaired store goes: a directory that is missing or empty, or lavafs:PATH. On the volume of the damaged
-    /// store itself it goes to /repaired, or where lavafs:PATH:/DIR says
+    /// Directory of the repaired store, missing or empty, or lavafs:PATH. On the volume of the
+    /// damaged store the default is /repaired; lavafs:PATH:/DIR names another directory
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     pub into: Option<PathBuf>,
-    /// Only say what would be saved and what is lost
+    /// Only report what would be salvaged and lost
     #[arg(long)]
     pub dry_run: bool,
-    /// The second disk of the store is lost: save what is in the tables, and say what was in the log alone
+    /// The fast tier of the store is lost: salvage the tables, and report the losses of the log
     #[arg(long)]
     pub without_speed: bool,
     /// Print the report as JSON
@@ -37,7 +37,8 @@ pub struct RepairArgs {
     pub json: bool,
 }
 
-/// Repairs. The damaged store is only read. Losses are an error, after the report, and so is what is unknown.
+/// Repairs a store. The damaged store is only read. Losses and unknown ranges are an error, after
+/// the report.
 pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
     let db = directory(db)?;
     let (from, into) = places(&db, args)?;
@@ -90,7 +91,8 @@ fn lost(report: &RepairReport) -> Error {
     }
 }
 
-/// Nothing is known to be lost, but of `count` ranges this is unknown. A damaged file may have held them.
+/// Returns the error for `count` ranges with an unknown outcome, without known losses. A damaged
+/// file may have held them.
 pub fn unknown(count: usize, is_damaged: bool) -> Error {
     let ranges = counted(count as u64, "range");
     match is_damaged {
@@ -102,7 +104,7 @@ pub fn unknown(count: usize, is_damaged: bool) -> Error {
     }
 }
 
-/// Where it is read from, and where to.
+/// Returns the source and the target.
 pub fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
     let Some(into) = &args.into else {
         let from = Place::to_read(db)?;
@@ -110,7 +112,7 @@ pub fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
         return Ok((from, into));
     };
     match (on_volume(db), on_volume(into)) {
-        // One environment: then it is seen if one directory lies in the other.
+        // One shared environment, so that nested directories are detected.
         (Some(store), Some(target)) if store.path == target.path => {
             let from = if args.dry_run { Place::to_read(db)? } else { Place::to_write(db)? };
             let dir = target.dir.unwrap_or_else(|| SAME_VOLUME_DIR.into());
@@ -130,12 +132,12 @@ pub fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
     }
 }
 
-/// What is damaged, for a program.
+/// Formats the damage as JSON.
 pub fn damages_as_json(damaged: &[RepairDamage]) -> Vec<Value> {
     damaged.iter().map(|d| json!({ "file": d.file, "offset": d.offset, "why": d.why })).collect()
 }
 
-/// The same for a person, a line each.
+/// Formats the damage as text, a line each.
 pub fn damages_as_text(damaged: &[RepairDamage]) -> String {
     let mut text = String::new();
     for damaged in damaged {
@@ -181,16 +183,16 @@ fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
     })
 }
 
-/// The largest sequence: stands for one that is not known.
+/// The maximum sequence number stands for an unknown one.
 const MAX_SEQ: u64 = (1 << 56) - 1;
 
-/// The name of the family of which something is lost, as it is in the new store.
+/// Returns the name of the family of a loss in the new store.
 fn name_of<'a>(families: &'a [RepairedFamily], lost: &LostRange) -> Option<&'a str> {
     let id = lost.family?;
     families.iter().find(|family| family.id == id).map(|family| &family.name[..])
 }
 
-/// A loss for a person, by the name of its family, who knows no ids.
+/// Formats a loss with the name of its family instead of its id.
 fn lost_text(families: &[RepairedFamily], lost: &LostRange) -> String {
     let text = lost.to_string();
     match (lost.family, name_of(families, lost)) {

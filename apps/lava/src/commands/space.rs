@@ -1,5 +1,5 @@
-//! `space`: who owns which bytes, as a table and a bar; of a store with keys and logs one for either, since each counts the whole
-//! directory, with the other's files as one part.
+//! `space`: the owners of bytes on disk, as a table and a bar. A store with keys and logs has one
+//! for each engine, because each counts the whole directory, with the other's files as one part.
 
 use super::Halves;
 use super::inspect::ReportArgs;
@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Logs that are listed for a person: those with the most bytes.
+/// Maximum number of logs in the text report: those with the most bytes.
 const LOGS_LISTED: usize = 20;
 
-/// Shows who owns which bytes.
+/// Shows the owner of each byte.
 pub fn space(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     let halves = Halves::open(db)?;
     let keys = halves.keys.as_ref().map(Db::space).transpose()?;
@@ -37,7 +37,7 @@ pub fn space(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     halves.keys_whole().and(logs_whole.unwrap_or(Ok(())))
 }
 
-/// The ledger of the logs as JSON.
+/// Formats the space of the logs as JSON.
 fn logs_json(space: &LogStoreSpace) -> Value {
     let mut all: Map<String, Value> =
         space.parts().iter().map(|(k, v)| (format!("{k}_bytes"), (*v).into())).collect();
@@ -61,7 +61,7 @@ fn logs_json(space: &LogStoreSpace) -> Value {
     all.into()
 }
 
-/// The same for a person.
+/// Formats the space of the logs as text.
 fn logs_text(space: &LogStoreSpace, screen: output::Screen) -> String {
     let mut text = parts_text(&space.parts(), space.total_bytes, space.owners.live_bytes, screen);
     let stored = &space.stored;
@@ -86,7 +86,7 @@ fn logs_text(space: &LogStoreSpace, screen: output::Screen) -> String {
     text + &speed_text(space.speed.as_ref())
 }
 
-/// The second disk, if there is one, for a person.
+/// Formats the fast tier as text, if there is one.
 fn speed_text(speed: Option<&SpeedSpace>) -> String {
     speed.map_or_else(String::new, |speed| {
         let all = [speed.bytes, speed.table_bytes, speed.value_bytes, speed.available_bytes];
@@ -98,7 +98,7 @@ fn speed_text(speed: Option<&SpeedSpace>) -> String {
     })
 }
 
-/// The same for a program.
+/// Formats the fast tier as JSON.
 fn speed_json(speed: Option<&SpeedSpace>) -> Value {
     speed.map_or(Value::Null, |speed| {
         json!({
@@ -111,13 +111,13 @@ fn speed_json(speed: Option<&SpeedSpace>) -> Value {
     })
 }
 
-/// The ledger as JSON.
+/// Formats the space of the keys as JSON.
 pub fn space_json(space: &Space) -> Value {
     let mut all: Map<String, Value> =
         space.parts().iter().map(|(k, v)| (format!("{k}_bytes"), (*v).into())).collect();
     let families: Vec<Value> = space.families.iter().map(family_json).collect();
     let more = [
-        // The parts `live` and `hidden` together.
+        // Sum of the parts `live` and `hidden`.
         ("values_bytes", space.value_bytes.into()),
         ("total_bytes", space.total_bytes.into()),
         ("read_only", space.is_read_only.into()),
@@ -131,7 +131,7 @@ pub fn space_json(space: &Space) -> Value {
         ("wal_held_by", wal_json(space)),
         ("pinned_unheld_bytes", space.pinned_unheld_bytes.into()),
         ("memtable_bytes", space.memtable_bytes.into()),
-        // Those of another process are not known: no number is better than a wrong one.
+        // Snapshots of another process are unknown: null is better than a wrong number.
         ("snapshots", unless_read_only(space, space.snapshots.into())),
         ("oldest_snapshot_ns", unless_read_only(space, space.oldest_snapshot_ns.into())),
         ("kept_for_snapshots_bytes", unless_read_only(space, space.kept_bytes.into())),
@@ -188,7 +188,7 @@ fn holder_json(holder: &Holder) -> Value {
     })
 }
 
-/// One family as JSON.
+/// Formats one family as JSON.
 pub fn family_json(family: &FamilySpace) -> Value {
     let levels = family.levels.iter().map(|l| {
         json!({
@@ -220,12 +220,12 @@ fn ratio(bytes: u64, of: u64) -> Option<f64> {
     (of > 0).then(|| bytes as f64 / of as f64)
 }
 
-/// Live data, estimated: tables, and values that nothing hides.
+/// Estimates the live data: tables, and values without unexposed garbage.
 pub fn live_bytes(space: &Space) -> u64 {
     (space.table_bytes + space.value_bytes).saturating_sub(space.hidden_bytes)
 }
 
-/// The ledger for a person.
+/// Formats the space of the keys as text.
 pub fn space_text(space: &Space, screen: output::Screen) -> String {
     let mut text = parts_text(&space.parts(), space.total_bytes, live_bytes(space), screen);
     text.push_str(&hidden_text(space));
@@ -262,7 +262,7 @@ fn index_text(space: &Space) -> String {
     }
 }
 
-/// Whether deleted data leaves a store without writes.
+/// Describes whether deleted data leaves an idle store.
 fn rest_text(space: &Space) -> String {
     let state = match space.rest.state {
         _ if space.is_read_only => return String::new(),
@@ -280,7 +280,7 @@ fn rest_text(space: &Space) -> String {
     format!("rest: {state}{ratio}\n")
 }
 
-/// Who keeps the log long.
+/// Names the holder that keeps the log long.
 fn wal_text(space: &Space) -> String {
     let Some(holder) = space.log_holder.as_ref().filter(|holder| holder.bytes > 0) else {
         return String::new();
@@ -292,7 +292,7 @@ fn wal_text(space: &Space) -> String {
     )
 }
 
-/// A line for each snapshot and iterator.
+/// Formats a line for each snapshot and iterator.
 fn holders_text(space: &Space) -> String {
     if space.is_read_only {
         return "snapshots and iterators: not known, the store was opened read-only; the process that writes it tells \
@@ -322,7 +322,7 @@ fn holders_text(space: &Space) -> String {
     text
 }
 
-/// A line for each part, and the bar.
+/// Formats a line for each part, and the bar.
 fn parts_text(parts: &[(&'static str, u64)], total: u64, live: u64, screen: output::Screen) -> String {
     let mut text = format!("{:<12} {:>12} {:>8} {:>10}\n", "part", "size", "share", "to live");
     let share = |bytes: u64| 100.0 * bytes as f64 / total.max(1) as f64;
@@ -339,7 +339,7 @@ fn parts_text(parts: &[(&'static str, u64)], total: u64, live: u64, screen: outp
     text
 }
 
-/// What stands for a part where there are no colours.
+/// Symbol of a part on a screen without colors.
 fn mark_of(name: &str) -> char {
     match name {
         "garbage" => '!',
@@ -347,7 +347,7 @@ fn mark_of(name: &str) -> char {
     }
 }
 
-/// All parts side by side in the width of the screen: each part that is there at all has at least one column.
+/// Formats all parts as a bar of the screen's width; a non-empty part has at least one column.
 fn bar(parts: &[(&'static str, u64)], screen: output::Screen) -> String {
     let widths = columns(parts, screen.width.saturating_sub(2).max(parts.len()));
     let runs = parts.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0);
@@ -355,7 +355,8 @@ fn bar(parts: &[(&'static str, u64)], screen: output::Screen) -> String {
     format!("[{runs}]")
 }
 
-/// Shares `width` columns out in proportion: one column first to each part that has bytes, the rest by largest remainder.
+/// Distributes `width` columns in proportion: one column for each non-empty part, the rest by
+/// largest remainder.
 fn columns(parts: &[(&'static str, u64)], width: usize) -> Vec<usize> {
     let total: u128 = parts.iter().map(|(_, bytes)| u128::from(*bytes)).sum();
     if total == 0 {
@@ -382,7 +383,7 @@ fn hidden_text(space: &Space) -> String {
     format!("hidden garbage: about {likely} (between {low} and {high}); compaction exposes it\n")
 }
 
-/// One family for a person.
+/// Formats one family as text.
 pub fn family_text(family: &FamilySpace) -> String {
     let mut text = format!(
         "family {}\n  {:<8} {:>8} {:>12} {:>14} {:>14}\n",

@@ -1,4 +1,4 @@
-//! `speed`: the second disk of a store, on which its log lies.
+//! `speed`: the fast tier of a store, which holds its log.
 
 use super::directory;
 use super::place::Place;
@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// What is done with it. (A store gets one when it is opened for writing with `--speed`.)
+/// Commands for the fast tier. An open for writing with `--speed` attaches it.
 #[derive(Subcommand)]
 pub enum SpeedCommand {
-    /// Move the log back into the directory of the store, which is closed, and take the disk away from it
+    /// Move the log back into the directory of the closed store and detach the fast tier
     GiveBack(GiveBackArgs),
 }
 
@@ -22,7 +22,7 @@ pub struct GiveBackArgs {
     json: bool,
 }
 
-/// Does it.
+/// Runs a command.
 pub fn run(db: Option<PathBuf>, command: &SpeedCommand) -> Result<()> {
     let SpeedCommand::GiveBack(args) = command;
     let db = directory(db)?;

@@ -1,4 +1,4 @@
-//! `upgrade`: raises the format of a store, once every program that opens it is a release that knows the format.
+//! `upgrade`: raises the format of a store, once all programs that open it know the new format.
 
 use super::place::Place;
 use super::{Halves, directory, log, open_with};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Options of `upgrade`.
 #[derive(Args)]
 pub struct UpgradeArgs {
-    /// The number of the format [default: the newest that this release knows]
+    /// Format number [default: the newest one of this release]
     #[arg(long, value_name = "FORMAT")]
     to: Option<u32>,
     /// Print JSON
@@ -43,7 +43,7 @@ pub fn upgrade(db: Option<PathBuf>, args: &UpgradeArgs) -> Result<()> {
     })
 }
 
-/// A store of logs alone.
+/// Upgrades a store with only logs.
 fn upgrade_logs(dir: &std::path::Path, to: StoreFormat) -> Result<StoreFormat> {
     let place = Place::to_write(dir)?;
     let store = LogStore::open_in(&place.env, &place.dir, &log::options(false))?;

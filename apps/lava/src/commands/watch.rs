@@ -1,8 +1,10 @@
-//! `stat --watch`: what the process does that has the store open, again and again; and the part of `stat` that comes from there.
+//! `stat --watch`: periodic activity of the process that has the store open; also the process part
+//! of `stat`.
 //!
-//! It reads the file of metrics of that process ([`lavastore::Options::metrics_file`]), which is rewritten every few seconds, and opens
-//! nothing of the store. What happened between two pages is divided by the time that passed between them by the clock of the pages
-//! themselves: looks in between show the last page again.
+//! The metrics file of that process ([`lavastore::Options::metrics_file`]) is rewritten every few
+//! seconds; the store itself is not opened. Rates are differences between two pages divided by the
+//! time between them on the clock of the pages. A sample between two pages shows the last page
+//! again.
 
 use super::metrics_page::{Histogram, MetricsPage};
 use crate::Result;
@@ -14,7 +16,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Duration;
 
-/// Counters of which the rate is told: their metric, what they are called, whether they are bytes.
+/// Counters shown as rates: metric, label, whether the unit is bytes.
 const RATES: [(&str, &str, bool); 11] = [
     ("write_entries_total", "changes", false),
     ("user_bytes_written_total", "written", true),
@@ -29,7 +31,7 @@ const RATES: [(&str, &str, bool); 11] = [
     ("gc_bytes_freed_total", "collection frees", true),
 ];
 
-/// What is told of space and garbage: the metric, what it is called.
+/// Gauges of space and garbage: metric, label.
 const SIZES: [(&str, &str); 8] = [
     ("space_total_bytes", "on disk"),
     ("space_limit_bytes", "limit"),
@@ -41,7 +43,7 @@ const SIZES: [(&str, &str); 8] = [
     ("memtable_bytes", "memtables"),
 ];
 
-/// What background work reads and writes for: the metric of its bytes, and what it is called.
+/// Background I/O by purpose: metric of bytes, label.
 const TRAFFIC: [(&str, &str); 4] = [
     ("io_flush_bytes_total", "flush"),
     ("io_compaction_bytes_total", "compaction"),
@@ -49,16 +51,16 @@ const TRAFFIC: [(&str, &str); 4] = [
     ("io_other_bytes_total", "other"),
 ];
 
-/// What background work has of the device, since the store was opened.
+/// Background I/O since the store was opened.
 struct BackgroundIo {
-    /// Bytes that it may read and write in a second; 0: there is no bound.
+    /// Budget in bytes per second; 0: unlimited.
     budget: f64,
-    /// Pieces at once.
+    /// Number of concurrent I/O operations.
     depth: f64,
-    /// What a read takes that has the device for itself, in seconds.
+    /// Time of an undisturbed read in seconds.
     usual_read: f64,
     bytes: [(&'static str, f64); TRAFFIC.len()],
-    /// Times that it waited for a place, and seconds of these.
+    /// Number of waits for a slot, and their sum in seconds.
     waits: (f64, f64),
     priority_refused: bool,
 }
@@ -102,12 +104,12 @@ impl BackgroundIo {
     }
 }
 
-/// The second disk, of a store that has one.
+/// The fast tier of a store that has one.
 struct SpeedDisk {
     bytes: f64,
-    /// How many levels have their tables there.
+    /// Number of levels with tables in the fast tier.
     levels: f64,
-    /// Times that this was changed, and tables that went there and back.
+    /// Number of changes of that level, and of tables moved there and back.
     changes: f64,
     moved: (f64, f64),
 }
@@ -141,18 +143,18 @@ impl SpeedDisk {
     }
 }
 
-/// How long things of one kind took, in seconds.
+/// Durations of one kind in seconds.
 struct Times {
     name: String,
-    /// Of the time between two pages, or since the store was opened.
+    /// Histogram between two pages, or since the store was opened.
     seen: Histogram,
     per_second: Option<f64>,
-    /// The longest since the store was opened.
+    /// Maximum since the store was opened.
     max: f64,
 }
 
 impl Times {
-    /// All kinds of a metric, by the values of a label.
+    /// Returns all kinds of a metric, by the values of a label.
     fn all(pages: &Pages<'_>, (metric, max, label): (&str, &str, &str)) -> Vec<Times> {
         let counts = format!("{metric}_count");
         let names = pages.now.labels(&counts, label);
@@ -175,18 +177,18 @@ impl Times {
     }
 }
 
-/// One page, and the one before it.
+/// A page and the previous one.
 struct Pages<'a> {
     before: Option<&'a MetricsPage>,
     now: &'a MetricsPage,
-    /// What passed between them.
+    /// Time between them.
     seconds: Option<f64>,
 }
 
 impl<'a> Pages<'a> {
     fn new(before: Option<&'a MetricsPage>, now: &'a MetricsPage) -> Pages<'a> {
         let passed = before.map(|before| clock_of(now) - clock_of(before));
-        // A clock that went back is that of another process.
+        // A clock that went back belongs to another process.
         let seconds = passed.filter(|passed| *passed > 0.0);
         Pages { before: before.filter(|_| seconds.is_some()), now, seconds }
     }
@@ -196,7 +198,7 @@ impl<'a> Pages<'a> {
         self.before.map_or_else(|| now.clone(), |before| now.since(&before.histogram(name, of)))
     }
 
-    /// Waits over the budget, by cause.
+    /// Returns the waits over the stall budget, by cause.
     fn over_budget(&self) -> Vec<(String, f64)> {
         let causes = self.now.labels("wait_seconds_count", "cause");
         let gained = |cause: &str| {
@@ -216,28 +218,28 @@ fn clock_of(page: &MetricsPage) -> f64 {
     page.sum("clock_seconds")
 }
 
-/// What is shown of a page.
+/// Displayed data of a page.
 pub struct View {
     store: String,
     seconds: Option<f64>,
     rates: Vec<(&'static str, bool, Option<f64>)>,
     operations: Vec<Times>,
     waits: Vec<Times>,
-    /// Operations that waited longer than the budget, by what they waited for longest.
+    /// Operations over the stall budget, by their longest wait.
     over_budget: Vec<(String, f64)>,
-    /// Width in bytes, and chain, of compactions: with the largest ever.
+    /// Width in bytes and chain length of compactions, with the maximum ever.
     compactions: [(Histogram, f64); 2],
     background_io: BackgroundIo,
     speed_disk: Option<SpeedDisk>,
-    /// Files and bytes of each level, all families together.
+    /// Files and bytes of each level, over all families.
     levels: Vec<(String, f64, f64)>,
-    /// The deepest level 0 of a family.
+    /// Largest level 0 of a family.
     l0_files_max: f64,
     sizes: Vec<(&'static str, f64)>,
 }
 
 impl View {
-    /// Of what happened between two pages; without the first of them of all since the store was opened.
+    /// Computes the view between two pages, or since the store was opened without the first one.
     pub fn of(before: Option<&MetricsPage>, now: &MetricsPage) -> View {
         let pages = Pages::new(before, now);
         let compactions = [
@@ -267,7 +269,7 @@ impl View {
         }
     }
 
-    /// For a program.
+    /// Formats the view as JSON.
     pub fn json(&self) -> Value {
         let key = |name: &str| name.replace(' ', "_");
         let times = |all: &[Times]| -> Map<String, Value> {
@@ -294,7 +296,7 @@ impl View {
         })
     }
 
-    /// Times of operations and waits, for a person.
+    /// Formats the times of operations and waits as text.
     pub fn times_text(&self) -> String {
         let mut text = String::new();
         table(&mut text, "operations", &self.operations);
@@ -316,7 +318,8 @@ impl View {
         text
     }
 
-    /// All of it, for a person, of a page so old: sizes and rates first, since a small screen shows the first lines.
+    /// Formats the whole view as text, with the age of the page. Sizes and rates come first, for
+    /// small screens.
     fn text(&self, age: Option<Duration>) -> String {
         let mut text = match self.seconds {
             Some(seconds) => format!("{}: {seconds:.1} s", self.store),
@@ -354,7 +357,7 @@ fn bytes_text(bytes: f64) -> String {
     human_bytes(bytes as u64)
 }
 
-/// Those of which there were any.
+/// Appends a table of the kinds that occurred.
 fn table(text: &mut String, title: &str, all: &[Times]) {
     let any: Vec<&Times> = all.iter().filter(|times| times.seen.count > 0.0).collect();
     if any.is_empty() {
@@ -380,15 +383,15 @@ fn table(text: &mut String, title: &str, all: &[Times]) {
     }
 }
 
-/// How often, and as what.
+/// Interval and format of the samples.
 pub struct Watch {
     pub interval: Duration,
-    /// How many looks; `None`: until somebody ends it, or the process closes the store.
+    /// Number of samples; `None`: until interrupted, or until the process closes the store.
     pub count: Option<u64>,
     pub json: bool,
 }
 
-/// The text that fits on a screen of so many rows and columns: longer lines are cut, and of lines that have no room the last.
+/// Cuts the text to the rows and columns of a screen.
 fn fitted(text: &str, rows: usize, columns: usize) -> String {
     let cut = |line: &str| line.chars().take(columns).collect::<String>();
     let lines: Vec<String> = text.lines().map(cut).collect();
@@ -403,7 +406,7 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Shows what `read` returns, the page of the moment with its age, again and again. Its error ends that.
+/// Repeatedly shows the page returned by `read` with its age, until `read` fails.
 pub fn watch(how: &Watch, read: impl Fn() -> Result<(Vec<u8>, Option<Duration>)>) -> Result<()> {
     let terminal = console::Term::stdout();
     let clear = !how.json && terminal.is_term();

@@ -1,4 +1,4 @@
-//! The data set of the demonstration: the machine's own Debian package index, or one that is generated from a seed.
+//! The data set of the demonstration: the machine's Debian package index, or generated from a seed.
 
 use crate::formats::{Format, LINE_BYTES_MAX, Record};
 use crate::status::about;
@@ -9,36 +9,37 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where apt keeps its package indexes.
+/// Directory of the package indexes of apt.
 const LISTS: &str = "/var/lib/apt/lists";
-/// Fewer records than this show too little: others are generated.
+/// Minimum number of records of an index; with fewer, records are generated.
 const RECORDS_MIN: usize = 2_000;
-/// More records would take too long.
+/// Maximum number of records, to limit the run time.
 const RECORDS_MAX: usize = 120_000;
-/// Records that are generated unless the user says how many.
+/// Default number of generated records.
 const GENERATED: usize = 50_000;
-/// The seed of generated data.
+/// Seed of generated data.
 const SEED: u64 = 1;
 
-/// Records sorted by key, each key once.
+/// Records sorted by unique key.
 pub struct DataSet {
-    /// Where they come from, for a person.
+    /// Origin of the records, for display.
     pub origin: String,
     /// Keys and their first values.
     pub records: Vec<Record>,
     source: Source,
 }
 
-/// Enough to get the same data set in another process.
+/// Source of a data set, to load it in another process.
 pub enum Source {
     /// Package indexes.
     Files(Vec<PathBuf>),
-    /// So many generated records.
+    /// Number of generated records.
     Generated(usize),
 }
 
 impl DataSet {
-    /// The machine's package index if it has a useful one, unless the user wants generated records.
+    /// Returns the machine's package index if it is large enough, unless the user asked for
+    /// generated records.
     pub fn choose(generate: Option<usize>) -> Result<DataSet> {
         if let Some(count) = generate {
             return DataSet::load(Source::Generated(count));
@@ -66,7 +67,7 @@ impl DataSet {
                     for record in Format::Packages.read(input, LINE_BYTES_MAX) {
                         let (key, value) = record.map_err(|e| about(file.display(), e))?;
                         all.insert(key, value);
-                        // Only the first keys are used: those behind them are not held.
+                        // Only the first keys are used, so drop later ones.
                         if all.len() > RECORDS_MAX {
                             all.pop_last();
                         }
@@ -87,12 +88,12 @@ impl DataSet {
         Ok(DataSet { origin, records: all.into_iter().collect(), source })
     }
 
-    /// Keys and first values, bytes.
+    /// Returns the bytes of keys and first values.
     pub fn bytes(&self) -> u64 {
         self.records.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
     }
 
-    /// The arguments that make the writer process load the same data.
+    /// Returns the arguments with which the writer process loads the same data.
     pub fn writer_args(&self) -> Vec<OsString> {
         match &self.source {
             Source::Files(files) => files.iter().map(|f| f.clone().into_os_string()).collect(),
@@ -101,7 +102,7 @@ impl DataSet {
     }
 }
 
-/// The package indexes in apt's directory, sorted by name.
+/// Returns the package indexes in apt's directory, sorted by name.
 fn package_indexes(dir: &Path) -> Vec<PathBuf> {
     let mut files = output::files_in(dir);
     files.retain(|file| {
@@ -111,7 +112,7 @@ fn package_indexes(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The i-th generated stanza and its key.
+/// Returns the generated stanza of an index with its key.
 fn generated(index: u64) -> Record {
     const WORDS: [&str; 16] = [
         "library",

@@ -1,8 +1,8 @@
 //! The parent's ledger of acknowledged writes, and the check of a store against it.
 //!
-//! Version 0 of a record is its stanza, version v the stanza with a line that names v. A record is written version after
-//! version, the next only when the one before was acknowledged. So a store is right if it holds, for every record, the
-//! last acknowledged version or the one after it.
+//! Version 0 of a record is its stanza; version v is the stanza with a line that names v. The next
+//! version of a record is written only after the previous one is acknowledged. So the store is
+//! correct if every record has the last acknowledged version or the one after it.
 
 use super::data::DataSet;
 use super::new_histogram;
@@ -14,26 +14,26 @@ use bench::report::human_count;
 use hdrhistogram::Histogram;
 use lavastore::Db;
 
-/// Versions of each record: the import and three overwrites.
+/// Number of versions of a record: the import and three overwrites.
 pub const VERSIONS: u32 = 4;
-/// How many wrong records are told one by one.
+/// Maximum number of wrong records reported individually.
 const TOLD_MAX: u64 = 5;
 
-/// What was acknowledged.
+/// The acknowledged writes.
 pub struct Ledger {
-    /// The last acknowledged version of each record.
+    /// Last acknowledged version of each record.
     acked: Vec<Option<u32>>,
-    /// Records that were found lost or wrong, by any check.
+    /// Records found lost or wrong by any check.
     wrong: Vec<bool>,
     acknowledged: u64,
     sizes: Vec<u64>,
-    /// Keys and values of all acknowledged writes, bytes.
+    /// Bytes of keys and values of all acknowledged writes.
     pub user_bytes: u64,
     /// Latency of acknowledged writes.
     pub latency_ns: Histogram<u64>,
 }
 
-/// The value of a version.
+/// Builds the value of a version.
 pub fn value(stanza: &[u8], version: u32, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(stanza);
@@ -45,7 +45,7 @@ pub fn value(stanza: &[u8], version: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// What one check found.
+/// Result of a check.
 pub struct Check {
     records: u64,
     newer: u64,
@@ -54,7 +54,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// For a person.
+    /// Formats the result as text.
     pub fn text(&self, ledger: &Ledger) -> String {
         let known = ledger.acked.iter().filter(|a| a.is_some()).count() as u64;
         format!(
@@ -69,7 +69,7 @@ impl Check {
 }
 
 impl Ledger {
-    /// An empty ledger.
+    /// Returns an empty ledger.
     pub fn new(data: &DataSet) -> Ledger {
         let count = data.records.len();
         Ledger {
@@ -82,22 +82,22 @@ impl Ledger {
         }
     }
 
-    /// Acknowledged writes.
+    /// Returns the number of acknowledged writes.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Records that any check found lost or wrong.
+    /// Returns the number of records found lost or wrong.
     pub fn lost(&self) -> u64 {
         self.wrong.iter().filter(|w| **w).count() as u64
     }
 
-    /// The version that comes next for a record.
+    /// Returns the next version of a record.
     pub fn next_version(&self, index: usize) -> u32 {
         self.acked[index].map_or(0, |v| v + 1)
     }
 
-    /// Enters one acknowledgement as the writer sent it.
+    /// Enters an encoded acknowledgement of the writer.
     pub fn enter(&mut self, ack: &[u8]) -> Result<()> {
         let word = |at: usize| ack.get(at..at + 4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
         match (word(0), word(4), word(8)) {
@@ -108,7 +108,7 @@ impl Ledger {
         }
     }
 
-    /// Enters one acknowledgement.
+    /// Enters an acknowledgement.
     pub fn acknowledge(&mut self, index: usize, version: u32, latency_ns: u64) -> Result<()> {
         let entry = self.acked.get_mut(index).ok_or("an acknowledgement for an unknown record")?;
         if version != entry.map_or(0, |v| v + 1) {
@@ -124,8 +124,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks every acknowledged record by a get, and the whole store by a scan. `exact`: nothing was under way, so no
-    /// newer version than the acknowledged one is right. A newer version that is found counts as acknowledged from now on.
+    /// Checks every acknowledged record by a get, and the whole store by a scan. With `exact` no
+    /// write is in flight, so only the acknowledged version is correct. A newer version counts as
+    /// acknowledged from now on.
     pub fn verify(
         &mut self,
         store: &Db,
@@ -147,7 +148,8 @@ impl Ledger {
             if acked.is_some_and(&mut holds) || (acked.is_none() && found.is_none()) {
                 check.records += u64::from(acked.is_some());
             } else if !exact && holds(self.next_version(index)) {
-                // Known before the kill or not: from now on it counts.
+                // From now on this version counts, whether it was acknowledged before the kill or
+                // not.
                 check.records += u64::from(acked.is_some());
                 check.newer += 1;
                 self.acked[index] = Some(self.next_version(index));
@@ -171,7 +173,8 @@ impl Ledger {
         }
     }
 
-    /// A scan must see exactly the acknowledged records, in order, with the values that gets see.
+    /// Checks that a scan returns exactly the acknowledged records, in order, with the values of
+    /// gets.
     fn verify_scan(&mut self, store: &Db, data: &DataSet, check: &mut Check) -> Result<()> {
         let mut entries = store.iter().cursor()?;
         entries.seek_to_first()?;
@@ -179,7 +182,7 @@ impl Ledger {
         for (index, (key, stanza)) in data.records.iter().enumerate() {
             let present = entries.valid() && entries.key() == key;
             match self.acked[index] {
-                // What a get found lost or wrong was told already.
+                // Records that failed the get are already reported.
                 Some(version) if !self.wrong[index] => {
                     value(stanza, version, &mut expected);
                     if !present {
@@ -196,7 +199,7 @@ impl Ledger {
                 entries.next()?;
             }
         }
-        // A key that was never written stops the walk above where it stands.
+        // An unknown key stops the loop above at its position.
         if entries.valid() {
             return Err(
                 format!("the scan saw a key that was never written: {}", escape(entries.key())).into()

@@ -1,8 +1,9 @@
-//! The process that is killed, and the threads that write, in it and in its parent.
+//! The writer process that is killed, and the writing threads of both processes.
 //!
-//! Each thread owns the records whose number has its remainder, and writes them version by version, each version of all records
-//! in an order of its own. After each acknowledged put the process writes 12 bytes to standard output: number of the record, version,
-//! latency in nanoseconds, each 32 bits, little endian. They go straight to the pipe, where they survive the process.
+//! Each thread owns the records whose number has its remainder. It writes them version by version,
+//! each version in a different order of records. After each acknowledged put the process writes 12
+//! bytes to standard output: number of the record, version, latency in nanoseconds, each 32 bits,
+//! little-endian. They are unbuffered, so the pipe keeps them after the kill.
 
 use super::WRITERS;
 use super::data::{DataSet, Source};
@@ -17,10 +18,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// Bytes of one acknowledgement.
+/// Bytes of an acknowledgement.
 pub const ACK_LEN: usize = 12;
 
-/// What the parent tells the writer.
+/// Arguments of the writer process.
 #[derive(Args)]
 pub struct WriterArgs {
     files: Vec<PathBuf>,
@@ -28,7 +29,7 @@ pub struct WriterArgs {
     generate: Option<usize>,
 }
 
-/// The writer process: everything, until it is killed.
+/// Main function of the writer process, which runs until it is killed.
 pub fn write(db: Option<PathBuf>, args: &WriterArgs) -> Result<()> {
     let source = match args.generate {
         Some(count) => Source::Generated(count),
@@ -47,7 +48,7 @@ pub fn write(db: Option<PathBuf>, args: &WriterArgs) -> Result<()> {
     })
 }
 
-/// Writes in this process what the ledger does not have yet.
+/// Writes the versions missing in the ledger, in this process.
 pub fn overwrite(store: &Db, data: &DataSet, ledger: &mut Ledger) -> Result<()> {
     let next: Vec<u32> = (0..data.records.len()).map(|index| ledger.next_version(index)).collect();
     let ledger = Mutex::new(ledger);
@@ -56,10 +57,10 @@ pub fn overwrite(store: &Db, data: &DataSet, ledger: &mut Ledger) -> Result<()> 
     })
 }
 
-/// Called with record, version and latency of each acknowledged put.
+/// Callback with record, version and latency of each acknowledged put.
 type Acknowledge<'a> = dyn Fn(usize, u32, u64) -> Result<()> + Sync + 'a;
 
-/// Writes every record from the version that `first` names to the last, from several threads.
+/// Writes every record from the version `first` to the last one, with several threads.
 fn write_all(
     store: &Db,
     data: &DataSet,

@@ -4,7 +4,7 @@ use std::io::Write;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Bytes as base64.
+/// Encodes bytes as base64.
 pub fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     bytes.chunks(3).for_each(|group| out.extend(digits(group)));
@@ -13,11 +13,11 @@ pub fn encode(bytes: &[u8]) -> String {
 
 /// Writes bytes as base64.
 pub fn write(out: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
-    // A multiple of three: only the last piece is padded.
+    // A multiple of three, so that only the last piece is padded.
     bytes.chunks(3 << 10).try_for_each(|piece| out.write_all(encode(piece).as_bytes()))
 }
 
-/// The four digits of at most three bytes.
+/// Returns the four digits of at most three bytes.
 fn digits(group: &[u8]) -> [char; 4] {
     let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
     let word = at(0) << 16 | at(1) << 8 | at(2);
@@ -27,7 +27,7 @@ fn digits(group: &[u8]) -> [char; 4] {
     })
 }
 
-/// The bytes of base64 text; `None` if it is none.
+/// Decodes base64 text; `None` if it is invalid.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;

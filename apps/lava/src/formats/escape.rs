@@ -1,9 +1,9 @@
-//! Bytes as one line of readable text: UTF-8 stays as it is; `\t \n \r \\` and `\xHH` stand for tab, newline, return,
-//! backslash, and for any other byte that is a control character or no part of valid UTF-8.
+//! Bytes as one line of readable text. Valid UTF-8 stays as it is. `\t \n \r \\` stand for tab,
+//! newline, return and backslash, `\xHH` for other control characters and invalid bytes.
 
 use std::io::Write;
 
-/// The escaped form.
+/// Returns the escaped form.
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -37,11 +37,11 @@ pub fn write(out: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The length of a piece at the front that splits no character.
+/// Returns the length of a prefix that splits no character.
 fn piece_len(bytes: &[u8]) -> usize {
     const PIECE_LEN: usize = 16 << 10;
     let Some(piece) = bytes.get(..PIECE_LEN) else { return bytes.len() };
-    // The first byte of a character of up to four bytes that may go on behind the piece.
+    // The first byte of a character of up to four bytes that may continue behind the piece.
     let last = piece.iter().rev().take(4).position(|b| *b & 0xc0 != 0x80);
     match last {
         Some(back) if piece[PIECE_LEN - 1 - back] >= 0xc0 => PIECE_LEN - 1 - back,
@@ -49,7 +49,7 @@ fn piece_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The bytes that an escaped text stands for; an error names what is wrong.
+/// Decodes escaped text; an error names the invalid escape.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.iter();

@@ -1,4 +1,4 @@
-//! JSON lines: one object a line with `key` or `key_b64`, and `value` or `value_b64`.
+//! JSON lines: one object per line with `key` or `key_b64`, and `value` or `value_b64`.
 
 use super::{Lines, ReadError, Record, base64, streamed};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -7,20 +7,21 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
 
-/// Reads records; empty lines are skipped, other members are ignored.
+/// Reads records. Empty lines are skipped, other members are ignored.
 pub struct Reader<'a> {
     lines: Lines<'a>,
     line: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of lines.
+    /// Returns a reader of lines.
     pub fn new(lines: Lines<'a>) -> Self {
         Reader { lines, line: Vec::new() }
     }
 }
 
-/// The members that a record is made of. Others are parsed and not kept: a line must not become more memory than it is.
+/// The members of a record. Others are parsed but not kept, so that a line never takes more memory
+/// than its length.
 #[derive(Default)]
 struct Members<'a> {
     key: Option<Member<'a>>,
@@ -29,7 +30,7 @@ struct Members<'a> {
     value_b64: Option<Member<'a>>,
 }
 
-/// A string, or a value that is none.
+/// A string, or any other value.
 enum Member<'a> {
     Text(Cow<'a, str>),
     Other,
@@ -52,7 +53,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
         let mut all = Members::default();
-        // Of a member that is there twice the last one counts.
+        // The last one of duplicate members counts.
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
             match &*name {
                 "key" => all.key = Some(map.next_value()?),
@@ -125,7 +126,7 @@ fn parse(line: &[u8]) -> Result<Record, String> {
     Ok((bytes("key", all.key, all.key_b64)?, bytes("value", all.value, all.value_b64)?))
 }
 
-/// The bytes of a member that is a string, or base64 under another name.
+/// Returns the bytes of a string member or of its base64 variant.
 fn bytes(name: &str, plain: Option<Member<'_>>, encoded: Option<Member<'_>>) -> Result<Vec<u8>, String> {
     match (encoded, plain) {
         (Some(Member::Text(text)), _) => base64::decode(&text).ok_or(format!("{name}_b64 is not base64")),
@@ -160,7 +161,7 @@ pub fn insert(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// Writes a member as [`insert`] adds it, without a copy of its bytes.
+/// Writes a member like [`insert`], without copying its bytes.
 fn write_member(out: &mut dyn Write, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => {
@@ -175,7 +176,7 @@ fn write_member(out: &mut dyn Write, name: &str, bytes: &[u8]) -> std::io::Resul
     }
 }
 
-/// Writes one record, of whose value only a piece is in memory.
+/// Writes a record with only a piece of its value in memory.
 pub fn write_streamed(
     out: &mut dyn Write,
     key: &[u8],
@@ -188,7 +189,7 @@ pub fn write_streamed(
     Ok(out.write_all(b"}\n")?)
 }
 
-/// Writes one record.
+/// Writes a record.
 pub fn write(out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {
     out.write_all(b"{")?;
     write_member(out, "key", key)?;

@@ -1,25 +1,25 @@
-//! Lines of bounded length, with their numbers and offsets, and the errors of records that cannot be read.
+//! Lines of bounded length with their numbers and offsets, and the errors of unreadable records.
 
 use crate::{Error, interrupt};
 use bench::report::human_count;
 use std::fmt;
 use std::io::{BufRead, ErrorKind};
 
-/// Why there is no record.
+/// Reasons for a missing record.
 #[derive(Debug)]
 pub enum ReadError {
     /// The record is malformed; the next one can be read.
     Malformed(Malformed),
-    /// The input ends here: it cannot be read or unpacked.
+    /// The input cannot be read or decompressed any further.
     Failed(Error),
 }
 
 /// A malformed record.
 #[derive(Debug)]
 pub struct Malformed {
-    /// The line on which it begins, from 1.
+    /// Its first line, from 1.
     pub line: u64,
-    /// Where that line begins in the input, unpacked.
+    /// Offset of that line in the decompressed input.
     pub offset: u64,
     /// The reason.
     pub what: String,
@@ -42,55 +42,55 @@ impl From<ReadError> for Error {
     }
 }
 
-/// The longest line that is read, unless the user says otherwise.
+/// Default limit on the line length.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// The reason why reading a line stopped.
+/// Reason for the end of a read.
 enum Met {
     LineEnd,
     InputEnd,
     Limit,
 }
 
-/// Reads lines into one buffer.
+/// Reads lines into a buffer.
 pub struct Lines<'a> {
     input: Box<dyn BufRead + 'a>,
     limit: usize,
     number: u64,
-    /// Of the next byte.
+    /// Offset of the next byte.
     offset: u64,
     start: u64,
-    /// The rest of a line that is too long is passed over before the next one.
+    /// The rest of an overlong line must be skipped before the next one.
     rest_is_left: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// Lines of at most `limit` bytes each.
+    /// Returns a reader of lines of at most `limit` bytes each.
     pub fn new(input: Box<dyn BufRead + 'a>, limit: usize) -> Self {
         Lines { input, limit, number: 0, offset: 0, start: 0, rest_is_left: false }
     }
 
-    /// The longest line.
+    /// Returns the limit on the line length.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The number of the line that was read last, from 1.
+    /// Returns the number of the last line, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Where the line that was read last begins.
+    /// Returns the offset of the last line.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The error of a record that begins on the last line.
+    /// Returns the error of a record that begins on the last line.
     pub fn malformed(&self, what: impl Into<String>) -> ReadError {
         ReadError::Malformed(Malformed { line: self.number, offset: self.start, what: what.into() })
     }
 
-    /// The limit, and the two remedies.
+    /// Formats the limit and the two remedies.
     pub fn over_limit(&self, what: &str) -> String {
         let limit = human_count(self.limit as u64);
         format!(
@@ -98,7 +98,7 @@ impl<'a> Lines<'a> {
         )
     }
 
-    /// Appends the next line to `line`, without its end (`\n`); false at the end of the input.
+    /// Appends the next line to `line` without its `\n`; returns false at the end of the input.
     pub fn read(&mut self, line: &mut Vec<u8>) -> Result<bool, ReadError> {
         while self.rest_is_left {
             let mut passed = Vec::new();

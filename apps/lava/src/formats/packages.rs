@@ -1,30 +1,31 @@
-//! Debian package indexes (`Packages`): stanzas of fields, parted by empty lines.
+//! Debian package indexes (`Packages`): stanzas of fields, separated by empty lines.
 //!
-//! The key of a stanza is its package and version, `name/version`; the value is the stanza as it stands, with the end of
-//! its last line, without the empty line behind. Exported stanzas are parted by one empty line each, so an index
-//! that is sorted by key and holds every key once comes back byte for byte.
+//! The key of a stanza is its package and version, `name/version`. The value is the stanza
+//! verbatim, including the end of its last line but not the empty line after it. Exported stanzas
+//! are separated by one empty line each, so an index that is sorted by unique keys round-trips byte
+//! for byte.
 
 use super::lines::Malformed;
 use super::{Lines, ReadError, Record};
 use std::io::Write;
 
-/// The longest stanza that is believed, bytes.
+/// Longest accepted stanza in bytes.
 const STANZA_LEN_MAX: usize = 16 << 20;
 
 /// Reads stanzas.
 pub struct Reader<'a> {
     lines: Lines<'a>,
-    /// The rest of a stanza that is too long is passed over before the next one.
+    /// The rest of an overlong stanza must be skipped before the next one.
     rest_is_left: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of lines.
+    /// Returns a reader of lines.
     pub fn new(lines: Lines<'a>) -> Self {
         Reader { lines, rest_is_left: false }
     }
 
-    /// Passes the rest of a stanza.
+    /// Skips the rest of a stanza.
     fn pass_rest(&mut self) -> Result<(), ReadError> {
         let mut line = Vec::new();
         while self.rest_is_left {
@@ -44,7 +45,7 @@ impl<'a> Reader<'a> {
         let mut first = None;
         loop {
             let start = stanza.len();
-            // The rest of a stanza of which a line is too long is no stanza.
+            // After an overlong line, the rest of the stanza is skipped.
             let is_line = self.lines.read(&mut stanza).inspect_err(|_| self.rest_is_left = true)?;
             let blank = stanza[start..].trim_ascii().is_empty();
             if blank {
@@ -76,11 +77,11 @@ fn malformed(first: Option<(u64, u64)>, what: String) -> ReadError {
     ReadError::Malformed(Malformed { line, offset, what })
 }
 
-/// The key of a stanza: `name/version`.
+/// Returns the key of a stanza: `name/version`.
 pub fn key_of(stanza: &[u8]) -> Option<Vec<u8>> {
     let (mut package, mut version) = (None, None);
     for line in stanza.split(|b| *b == b'\n') {
-        // Field names ignore case; the index always writes them like this, but others may not.
+        // Field names ignore case. The index always uses this case, but other files may not.
         let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
         let value = line[colon + 1..].trim_ascii();
         if line[..colon].eq_ignore_ascii_case(b"Package") {
@@ -101,7 +102,7 @@ impl Iterator for Reader<'_> {
     }
 }
 
-/// Writes one stanza and the empty line behind.
+/// Writes a stanza and an empty line.
 pub fn write(out: &mut dyn Write, stanza: &[u8]) -> std::io::Result<()> {
     out.write_all(stanza)?;
     let end: &[u8] = if stanza.last() == Some(&b'\n') { b"\n" } else { b"\n\n" };

@@ -1,10 +1,11 @@
-//! A long value as a member of a JSON object, in bounded memory.
+//! A large value as a member of a JSON object, in bounded memory.
 
 use super::base64;
 use crate::Result;
 use std::io::Write;
 
-/// Hands out a value piece by piece. Called twice: whether the value is text shows at its end.
+/// Provides a value piece by piece. It is called twice, because only the end shows whether the
+/// value is text.
 pub type Pieces<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
 
 /// Writes `"name":"..."`, or `"name_b64":"..."` for bytes that are not UTF-8.
@@ -19,16 +20,16 @@ pub fn write_member(out: &mut dyn Write, name: &str, pieces: &mut Pieces<'_>) ->
     Ok(out.write_all(b"\"")?)
 }
 
-/// Text that comes in pieces, which may end within a character.
+/// Text in pieces, which may end within a character.
 #[derive(Default)]
 struct Text {
-    /// The beginning of a character.
+    /// The beginning of a split character.
     held: Vec<u8>,
     is_broken: bool,
 }
 
 impl Text {
-    /// Adds a piece. `take` gets the whole characters.
+    /// Adds a piece and passes the complete characters to `take`.
     fn add(&mut self, piece: &[u8], mut take: impl FnMut(&str) -> Result<()>) -> Result<()> {
         if self.is_broken {
             return Ok(());
@@ -75,7 +76,7 @@ fn write_base64(out: &mut dyn Write, pieces: &mut Pieces<'_>) -> Result<()> {
     let mut held = Vec::new();
     pieces(&mut |piece| {
         held.extend_from_slice(piece);
-        // Only the end is padded.
+        // Only the end may be padded.
         let whole = held.len() / 3 * 3;
         base64::write(out, &held[..whole])?;
         held.drain(..whole);

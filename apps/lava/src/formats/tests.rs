@@ -5,7 +5,7 @@ fn records(format: Format, text: &[u8]) -> crate::Result<Vec<Record>> {
     Ok(format.read(Box::new(text), LINE_BYTES_MAX).collect::<Result<_, _>>()?)
 }
 
-/// Bytes of all kinds: text, controls, valid and broken UTF-8.
+/// Returns random bytes of all kinds: text, control characters, valid and broken UTF-8.
 fn awkward(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..rng.below(12) {
@@ -122,7 +122,7 @@ fn names_tell_the_format() {
     assert_eq!(of("a.bin"), None);
 }
 
-/// Values longer than a piece, with characters at every place of its border.
+/// Values longer than a piece, with characters at every position of its border.
 #[test]
 fn long_values_are_written_in_pieces_as_they_were_at_once() {
     let mut rng = Rng::new(5);

@@ -11,14 +11,14 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of lines.
+    /// Returns a reader of lines.
     pub fn new(lines: Lines<'a>) -> Self {
         Reader { lines, line: Vec::new() }
     }
 }
 
 fn parse(line: &[u8]) -> Result<Record, String> {
-    // A file written elsewhere may end its lines in \r\n; a return that belongs to the value is escaped.
+    // A file of another program may end its lines in \r\n; a return in the value is escaped.
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let at = line.iter().position(|b| *b == b'\t').ok_or("no tab between key and value")?;
     let key = unescape(&line[..at]).map_err(|e| format!("key: {e}"))?;
@@ -42,7 +42,7 @@ impl Iterator for Reader<'_> {
     }
 }
 
-/// Writes one record.
+/// Writes a record.
 pub fn write(out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {
     escape::write(out, key)?;
     out.write_all(b"\t")?;

@@ -1,15 +1,17 @@
-//! Packed input: gzip, LZ4 and Zstandard, told by their first bytes; all members of a file, one behind the other.
+//! Compressed input: gzip, LZ4 and Zstandard, detected by their first bytes; reads all members of a
+//! file.
 //!
-//! Each of the three formats is a sequence: `cat a.gz b.gz` is a gzip file of two *members*, and parallel compressors write a
-//! *frame* for each piece of their input. So when a member ends, the next one begins or the file has ended. Anything else
-//! there is an error, as is a member that the file ends in: to take either for the end would lose records without a word.
-//! Zstandard and LZ4 share *skippable* frames, which hold nothing of the data and may be anywhere between members.
+//! Each format is a sequence: `cat a.gz b.gz` is a gzip file of two *members*, and parallel
+//! compressors write a *frame* for each piece of input. After a member, the next one begins or the
+//! file ends. Other data there is an error, and so is a truncated member: accepting either as the
+//! end would silently lose records. Zstandard and LZ4 share *skippable* frames, which contain no
+//! data and may be anywhere between members.
 //!
-//! An error names the offset in the packed file up to which it was read; the caller names the file.
+//! An error names the offset in the compressed file; the caller adds the file's name.
 
 use std::io::{self, BufRead, Read};
 
-/// The formats of members.
+/// Formats of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Codec {
     Gzip,
@@ -27,20 +29,21 @@ impl Codec {
     }
 }
 
-/// What begins with these four bytes (or fewer, at the end of a file).
+/// The item that begins with a magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Member(Codec),
     Skippable,
-    /// A frame of LZ4 before there was a frame format: it has no end of its own, so nothing can be said to be behind it.
+    /// A frame of the old LZ4 format: it has no end mark, so no item can follow it.
     LegacyLz4,
     Other,
 }
 
-/// The widest window of a Zstandard frame, as a power of two: 128 MiB, as the program `zstd` takes it without `--long`.
+/// Maximum window of a Zstandard frame as a power of two: 128 MiB, the limit of the program `zstd`
+/// without `--long`.
 const WINDOW_LOG_MAX: u32 = 27;
 
-/// Bytes that tell what begins.
+/// Bytes of a magic number.
 const MAGIC_LEN: usize = 4;
 
 fn start(head: &[u8]) -> Start {
@@ -54,19 +57,19 @@ fn start(head: &[u8]) -> Start {
     }
 }
 
-/// The file, with what was read of it.
+/// The compressed file and its read-ahead.
 struct Source {
     inner: Box<dyn BufRead>,
-    /// Bytes that were looked at to tell what begins, and are still to be read.
+    /// Bytes that were peeked at but not consumed yet.
     head: Vec<u8>,
-    /// Bytes taken so far.
+    /// Bytes consumed so far.
     offset: u64,
-    /// Somebody wanted more than there was.
+    /// A read reached the end of the file.
     met_end: bool,
 }
 
 impl Source {
-    /// The next bytes, up to as many as tell what begins; fewer at the end of the file.
+    /// Returns the next bytes up to the length of a magic number; fewer at the end of the file.
     fn peek(&mut self) -> io::Result<&[u8]> {
         while self.head.len() < MAGIC_LEN {
             let more = self.inner.fill_buf()?;
@@ -122,7 +125,7 @@ impl BufRead for Source {
     }
 }
 
-/// One member being unpacked.
+/// A decoder of a member.
 enum Member {
     Gzip(Box<flate2::bufread::GzDecoder<Source>>),
     Lz4(Box<lz4_flex::frame::FrameDecoder<Source>>),
@@ -176,7 +179,7 @@ impl Member {
     }
 }
 
-/// What is in all members, one behind the other.
+/// The concatenated contents of all members.
 struct Members {
     member: Option<Member>,
 }
@@ -192,7 +195,7 @@ impl Read for Members {
                 return Ok(len);
             }
             let source = member.source();
-            // The decoder of LZ4 takes the end of the file for the end of the frame.
+            // The LZ4 decoder takes the end of the file for the end of the frame.
             if codec == Codec::Lz4 && source.met_end {
                 return Err(at(source.offset, "the LZ4 frame cannot be unpacked: it is cut off".to_owned()));
             }
@@ -203,13 +206,13 @@ impl Read for Members {
     }
 }
 
-/// Why a member cannot be unpacked.
+/// Describes the error of a member.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return "it is cut off".to_owned();
     }
-    // The name of the library's error, which has no kind.
+    // The library's error has no kind, only this text.
     if text.contains("too much memory") {
         let limit = 1u64 << (WINDOW_LOG_MAX - 20);
         return format!("its window is wider than {limit} MiB: unpack it with zstd -d --long=31");
@@ -217,7 +220,7 @@ fn reason(error: &io::Error) -> String {
     text
 }
 
-/// The member behind one of this format that has ended; `None` at the end of the file.
+/// Returns the next member after one of this format; `None` at the end of the file.
 fn next(mut source: Source, codec: Codec) -> io::Result<Option<Member>> {
     loop {
         let offset = source.offset;
@@ -250,7 +253,7 @@ fn at(offset: u64, what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("offset {offset} of the packed file: {what}"))
 }
 
-/// Unpacks by the first bytes; what begins like none of the formats is read as it is.
+/// Decompresses by the first bytes; other data is read as it is.
 pub fn unpack(packed: Box<dyn BufRead>) -> io::Result<Box<dyn Read>> {
     let mut source = Source { inner: packed, head: Vec::new(), offset: 0, met_end: false };
     let mut skipped = false;

@@ -1,4 +1,4 @@
-//! What the tests of the command line share: a directory, and the program run in it.
+//! Common part of the command line tests: a scratch directory, and the program run in it.
 #![allow(dead_code, reason = "each test program uses its own part")]
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -31,7 +31,7 @@ impl Scratch {
         run(&self.path("db"), args, &self.0)
     }
 
-    /// Standard output of a command that must succeed.
+    /// Returns the standard output of a command that must succeed.
     pub fn ok(&self, args: &[&str]) -> String {
         let output = self.lava(args);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -39,7 +39,8 @@ impl Scratch {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The error of a command that must fail with `status`: exactly one line that starts with the program's name.
+    /// Returns the error of a command that must fail with `status`: exactly one line that starts
+    /// with the program's name.
     pub fn fails(&self, status: i32, args: &[&str]) -> String {
         let output = self.lava(args);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -62,14 +63,14 @@ pub fn run(db: &Path, args: &[&str], dir: &Path) -> Output {
     lava(dir).args(args).arg("--db").arg(db).output().unwrap()
 }
 
-/// The program, in a directory, with no terminal and nothing to read.
+/// Returns the program, in a directory, without a terminal or input.
 pub fn lava(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lava"));
     command.env_remove("LAVA_DB").current_dir(dir).stdin(Stdio::null());
     command
 }
 
-/// The files of the store whose names end so.
+/// Returns the files of the store with this suffix.
 pub fn files(s: &Scratch, end: &str) -> Vec<PathBuf> {
     let all = std::fs::read_dir(s.path("db")).unwrap().map(|entry| entry.unwrap().path());
     all.filter(|path| path.to_str().unwrap().ends_with(end)).collect()

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 pub struct PageServerCommand {
     #[command(flatten)]
     bench: PageServerArgs,
-    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// Runs it. Where the stores are made is as with a benchmark of a key-value store.
+/// Runs the benchmark, in the same place as a benchmark of a key-value store.
 pub fn bench(db: Option<PathBuf>, args: &PageServerCommand) -> Result<()> {
     args.bench.check().or_else(|e| output::usage(format!("bench page-server: {e}")))?;
     let run = |site, dir: &Path| -> Result<()> {

@@ -16,15 +16,16 @@ use std::process::Command;
 pub struct RecoveryCommand {
     #[command(flatten)]
     bench: RecoveryArgs,
-    /// Fill the store by these options, and wait to be killed
+    /// Fill the store with these options and wait to be killed
     #[arg(long, value_name = "OPTIONS", hide = true)]
     fill: Option<String>,
-    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// Runs it. Without `--db` the store is made below `./bench-data` and removed afterwards.
+/// Runs the benchmark. Without `--db` the store is created below `./bench-data` and removed
+/// afterwards.
 pub fn bench(db: Option<PathBuf>, args: &RecoveryCommand) -> Result<()> {
     args.bench.check().or_else(|e| output::usage(format!("bench recovery: {e}")))?;
     if let Some(options) = &args.fill {
@@ -45,7 +46,7 @@ pub fn bench(db: Option<PathBuf>, args: &RecoveryCommand) -> Result<()> {
     told(args.json.as_deref(), &report, || report.text())
 }
 
-/// The process that fills the store and is killed.
+/// Returns the command of the process that fills the store and is killed.
 fn filler(db: &Path, args: &RecoveryArgs) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--db").arg(db).args(["bench", "recovery", "--fill"]).arg(serde_json::to_string(args)?);
@@ -58,10 +59,11 @@ fn fill(db: &Path, args: &RecoveryArgs) -> Result<()> {
     recovery::fill(args, &LavaIn { env: place.env, counted: device.to_owned() }, &place.dir)
 }
 
-/// The volume is mounted by the process that fills it, and after that by this one: what that takes is no part of opening the store.
+/// Runs the benchmark on a volume. The filling process mounts it first, then this process; mount
+/// times do not count as open times.
 fn on_volume(db: &Path, args: &RecoveryArgs) -> Result<recovery::RecoveryReport> {
     let device = volume_of(db).unwrap_or(db);
-    // What is wrong with it is told by this process.
+    // This process reports a bad volume.
     drop(to_new_store(db, "")?);
     let filled = recovery::fill_and_kill(&mut filler(db, args)?)?;
     if !args.warm {

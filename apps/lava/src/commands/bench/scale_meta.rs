@@ -11,12 +11,12 @@ use std::path::PathBuf;
 pub struct ScaleMetaCommand {
     #[command(flatten)]
     bench: ScaleMetaArgs,
-    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// Runs it. Nothing of it is on any disk.
+/// Runs the benchmark, entirely in memory.
 pub fn bench(args: &ScaleMetaCommand) -> Result<()> {
     args.bench.check().or_else(|e| output::usage(format!("bench scale-meta: {e}")))?;
     let report = scale_meta::run(&args.bench)?;

@@ -1,8 +1,9 @@
-//! Where an export goes: standard output, or a file that is there only when it is whole.
+//! Output of an export: standard output, or a file that appears only when it is complete.
 //!
-//! A file is written under another name beside the one it is to have, synced, and renamed at the end; after an error nothing of
-//! it is left, and what was there is as it was. A process that is killed leaves the file with the other name, which says whose it
-//! is. What is there and is no file (a pipe, a terminal, `/dev/null`) is written to as it is.
+//! A file is written under a temporary name in the same directory, synced, and renamed at the end.
+//! After an error no new file is left, and an existing file is unchanged. A killed process leaves
+//! the temporary file, whose name has the process id. Targets that are no files (a pipe, a
+//! terminal, `/dev/null`) are written directly.
 
 use crate::output::Named;
 use crate::status::{Status, about, failure};
@@ -10,12 +11,12 @@ use crate::{Error, Result, output};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes written at a time.
+/// Bytes per write.
 const BUFFER_LEN: usize = 256 << 10;
 
 type Out = Box<dyn Write>;
 
-/// The bytes on their way, packed or not.
+/// The output stream, optionally compressed.
 enum Packed {
     Plain(Out),
     Gzip(flate2::write::GzEncoder<Out>),
@@ -24,7 +25,7 @@ enum Packed {
 }
 
 impl Packed {
-    /// As the name's ending says.
+    /// Chooses the compression by the extension.
     fn by_name(path: &Path, out: Out) -> Result<Packed> {
         Ok(match path.extension().and_then(|end| end.to_str()) {
             Some("gz") => Packed::Gzip(flate2::write::GzEncoder::new(out, flate2::Compression::default())),
@@ -45,7 +46,7 @@ impl Packed {
     }
 }
 
-/// A file under the name that it does not keep. Removed if it is not put in its place.
+/// A temporary file, removed unless it is renamed to its final name.
 #[allow(clippy::disallowed_types, reason = "writes a file of the user, not of a store")]
 struct Beside {
     file: std::fs::File,
@@ -69,7 +70,7 @@ impl Beside {
 impl Drop for Beside {
     #[allow(clippy::disallowed_methods, reason = "removes a file of the user, not of a store")]
     fn drop(&mut self) {
-        // Renamed, it is not there any more.
+        // After the rename this path does not exist.
         let _ = std::fs::remove_file(&self.partial);
     }
 }
@@ -78,19 +79,19 @@ fn is_there(path: &Path) -> Error {
     failure(Status::Exists, format!("{} is there already: --force replaces it", path.display()))
 }
 
-/// Where records go.
+/// Output of records.
 pub struct Target {
     packed: Packed,
     beside: Option<Beside>,
 }
 
 impl Target {
-    /// Standard output.
+    /// Returns standard output as the target.
     pub fn stdout() -> Target {
         Target { packed: Packed::Plain(Box::new(output::stdout())), beside: None }
     }
 
-    /// A file. One that is there is refused, unless `force`.
+    /// Creates a target file. An existing file is refused unless `force` is set.
     #[allow(
         clippy::disallowed_methods,
         clippy::disallowed_types,
@@ -110,7 +111,7 @@ impl Target {
         if found.is_some() && !force {
             return Err(is_there(path));
         }
-        // What a link leads to is replaced, not the link.
+        // Replaces the target of a symbolic link, not the link.
         let path = if found.is_some() { path.canonicalize()? } else { path.to_owned() };
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".partial-{}", std::process::id()));
@@ -122,7 +123,7 @@ impl Target {
         Ok(Target { packed: Packed::by_name(&path, out)?, beside: Some(beside) })
     }
 
-    /// To write to.
+    /// Returns the writer.
     pub fn as_write(&mut self) -> &mut dyn Write {
         match &mut self.packed {
             Packed::Plain(out) => out,
@@ -132,7 +133,7 @@ impl Target {
         }
     }
 
-    /// Everything is written: puts the file in its place.
+    /// Completes the output and renames the file to its final name.
     pub fn finish(self) -> Result<()> {
         self.packed.finish()?;
         match self.beside {

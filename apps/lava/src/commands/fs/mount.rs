@@ -1,8 +1,8 @@
-//! `fs mount`: a volume as a directory of the machine, for reading.
+//! `fs mount`: a read-only mount of a volume.
 //!
-//! The volume is opened for reading only, which keeps everybody from writing to it, so nothing changes as long as it is a
-//! directory: its tree is made once, and the kernel may keep what it was told for as long as it likes. A file that was not
-//! closed shows as many bytes as the volume's journal knows of.
+//! The volume is opened for reading, which excludes writers, so nothing changes while it is
+//! mounted. The tree is built once, and the kernel may cache it indefinitely. An unclosed file has
+//! the size known to the volume's journal.
 
 use crate::commands::place::open_volume;
 use crate::{Result, output};
@@ -19,23 +19,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// How long the kernel may believe what it was told.
+/// Cache lifetime for the kernel.
 const TTL: Duration = Duration::from_secs(3600);
 const BLOCK_LEN: u32 = 4096;
-/// Errors as the kernel numbers them.
+/// Error numbers of the kernel.
 const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const ENOTDIR: i32 = 20;
 const EISDIR: i32 = 21;
 
-/// A file or a directory; its number is its place in the tree and one, so the root's is the kernel's 1.
+/// A file or a directory. Its inode number is its index in the tree plus one, so the root has the
+/// kernel's number 1.
 struct Node {
     path: PathBuf,
     parent: u64,
     len: u64,
     allocated: u64,
     links: u64,
-    /// Of a directory: names and numbers, sorted.
+    /// Names and inode numbers of a directory, sorted.
     entries: Option<BTreeMap<String, u64>>,
 }
 
@@ -47,7 +48,7 @@ struct View {
     owner: (u32, u32),
 }
 
-/// Shows a volume in a directory until that is unmounted.
+/// Mounts a volume in a directory until it is unmounted.
 pub fn mount(image: &Path, dir: &Path) -> Result<()> {
     let owner = owner_of(dir)?;
     let mut view = View {
@@ -77,7 +78,7 @@ fn owner_of(dir: &Path) -> Result<(u32, u32)> {
 }
 
 impl View {
-    /// Adds a directory and all in it.
+    /// Adds a directory and its contents.
     fn add_dir(&mut self, path: PathBuf, parent: u64) -> Result<u64> {
         let number = self.nodes.len() as u64 + 1;
         let empty = Some(BTreeMap::new());
@@ -111,7 +112,7 @@ impl View {
             ino: number,
             size: node.len,
             blocks: node.allocated / 512,
-            // Files have no times on a volume.
+            // Files on a volume have no times.
             atime: UNIX_EPOCH,
             mtime: UNIX_EPOCH,
             ctime: UNIX_EPOCH,

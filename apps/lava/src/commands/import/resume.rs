@@ -1,29 +1,31 @@
-//! Which records of a file a store has already.
+//! Finds the records of a file that a store already has.
 //!
-//! Records are taken in windows. The keys of a window are sorted, and one walk of a cursor compares them with the
-//! store. A file in the order of its keys costs one scan of the store, a file in another order one scan for each window. Within a window the
-//! records of a key are followed in the order of the file: each is left out if the one before it, or the store, has its value.
+//! Records are processed in windows. The keys of a window are sorted, and one pass of a cursor
+//! compares them with the store. A sorted file costs one scan of the store; an unsorted one costs a
+//! scan per window. Within a window, the records of a key are followed in file order: a record is
+//! skipped if the previous record of its key, or the store, has its value.
 //!
-//! The walk has a budget of steps. Where the store is much larger than a window and the file in no order, a seek for each
-//! record would cost many times the write: a record for which the budget does not suffice is written, as in a whole import,
-//! which is always right.
+//! The pass has a budget of steps. For a store much larger than a window and an unsorted file, a
+//! seek per record would cost many times the write. A record beyond the budget is written, which is
+//! always correct.
 
 use crate::Result;
 use crate::formats::Record;
 use lavastore::{Cursor, Family};
 
-/// Bytes of a window, and bytes of a record in it beside key and value.
+/// Bytes of a window, and overhead of a record in it beyond key and value.
 pub const WINDOW_LEN: usize = 32 << 20;
 pub const RECORD_OVERHEAD: usize = 64;
-/// Steps for the first records, and further ones for each record. A step is one entry; writing a record costs some three.
+/// Steps for the first records, and further steps per record. A step is one entry; writing a record
+/// costs about three.
 const STEPS_FIRST: u64 = 500_000;
 const STEPS_PER_RECORD: u64 = 2;
-/// Steps that a seek counts for.
+/// Steps per seek.
 const SEEK_STEPS: u64 = 32;
-/// Entries that are passed one by one before a seek.
+/// Maximum number of `next` calls before a seek.
 const NEXTS_MAX: u64 = 16;
 
-/// The budget of an import, and the steps taken.
+/// The remaining budget of an import, and the steps taken.
 pub struct Resume {
     left: u64,
     taken: u64,
@@ -36,7 +38,7 @@ impl Default for Resume {
 }
 
 impl Resume {
-    /// Steps of cursors so far.
+    /// Returns the steps taken so far.
     pub fn steps(&self) -> u64 {
         self.taken
     }
@@ -51,10 +53,10 @@ impl Resume {
         }
     }
 
-    /// The records of a window that change the store if they are written in their order.
+    /// Returns the records of a window that change the store when written in order.
     pub fn changes(&mut self, family: &Family, window: Vec<Record>) -> Result<Vec<Record>> {
         self.left = self.left.saturating_add(STEPS_PER_RECORD * window.len() as u64);
-        // Stable: the records of a key stay in the order of the file.
+        // A stable sort keeps the records of a key in file order.
         let mut sorted: Vec<usize> = (0..window.len()).collect();
         sorted.sort_by_key(|&at| &window[at].0);
         let mut unchanged = vec![false; window.len()];
@@ -76,15 +78,15 @@ impl Resume {
     }
 }
 
-/// The value of a key in the store.
+/// Result of a lookup.
 enum Found<'a> {
     Value(&'a [u8]),
     Missing,
-    /// The budget is spent.
+    /// The budget is exhausted.
     Unknown,
 }
 
-/// A cursor that goes forward.
+/// A cursor that moves forward only.
 struct Walk {
     cursor: Cursor,
     is_placed: bool,

@@ -1,4 +1,4 @@
-//! Malformed records that an import passed: all are counted, the first of them are listed.
+//! Malformed records skipped by an import: all are counted, the first ones are listed.
 
 use crate::formats::lines::Malformed;
 use crate::status::{Status, failure};
@@ -6,10 +6,10 @@ use crate::{Result, output};
 use bench::report::{counted, human_count};
 use std::path::Path;
 
-/// Records that are listed.
+/// Maximum number of listed records.
 const LINES_MAX: usize = 20;
 
-/// Malformed records.
+/// Skipped malformed records.
 #[derive(Default)]
 pub struct Skipped {
     count: u64,
@@ -17,7 +17,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Counts one, and keeps its error if there is room.
+    /// Counts a record, and keeps its error while there is room.
     pub fn add(&mut self, file: &Path, malformed: &Malformed) {
         self.count += 1;
         if self.lines.len() < LINES_MAX {
@@ -25,12 +25,12 @@ impl Skipped {
         }
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Lists them on standard error. An error if there are any: the import is not whole.
+    /// Lists them on standard error. Fails if there are any, since the import is incomplete.
     pub fn told(&self) -> Result<()> {
         if self.count == 0 {
             return Ok(());

@@ -3,7 +3,7 @@ use std::io::Write;
 
 fn try_read(packed: &[u8]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    // A buffer of a few bytes, so that every place in a header is at its edge once.
+    // A tiny buffer, so that every position in a header is once at its edge.
     let input = io::BufReader::with_capacity(3, io::Cursor::new(packed.to_vec()));
     let mut unpacked = io::BufReader::with_capacity(1000, unpack(Box::new(input))?);
     unpacked.read_to_end(&mut out)?;
@@ -26,7 +26,7 @@ fn lz4(bytes: &[u8]) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-/// With the content's checksum and linked blocks of 64 KiB, as the program `lz4` writes it.
+/// With a content checksum and linked blocks of 64 KiB, like the program `lz4`.
 fn lz4_checked(bytes: &[u8]) -> Vec<u8> {
     let info = lz4_flex::frame::FrameInfo::new()
         .content_checksum(true)
@@ -49,7 +49,7 @@ fn text() -> Vec<u8> {
     (0..50_000u32).flat_map(|i| (i % 1000).to_le_bytes()).collect()
 }
 
-/// Three lines of each kind; only the first was read.
+/// All members of a file are read, not only the first.
 #[test]
 fn members_one_behind_the_other_are_all_read() {
     for (name, pack) in PACKS {
@@ -96,7 +96,7 @@ fn a_file_that_ends_within_a_member_is_an_error_wherever_it_ends() {
             let packed = [&first[..], &second[..cut]].concat();
             assert!(try_read(&packed).is_err(), "{name}: cut off at {cut} of {}", second.len());
         }
-        // At the end of any block of a long one, too.
+        // Also at the end of any block of a long one.
         let packed = pack(&long);
         for cut in (5..packed.len()).step_by(997).chain(packed.len() - 12..packed.len()) {
             assert!(try_read(&packed[..cut]).is_err(), "{name}: cut off at {cut} of {}", packed.len());
@@ -106,7 +106,7 @@ fn a_file_that_ends_within_a_member_is_an_error_wherever_it_ends() {
 
 #[test]
 fn a_frame_without_its_end_mark_is_cut_off() {
-    // The decoder takes the end of the file for it.
+    // The decoder takes the end of the file for the end of the frame.
     let packed = lz4(b"line\n");
     let error = try_read(&packed[..packed.len() - 4]).unwrap_err().to_string();
     assert!(error.contains("cut off"), "{error}");
