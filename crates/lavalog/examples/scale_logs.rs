@@ -1,12 +1,14 @@
-//! What operations of a store of logs cost when it has very many files, and then very many logs, on a simulated machine: nothing here waits
-//! for a device, so what grows shows.
+//! Costs of operations on a store with very many files, and with very many logs. The machine is
+//! simulated, so nothing waits for a device, and the growth of CPU costs shows.
 //!
 //! `cargo run --release -p lavastore-lavalog --example scale_logs [FILES [LOGS [PARTS]]]`
 //!
-//! First one log gets a record in each of so many groups, which become storage with an index file each (a simulated machine keeps its history:
-//! some 40 KB for each of them); then so many logs are created; then the index of one log gets so many parts, in memory alone, and
-//! what is done to it while all others wait is timed piece by piece; last, what the checkpoints of seals cost with 10,000 logs is counted. Of each operation its time in microseconds is printed, and the most of a
-//! few tries, at the sizes on the way.
+//! First, one log gets a record in each of FILES groups, which are sealed with an index file each.
+//! (The simulated machine keeps its history: about 40 KB per group.) Then LOGS logs are created.
+//! Then the index of one log gets PARTS parts, in memory only; the operations that hold the lock of
+//! all logs are timed step by step. Last, the bytes of checkpoints in seals with 10,000 logs are
+//! counted. For each operation and size the example prints the mean and the maximum of a few tries
+//! in microseconds.
 
 #![allow(clippy::unwrap_used, reason = "an example")]
 
@@ -21,16 +23,16 @@ use lavalog::{Durability, LogStore, Options, Source};
 use lavastore_lavalog as lavalog;
 use std::path::Path;
 
-/// How often each operation is tried.
+/// Number of tries of each operation.
 const TRIES: u64 = 5;
 
-/// Nothing is collected that is not dead, so that files stay.
+/// Opens a store that collects only dead files, so that other files stay.
 fn open(env: &Env, group_bytes: u64) -> LogStore {
     let options = Options { group_bytes: Some(group_bytes), garbage_percent: 100, ..Options::default() };
     LogStore::open(env, Path::new("/logs"), &options).unwrap()
 }
 
-/// Times what is done, in microseconds: the mean and the most.
+/// Times an operation. Prints the mean and the maximum in microseconds.
 fn time(clock: &Env, what: &str, tries: u64, mut run: impl FnMut(u64)) {
     let mut all = Vec::new();
     for n in 0..tries {
@@ -42,7 +44,7 @@ fn time(clock: &Env, what: &str, tries: u64, mut run: impl FnMut(u64)) {
     println!("  {what:<28} {:>10} us, at most {:>10}", sum / tries, all.iter().max().unwrap_or(&0));
 }
 
-/// What is asked of a store again and again.
+/// The operations timed at each size.
 fn operations(clock: &Env, store: &LogStore) {
     let log = store.log("log").unwrap();
     let next = log.last_lsn().unwrap().map_or(1, |last| last + 1);
@@ -58,7 +60,7 @@ fn operations(clock: &Env, store: &LogStore) {
     });
 }
 
-/// Files: one log that stays and one that is deleted have a record in each.
+/// Many files: a surviving log and one to be deleted have a record in each.
 fn with_files(clock: &Env, files: u64) {
     let sim = SimEnv::new(1);
     let store = open(&sim.env(), 256 << 10);
@@ -86,7 +88,7 @@ fn with_files(clock: &Env, files: u64) {
     time(clock, "what is dead goes", 1, |_| store.settle().unwrap());
 }
 
-/// Logs, most of which have nothing.
+/// Many logs, most of them empty.
 fn with_logs(clock: &Env, logs: u64) {
     let sim = SimEnv::new(2);
     let store = open(&sim.env(), 1 << 30);
@@ -105,8 +107,9 @@ fn with_logs(clock: &Env, logs: u64) {
     time(clock, "open", 1, |_| open(&sim.env(), 1 << 30).close().unwrap());
 }
 
-/// What the checkpoints of seals cost: each is written whole, in two copies. So many logs with names and metadata as those of Raft groups
-/// have, groups of 16 MB that are full of records of all logs. Nothing is timed: bytes of checkpoints for a byte of records.
+/// Costs of checkpoints in seals: each is written completely, in two copies. The logs have names
+/// and metadata like those of Raft groups, and fill groups of 16 MB with their records. Nothing is
+/// timed; the result is bytes of checkpoints per byte of records.
 fn seals(logs: u64) {
     const GROUP_BYTES: u64 = 16 << 20;
     const SEALS: u64 = 3;
@@ -142,7 +145,7 @@ fn seals(logs: u64) {
     println!("  {:.4} bytes of checkpoints for a byte of records", checkpoints as f64 / bytes as f64);
 }
 
-/// The index of one log with very many parts, each with ten records of a file of its own.
+/// The index of one log with very many parts, each with ten records of its own file.
 fn with_parts(clock: &Env, parts: u64) {
     let filled = || {
         let (mut logs, place) = (Logs::new(), GroupPlace { ltn: 1, at: 0 });
@@ -176,7 +179,7 @@ fn with_parts(clock: &Env, parts: u64) {
         time(clock, what, 1, |_| logs.apply(parts + 9, &op, place).unwrap());
         let pieces = parts.div_ceil(256).saturating_sub(1).max(1);
         time(clock, "  a piece of what it took", pieces, |_| assert!(logs.cut_some() || !logs.has_to_cut()));
-        // Of a truncation the first hold takes none of them.
+        // The first hold of the lock after a truncation takes none of them.
         assert!(!logs.cut_some());
     }
 }

@@ -1,23 +1,23 @@
-//! The logs that have an applier, which is one at a time ([`crate::applying`]).
+//! The set of logs with an applier ([`crate::applying`]).
 
 use crate::entry::LogId;
 use base::sync::{Mutex, lock, rank};
 use std::collections::BTreeSet;
 
-/// See the module.
+/// The set of logs with an applier.
 #[derive(Debug, Default)]
 pub(crate) struct Appliers {
-    /// Guards which logs have an applier.
+    /// Guards the set.
     applied: Mutex<BTreeSet<LogId>, rank::RecordAppliers>,
 }
 
 impl Appliers {
-    /// Gives a log its applier. False if it has one.
+    /// Claims a log. Returns false if the log has an applier.
     pub fn enter(&self, log: LogId) -> bool {
         lock(&self.applied).insert(log)
     }
 
-    /// The applier of a log has gone.
+    /// Releases a log.
     pub fn leave(&self, log: LogId) {
         lock(&self.applied).remove(&log);
     }

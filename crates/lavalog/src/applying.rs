@@ -1,8 +1,9 @@
-//! Who makes a state from the records of a log: one at a time.
+//! Exclusive right to apply a log to a state machine.
 //!
-//! A state says by a position up to where the log was applied. Two who apply it at once would each read that position, and each write what
-//! follows: a record could be applied twice, or the position fall behind what was applied. So who applies a log takes it, and the next
-//! one is refused until that is let go.
+//! An applied state stores the position up to which it reflects the log. Two concurrent appliers
+//! would read the same position and each write the following state. Then a record could be applied
+//! twice, or the position could fall behind the applied state. So an applier claims the log, and a
+//! second one is refused until the first is dropped.
 
 use crate::core::Core;
 use crate::entry::LogId;
@@ -10,7 +11,7 @@ use crate::log_store::LogHandle;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// The right to apply a log; it ends when this is dropped.
+/// The exclusive right to apply a log, released on drop.
 #[derive(Debug)]
 #[must_use = "the log is let go when it is dropped"]
 pub struct Applying {
@@ -19,10 +20,10 @@ pub struct Applying {
 }
 
 impl LogHandle {
-    /// Takes the right to apply the log, which only one has.
+    /// Claims the exclusive right to apply the log.
     ///
     /// # Errors
-    /// `Locked` if somebody has it; `NotFound` if the log was deleted.
+    /// `Locked` if the log has an applier; `NotFound` if the log was deleted.
     pub fn applying(&self) -> Result<Applying> {
         let (core, log, name) = (self.store().core(), self.id(), self.name()?);
         if !core.appliers.enter(log) {

@@ -1,7 +1,9 @@
-//! The engine on a store that another one opens and drives: its guest ([`store::guest`]).
+//! LavaLog as the secondary engine ([`store::guest`]) of a store that another engine opens and
+//! drives.
 //!
-//! Beside LavaKV a store of logs has LavaKV's lock, manifest, threads, limit of space and health, and the lane of records. It is opened when
-//! LavaKV is, and all that it writes is durable when LavaKV is closed; until then it is a [`LogStore`] like any other.
+//! On a store shared with LavaKV, the logs use LavaKV's lock, manifest, threads, space limit and
+//! health. Their records go to the record lane. Opening LavaKV opens the logs, and closing LavaKV
+//! makes all their writes durable. In between, the logs are a [`LogStore`] like any other.
 
 use crate::copy::CoreCopies;
 use crate::core::Roof;
@@ -17,7 +19,7 @@ use store::context::Context;
 use store::guest::{Ground, Guest, GuestTimes, Relieve, Served};
 use store::manifest::{Engines, Manifest};
 
-/// A store of logs that is to be opened by another engine.
+/// A store of logs for another engine to open.
 #[derive(Debug)]
 pub struct Beside {
     options: Options,
@@ -26,11 +28,12 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// With these options: of them the number of threads means nothing here, nor whether a store may be made.
+    /// Prepares a store of logs with these options. The number of threads and `create_if_missing`
+    /// have no effect.
     ///
     /// # Errors
-    /// `InvalidArgument` for one that is out of its range, and for a limit of the space, a budget of background work or a speed disk, which are
-    /// the host's to set.
+    /// `InvalidArgument` for an option out of its range. Also for a space limit, an I/O budget or a
+    /// fast tier, which only the host engine can set.
     pub fn new(options: &Options) -> Result<Beside> {
         options.check()?;
         if options.space_limit.is_some() {
@@ -49,21 +52,22 @@ impl Beside {
         Ok(Beside { options: options.clone(), restored: None, opened: None })
     }
 
-    /// What was opened, if it was by now.
+    /// Returns the opened store, once the host engine has opened it.
     pub(crate) fn opened(&self) -> Option<&LogStore> {
         self.opened.as_ref()
     }
 
-    /// In a store that may have so many bytes: groups of logs are as long as suits that, unless the options say how long.
+    /// Chooses the default group size for the host engine's space limit, unless the options give a
+    /// size.
     #[must_use]
     pub fn below(self, limit: Option<u64>) -> Beside {
         Beside { options: self.options.below(limit), ..self }
     }
 
-    /// What was opened.
+    /// Returns the opened store.
     ///
     /// # Errors
-    /// `InvalidArgument` if nobody opened it.
+    /// `InvalidArgument` if no host engine has opened it.
     pub fn store(self) -> Result<LogStore> {
         self.opened.ok_or_else(not_opened)
     }
@@ -98,7 +102,7 @@ impl Guest for Beside {
         let core = restored.begin(&options, ground, roof)?;
         self.opened = Some(LogStore::on(core.clone()));
         let copies = Arc::new(CoreCopies::of(&core));
-        // Weak: the host holds it, and this engine what the host has.
+        // Weak: the host engine owns this closure, and the core refers to the host's parts.
         let timed = Arc::downgrade(&core);
         let times: GuestTimes =
             Arc::new(move || timed.upgrade().map_or_else(Vec::new, |core| core.operations()));

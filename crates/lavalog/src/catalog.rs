@@ -1,7 +1,8 @@
-//! All logs, shared: the state that operations and files lead to ([`crate::logs`]), its lock, and the changes that go through many logs.
+//! The shared state of all logs ([`crate::logs`]), its lock, and the changes that span many logs.
 //!
-//! No file is touched under the lock. A change that goes through many logs lets others in between ([`LOGS_AT_ONCE`]); each log changes as a
-//! whole, and the files that it leads to stay readable until the last log has changed. So a reader finds every record all the time.
+//! No I/O happens under the lock. A change that spans many logs releases the lock between batches
+//! of [`LOGS_AT_ONCE`] logs. Each log changes atomically, and the files that it refers to stay
+//! readable until the last log has changed. So readers find every record at any time.
 
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index::Part;
@@ -13,41 +14,42 @@ use base::sync::{RwLock, RwLockReadGuard, rank, read, write};
 use base::{HashMap, Result, SeqNo};
 use std::sync::Arc;
 
-/// Logs that change under one write lock.
+/// Number of logs that change under one write lock.
 const LOGS_AT_ONCE: usize = 256;
-/// Logs that are looked at under one read lock.
+/// Number of logs visited under one read lock.
 const IDS_AT_ONCE: usize = 1024;
 
-/// See the module.
+/// The shared state of all logs.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     /// Guards the state of all logs.
     logs: RwLock<Logs, rank::Records>,
-    /// Truncations and deletions that were applied.
+    /// Number of truncations and deletions applied.
     removals: AtomicU64,
 }
 
 impl Catalog {
-    /// Of the logs that an open found.
+    /// Shares the logs that an open restored.
     pub fn new(logs: Logs) -> Catalog {
         Catalog { logs: RwLock::new(logs), removals: AtomicU64::new(0) }
     }
 
-    /// The logs as they are now; no change comes in between until the guard is dropped.
+    /// Locks the logs for reading; they do not change until the guard is dropped.
     pub fn view(&self) -> RwLockReadGuard<'_, Logs> {
         read(&self.logs)
     }
 
-    /// How many truncations and deletions were applied. A reader that has read ahead before one of them looks whether it was of its log. A
-    /// removal counts itself under the write lock, so a look-up under the read lock sees exactly those that are counted.
+    /// Returns the number of truncations and deletions applied. A scan that read ahead compares it
+    /// to detect a removal in its log. A removal increments the counter under the write lock, so a
+    /// look-up under the read lock sees exactly the counted removals.
     pub fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)
     }
 
-    /// Applies the operations of a batch, which is seen as a whole.
+    /// Applies the operations of a batch. Readers see all of them or none.
     ///
     /// # Errors
-    /// `Corruption`: an operation on a log that was never created.
+    /// `Corruption` for an operation on a log that was never created.
     pub fn apply<'a>(&self, ops: impl Iterator<Item = (SeqNo, Op<'a>, GroupPlace)>) -> Result<()> {
         let mut logs = write(&self.logs);
         for (seq, op, place) in ops {
@@ -59,7 +61,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Takes what these operations removed out of the index, a bounded part at a time. The caller is the writer that removed it.
+    /// Removes dead records of these operations from the index, in bounded steps. The writer of the
+    /// operations calls it.
     pub fn cut_trimmed(&self, ops: &[Op<'_>]) {
         let takes =
             |op: &Op<'_>| matches!(op, Op::Trim { .. } | Op::TruncateAfter { .. } | Op::Delete { .. });
@@ -68,7 +71,7 @@ impl Catalog {
         }
     }
 
-    /// The logs that have recent records in a group that is closed, their numbers ascending.
+    /// Returns the logs with recent records in a closed group, in ascending order of their numbers.
     pub fn logs_in(&self, ltn: u64) -> Vec<LogId> {
         let mut out: Vec<LogId> = Vec::new();
         loop {
@@ -82,7 +85,8 @@ impl Catalog {
         out
     }
 
-    /// Looks at all logs, a bounded number of them at a time; of those that come or go meanwhile, at any.
+    /// Calls `look` for every log, releasing the lock after every [`IDS_AT_ONCE`] logs. Logs
+    /// created or deleted meanwhile may be missed.
     pub fn each_log(&self, mut look: impl FnMut(&Log)) {
         let mut last: Option<Arc<str>> = None;
         loop {
@@ -98,8 +102,8 @@ impl Catalog {
         }
     }
 
-    /// The index file of a group takes the place of the recent records in the group. `logs`: those that have some; `parts`: what the file has
-    /// of each.
+    /// Replaces the recent records of a group by its index file. `logs` are the logs with recent
+    /// records in the group; `parts` are the index file's parts for each log.
     pub fn install(&self, ltn: u64, logs: &[LogId], parts: Vec<(LogId, Part)>) {
         let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
         for some in logs.chunks(LOGS_AT_ONCE) {
@@ -109,7 +113,7 @@ impl Catalog {
         write(&self.logs).installed(ltn);
     }
 
-    /// Some files take the place of others.
+    /// Replaces collected files by the files with their live records.
     pub fn relocate(&self, inputs: &[Source], moved: Vec<Moved>) {
         let mut moved = moved.into_iter();
         while !moved.as_slice().is_empty() {
@@ -118,7 +122,8 @@ impl Catalog {
         write(&self.logs).forget(inputs);
     }
 
-    /// The index file of a group is lost: its rows, by log and LSN, are in memory again. False if some of them are missing.
+    /// Restores the rows of a lost index file to memory. `rows` is ordered by log and LSN. Returns
+    /// false if rows are missing.
     pub fn take_in(&self, ltn: u64, rows: &[Entry]) -> bool {
         let mut logs = rows.chunk_by(|a, b| a.log == b.log);
         loop {
@@ -131,12 +136,14 @@ impl Catalog {
                 return false;
             }
         }
-        // From here on nobody finds a block of the lost file, and who has found one asks again: another file may take its place.
+        // From here on no look-up returns a block of the lost file, and readers that hold one look
+        // up again. The file's successor may therefore replace it.
         write(&self.logs).took_in();
         true
     }
 
-    /// Lets logs forget the truncations before a sequence, after all of them know what the files have of them.
+    /// Drops the truncations before a sequence number that every file of the index already
+    /// reflects.
     pub fn forget_truncations(&self, needed_from: SeqNo) {
         let mut next = Some(0);
         while let Some(from) = next {
@@ -144,22 +151,23 @@ impl Catalog {
         }
     }
 
-    /// Files of which something has died since this was last asked, `limit` at most.
+    /// Returns at most `limit` files with new garbage since the last call.
     pub fn take_changed(&self, limit: usize) -> Vec<(Source, Usage)> {
         write(&self.logs).take_changed(limit)
     }
 
-    /// For repair: the numbers of logs below were given.
+    /// Raises the next log number to at least `next_id`, for repair.
     pub fn reach_id(&self, next_id: LogId) {
         write(&self.logs).reach_id(next_id);
     }
 
-    /// For repair: the last LSN of a log is at least this.
+    /// Raises the last LSN of a log to at least `last`, for repair.
     pub fn reach_last(&self, id: LogId, last: Lsn) {
         write(&self.logs).reach_last(id, last);
     }
 
-    /// For tests that stand in the place of a file or of a writer that is still at it.
+    /// Locks the logs for writing, for tests that play the role of a file or of a concurrent
+    /// writer.
     #[cfg(test)]
     pub fn edit(&self) -> base::sync::RwLockWriteGuard<'_, Logs> {
         write(&self.logs)

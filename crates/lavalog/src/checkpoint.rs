@@ -1,9 +1,11 @@
-//! Checkpoint files: all that is known of logs beside where their records are.
+//! Checkpoint files: the state of all logs without the record index.
 //!
-//! Names, trim points, truncations and metadata of all logs, and the numbers from which replay goes on. A checkpoint is written before
-//! groups of the log leave the chain that is replayed, and named by the same edit, which drops the one before. It is *fuzzy*: where replay
-//! starts is noted first, then logs are copied one after another while operations go on; to replay what a log knows
-//! already changes nothing ([`SavedLog`] carries the sequences by which that is told).
+//! A checkpoint has the names, trim points, truncations and metadata of all logs, and the sequence
+//! number from which replay continues. The engine writes it before log groups leave the replayed
+//! chain. The same edit names it and drops the previous one. A checkpoint is *fuzzy*: the start of
+//! replay is fixed first, then logs are copied one by one while operations continue. Replaying an
+//! operation that a log already reflects has no effect ([`SavedLog`] has the sequence numbers that
+//! detect it).
 //!
 //! ```text
 //! frames of logs | directory | footer
@@ -29,60 +31,63 @@ use io::{AppendFile, ReadFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A frame is closed once it has so many bytes.
+/// Size at which a frame is closed, bytes.
 const FRAME_LEN: usize = 32 << 10;
 
 const HAS_LAST: u8 = 1;
 const HAS_METADATA: u8 = 2;
 
-/// What a checkpoint knows of one log.
+/// The state of one log in a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedLog {
-    /// Its id, never given to another.
+    /// Number of the log, never reused.
     pub id: LogId,
-    /// The sequence of the operation that created it.
+    /// Sequence number of the operation that created the log.
     pub created: SeqNo,
-    /// Its name.
+    /// Name of the log.
     pub name: String,
-    /// Records below this LSN are trimmed, whenever they were or will be appended.
+    /// LSN below which records are trimmed, whenever they are appended.
     pub trimmed_below: Lsn,
-    /// The largest LSN that it has, or had before it was trimmed.
+    /// Highest LSN with a record, counting trimmed records.
     pub last: Option<Lsn>,
-    /// The metadata that was set last, and the sequence of that.
+    /// Current metadata, with the sequence number of the operation that set it.
     pub metadata: Option<(SeqNo, Vec<u8>)>,
-    /// Truncations that may meet a record still, their sequences ascending: records above the LSN of a lower sequence are gone.
+    /// Truncations that may still apply to a record, in ascending order of sequence numbers. Each
+    /// removes the records above its LSN with lower sequence numbers.
     pub truncations: Vec<(SeqNo, Lsn)>,
 }
 
-/// Which file it is, and where replay goes on.
+/// Identity of the file, and the position from which replay continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointHead {
-    /// The number of the file.
+    /// Number of the file.
     pub number: u64,
-    /// All operations below this sequence are in it.
+    /// Sequence number below which the checkpoint contains all operations.
     pub replay_from: SeqNo,
-    /// No operation had this sequence or a higher one when it was begun, and none in the file has.
+    /// Upper bound of the sequence numbers in the file; at the start of writing, also of all
+    /// assigned ones.
     pub next_seq: SeqNo,
-    /// No log had this id or a higher one when it was begun, and none in the file has.
+    /// Upper bound of the log numbers in the file; at the start of writing, also of all assigned
+    /// ones.
     pub next_log: LogId,
 }
 
-/// Writes a checkpoint. Dropped unfinished, it leaves a file that no reader opens.
+/// Writes a checkpoint. If dropped unfinished, it leaves an invalid file.
 pub struct CheckpointWriter {
     output: Output,
     head: CheckpointHead,
-    /// The frame that is open: its bytes, and the logs in it.
+    /// The open frame: its bytes and its number of logs.
     open: Vec<u8>,
     open_logs: u64,
-    /// Logs and bytes of the frames that are written.
+    /// Number of logs and bytes of each written frame.
     frames: Vec<(u64, u64)>,
     logs: u64,
     last: Option<LogId>,
 }
 
 impl CheckpointWriter {
-    /// Begins one in an empty file. `head` is what was true before the first log was looked at; its next numbers are raised by those of logs
-    /// that were created or changed afterwards.
+    /// Begins a checkpoint in an empty file. `head` is the state before the first log is copied.
+    /// Its upper bounds rise with logs that are created or changed later.
     pub fn new(file: Box<dyn AppendFile>, path: &Path, uid: Uid, head: CheckpointHead) -> CheckpointWriter {
         CheckpointWriter {
             output: Output::new(file, path, uid),
@@ -95,10 +100,10 @@ impl CheckpointWriter {
         }
     }
 
-    /// Adds a log. Ids ascend.
+    /// Adds a log, in ascending order of numbers.
     ///
     /// # Errors
-    /// `InvalidArgument` if the log does not come behind the one before, or has what no log may have; those of writing.
+    /// `InvalidArgument` if the log is out of order or has an invalid state; I/O errors.
     pub fn add(&mut self, log: &SavedLog) -> Result<()> {
         if self.last.is_some_and(|last| last >= log.id) {
             let why = format!("log {} does not come behind the log before in a checkpoint", log.id);
@@ -126,10 +131,11 @@ impl CheckpointWriter {
         Ok(())
     }
 
-    /// Writes the rest and makes the file durable (the directory that it is in is the caller's to sync). Returns its length.
+    /// Writes the directory and footer, and syncs the file; the caller syncs the parent directory.
+    /// Returns the length of the file.
     ///
     /// # Errors
-    /// Those of writing and syncing: the file is then of no use.
+    /// I/O errors; the file is then unusable.
     pub fn finish(mut self) -> Result<u64> {
         if self.open_logs > 0 {
             self.close_frame()?;
@@ -148,14 +154,14 @@ impl CheckpointWriter {
 }
 
 impl SavedLog {
-    /// The largest sequence in it.
+    /// Returns the largest sequence number of the log's state.
     fn newest(&self) -> SeqNo {
         let truncated = self.truncations.last().map_or(0, |truncation| truncation.0);
         let set = self.metadata.as_ref().map_or(0, |metadata| metadata.0);
         self.created.max(truncated).max(set)
     }
 
-    /// What is wrong with it, if anything is.
+    /// Checks the state of the log. Returns the defect.
     fn check(&self) -> std::result::Result<(), String> {
         let metadata = self.metadata.as_ref();
         let wrong = if self.name.is_empty() || self.name.len() > NAME_LEN_MAX {
@@ -243,10 +249,10 @@ struct Frame {
 }
 
 impl Checkpoint {
-    /// Opens the file with that number and uid.
+    /// Opens the file with the given number and uid.
     ///
     /// # Errors
-    /// `Corruption` or `Unsupported`, naming file and offset; those of reading.
+    /// `Corruption` or `Unsupported`, with file and offset; I/O errors.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid) -> Result<Checkpoint> {
         let input = Input::open(file, FileKind::Checkpoint, uid)?;
         let at = input.footer().directory_offset;
@@ -261,25 +267,25 @@ impl Checkpoint {
         Ok(Checkpoint { input, head, frames })
     }
 
-    /// Which file it is, and where replay goes on.
+    /// Returns the identity of the file and the start of replay.
     pub fn head(&self) -> &CheckpointHead {
         &self.head
     }
 
-    /// How many logs are in it.
+    /// Returns the number of logs in the file.
     pub fn logs(&self) -> u64 {
         self.input.footer().rows
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file, bytes.
     pub fn file_len(&self) -> u64 {
         self.input.footer().file_len
     }
 
-    /// Hands all logs to `take`, ids ascending.
+    /// Calls `take` for each log, in ascending order of numbers.
     ///
     /// # Errors
-    /// `Corruption` or `Unsupported`, naming file and offset; those of reading and of `take`.
+    /// `Corruption` or `Unsupported`, with file and offset; I/O errors; errors of `take`.
     pub fn each(&self, take: &mut dyn FnMut(SavedLog) -> Result<()>) -> Result<()> {
         let mut last = None;
         for frame in &self.frames {
@@ -293,17 +299,17 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Reads all of the file and checks it. Returns the bytes of the file.
+    /// Reads and checks the whole file. Returns its length.
     ///
     /// # Errors
-    /// Those of [`Checkpoint::each`].
+    /// The errors of [`Checkpoint::each`].
     pub fn verify(&self) -> Result<u64> {
         self.each(&mut |_| Ok(()))?;
         Ok(self.file_len())
     }
 }
 
-/// Reads the directory of a file whose frames end at `end` and that has so many logs.
+/// Decodes the directory. `end` is the end of the frames, and `logs` the total number of logs.
 fn decode_directory(bytes: &[u8], end: u64, logs: u64) -> Result<(CheckpointHead, Vec<Frame>)> {
     let mut reader = Reader::new(bytes);
     let head = CheckpointHead {
@@ -332,7 +338,7 @@ fn decode_directory(bytes: &[u8], end: u64, logs: u64) -> Result<(CheckpointHead
     }
 }
 
-/// The logs of a frame, which come behind the log `last`, with numbers below the next ones of `head`.
+/// Decodes a frame. Its logs must have numbers above `last` and below the bounds of `head`.
 fn decode_frame(
     payload: &[u8],
     count: u64,

@@ -1,17 +1,19 @@
 //! Cold files: records that outlived the group they were written to.
 //!
-//! The collector copies what is alive of some groups or cold files into a new cold file, by log and LSN, so that scans of an
-//! old log read in order, and short-lived records do not come to lie among long-lived ones again. The file is appended from
-//! front to back, made durable, and only then named by the edit that drops what was copied from.
+//! Garbage collection copies the live records of groups or cold files into a new cold file, by log
+//! and LSN. So scans of an old log read sequentially, and short-lived records do not mix with
+//! long-lived ones again. The file is written sequentially and synced. Then one manifest edit adds
+//! the file and drops the files that it replaces.
 //!
 //! ```text
 //! records | blocks of rows | directory | footer
 //! record: log varint | LSN varint | sequence varint | length varint | bytes | checksum u32, masked with (uid, offset)
 //! ```
 //!
-//! A record says whose it is, so that the index can be made again by reading the records alone ([`ColdFile::verify`] holds one
-//! against the other), and a row that leads to another record shows. Its head is as long as its four numbers are, which the row has as
-//! well: one read of exactly its bytes gets the record and all that is needed to verify it.
+//! A record includes its log, LSN and sequence number. So the index can be rebuilt from the records
+//! alone ([`ColdFile::verify`] compares both), and a row that points to a wrong record is detected.
+//! The length of the record's head follows from its four numbers, which the row has as well. So one
+//! read of the exact length gets the record and everything to verify it.
 
 use crate::disk::SUM_LEN;
 use crate::disk::directory::{Block, Directory, LogRows};
@@ -25,21 +27,21 @@ use io::{AppendFile, ReadFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The longest head of a record.
+/// Maximum length of the head of a record.
 pub(crate) const HEAD_LEN_MAX: usize = 4 * 10;
 
-/// Which file it is.
+/// Identity of a cold file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdHead {
-    /// The number of the file.
+    /// Number of the file.
     pub number: u64,
-    /// How often its records were copied: 1 if they come from groups. Records of several generations are not mixed, see
-    /// [`crate::pick`].
+    /// Number of times that its records were copied: 1 for records from groups. Generations are not
+    /// mixed, see [`crate::pick`].
     pub generation: u32,
 }
 
 impl ColdHead {
-    /// What holds the records that the rows lead to.
+    /// Returns the source that the file's rows refer to.
     pub fn source(&self) -> Source {
         Source::Cold(self.number)
     }
@@ -61,7 +63,7 @@ impl ColdHead {
     }
 }
 
-/// Bytes that a record takes in a cold file, without its row in the index.
+/// Returns the size of a record in a cold file without its index row.
 pub fn stored_len(log: LogId, lsn: Lsn, seq: SeqNo, len: u32) -> u64 {
     head_len(log, lsn, seq, len) + u64::from(len) + SUM_LEN as u64
 }
@@ -80,8 +82,8 @@ fn len_of(entry: &Entry) -> u64 {
     stored_len(entry.log, entry.lsn, entry.seq, entry.len)
 }
 
-/// Writes a cold file. Holds the rows of its index, a few bytes for each record, until [`ColdFileWriter::finish`]. Dropped unfinished,
-/// it leaves a file that no reader opens.
+/// Writes a cold file. Holds the rows of its index, a few bytes per record, until
+/// [`ColdFileWriter::finish`]. If dropped unfinished, it leaves an invalid file.
 pub struct ColdFileWriter {
     output: Output,
     indexing: Indexing,
@@ -90,23 +92,23 @@ pub struct ColdFileWriter {
 }
 
 impl ColdFileWriter {
-    /// Begins one in an empty file.
+    /// Begins a cold file in an empty file.
     pub fn new(file: Box<dyn AppendFile>, path: &Path, uid: Uid, head: ColdHead) -> ColdFileWriter {
         let output = Output::new(file, path, uid);
         ColdFileWriter { output, indexing: Indexing::default(), head, buf: Vec::new() }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.output.offset()
     }
 
-    /// Appends a record. They come by log, and by LSN in a log, each LSN once. Returns its entry in the index, whose place is the one in
-    /// this file.
+    /// Appends a record, in ascending order of log and LSN. Returns its index entry with the
+    /// position in this file.
     ///
     /// # Errors
-    /// `InvalidArgument` if it does not lie behind the one before; `TooLarge` over [`crate::limits::RECORD_LEN_MAX`];
-    /// those of writing.
+    /// `InvalidArgument` if the record is out of order; `TooLarge` over
+    /// [`crate::limits::RECORD_LEN_MAX`]; I/O errors.
     pub fn add(&mut self, log: LogId, lsn: Lsn, seq: SeqNo, bytes: &[u8]) -> Result<Entry> {
         let len = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= crate::limits::RECORD_LEN_MAX);
         let Some(len) = len else {
@@ -122,10 +124,10 @@ impl ColdFileWriter {
         Ok(entry)
     }
 
-    /// Writes the index and makes the file durable (the directory that it is in is the caller's to sync).
+    /// Writes the index and syncs the file; the caller syncs the parent directory.
     ///
     /// # Errors
-    /// Those of writing and syncing: the file is then of no use.
+    /// I/O errors; the file is then unusable.
     pub fn finish(self) -> Result<FinishedFile> {
         let records_end = self.output.offset();
         self.indexing.finish(self.output, FileKind::Cold, &self.head.encode(), records_end)
@@ -140,10 +142,10 @@ pub struct ColdFile {
 }
 
 impl ColdFile {
-    /// Opens the file with that number and uid, and reads its directory.
+    /// Opens the file with the given number and uid, and reads its directory.
     ///
     /// # Errors
-    /// `Corruption` or `Unsupported`, naming file and offset; those of reading.
+    /// `Corruption` or `Unsupported`, with file and offset; I/O errors.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid) -> Result<(ColdFile, Directory)> {
         let (indexed, head, directory) = Indexed::open(file, FileKind::Cold, uid)?;
         let at = indexed.input.footer().directory_offset;
@@ -155,31 +157,33 @@ impl ColdFile {
         Ok((ColdFile { indexed, head }, directory))
     }
 
-    /// Which file it is.
+    /// Returns the identity of the file.
     pub fn head(&self) -> &ColdHead {
         &self.head
     }
 
-    /// The records of a block of a log: at most 256, LSNs ascending. One read.
+    /// Returns the entries of a block of a log: at most 256, LSNs ascending. One read.
     ///
     /// # Errors
-    /// `Corruption` naming file and offset; those of reading.
+    /// `Corruption`, with file and offset; I/O errors.
     pub fn block(&self, log: LogId, block: Block) -> Result<Vec<Entry>> {
         self.indexed.block(log, block)
     }
 
-    /// The record of an LSN, `None` if `log`, which is of the directory of this file, has none. One read.
+    /// Returns the entry of an LSN, or `None` if the file has none. `log` comes from the directory
+    /// of this file. One read.
     ///
     /// # Errors
-    /// Those of [`ColdFile::block`].
+    /// The errors of [`ColdFile::block`].
     pub fn find(&self, log: &LogRows, lsn: Lsn) -> Result<Option<Entry>> {
         self.indexed.find(log, lsn)
     }
 
-    /// Hands the entries of all records of a log to `take`, LSNs ascending, blocks read in large requests and held against the directory.
+    /// Calls `take` for the entries of all records of a log, LSNs ascending. Reads blocks in large
+    /// requests and checks them against the directory.
     ///
     /// # Errors
-    /// Those of [`ColdFile::block`] and of `take`.
+    /// The errors of [`ColdFile::block`] and of `take`.
     pub fn each_of(&self, log: &LogRows, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
         self.indexed.each_of(log, take)
     }
@@ -187,8 +191,8 @@ impl ColdFile {
     /// Appends the bytes of a record to `out`. One read.
     ///
     /// # Errors
-    /// `Corruption` naming file and offset, if it is damaged or not the record that the entry is of; those of reading. `out` is then
-    /// as it was.
+    /// `Corruption`, with file and offset, if the record is damaged or does not match the entry;
+    /// I/O errors. `out` is then unchanged.
     pub fn read(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<()> {
         self.read_run(std::slice::from_ref(entry), &mut |_, bytes| {
             out.extend_from_slice(bytes);
@@ -196,11 +200,12 @@ impl ColdFile {
         })
     }
 
-    /// Reads records that lie in ascending places in one request, with all that lies between the first and the last of them, and hands
-    /// each with its bytes to `take`. Records of a log whose LSNs follow each other lie one behind another.
+    /// Reads records at ascending positions in one request and calls `take` for each. The request
+    /// covers everything from the first to the last record. Records with consecutive LSNs of a log
+    /// are adjacent.
     ///
     /// # Errors
-    /// As [`ColdFile::read`]; those of `take`.
+    /// The errors of [`ColdFile::read`] and of `take`.
     pub fn read_run(
         &self,
         entries: &[Entry],
@@ -220,7 +225,7 @@ impl ColdFile {
         Ok(())
     }
 
-    /// The bytes of a record in a piece of the file that was read from `from` on.
+    /// Returns the bytes of a record from a piece of the file that starts at offset `from`.
     fn open_record<'a>(&self, piece: &'a [u8], from: u64, entry: &Entry) -> Result<&'a [u8]> {
         let blame = |why: &str| self.indexed.input.blame(Error::corruption(why), entry.at);
         let begin = entry.at.checked_sub(from).and_then(|begin| usize::try_from(begin).ok());
@@ -234,11 +239,11 @@ impl ColdFile {
         payload.strip_prefix(&head[..]).ok_or_else(|| blame("another record than the index leads to"))
     }
 
-    /// Reads all of the file and checks it: each record under its checksum, one behind another without a gap, in the index as it says itself.
-    /// `directory` is what opening it gave. Returns the bytes of the file.
+    /// Reads and checks the whole file: checksums, adjacency without gaps, and agreement of records
+    /// and index. `directory` is the result of opening the file. Returns the length of the file.
     ///
     /// # Errors
-    /// `Corruption` naming file and offset; those of reading.
+    /// `Corruption`, with file and offset; I/O errors.
     pub fn verify(&self, directory: &Directory) -> Result<u64> {
         let mut records = self.records();
         for log in &directory.logs {
@@ -258,45 +263,45 @@ impl ColdFile {
         Ok(self.indexed.input.footer().file_len)
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         self.indexed.input.path()
     }
 
-    /// Where the records end.
+    /// Returns the offset of the end of the records.
     pub(crate) fn records_end(&self) -> u64 {
         self.indexed.blocks_begin()
     }
 
-    /// Bytes that the record of an entry takes.
+    /// Returns the size of an entry's record in the file.
     pub(crate) fn stored_len(entry: &Entry) -> u64 {
         len_of(entry)
     }
 
-    /// All records, from front to back, by what they say themselves.
+    /// Iterates over all records from front to back, without using the index.
     pub fn records(&self) -> Records<'_> {
         Records { file: self, next: 0, piece: Vec::new(), from: 0 }
     }
 }
 
-/// Goes through the records of a cold file from front to back, in large requests.
+/// Iterator over the records of a cold file, from front to back, in large requests.
 pub struct Records<'a> {
     file: &'a ColdFile,
-    /// Where the next record begins.
+    /// Offset of the next record.
     next: u64,
-    /// What was read, and from where.
+    /// Buffered bytes, and their offset in the file.
     piece: Vec<u8>,
     from: u64,
 }
 
-/// Bytes that are read at once.
+/// Bytes per read request.
 const READ_LEN: u64 = 256 << 10;
 
 impl Records<'_> {
-    /// The next record: its entry and its bytes.
+    /// Returns the next record: its entry and its bytes.
     ///
     /// # Errors
-    /// `Corruption` naming file and offset; those of reading. It makes no sense to go on after one.
+    /// `Corruption`, with file and offset; I/O errors. Do not continue after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(Entry, &[u8])>> {
         let end = self.file.indexed.blocks_begin();
@@ -323,7 +328,8 @@ impl Records<'_> {
         self.file.indexed.input.blame(e, self.next)
     }
 
-    /// Sees to it that `len` bytes from the next record on are there, or all up to the end of the records.
+    /// Ensures that `len` bytes from the next record on are buffered, or all up to the end of the
+    /// records.
     fn fill(&mut self, len: u64) -> Result<()> {
         let left = self.file.indexed.blocks_begin() - self.next;
         if (self.rest().len() as u64) < len.min(left) {

@@ -1,9 +1,10 @@
-//! Collection: what is alive of files that are mostly garbage goes into a cold file, and they go.
+//! Garbage collection: copies the live records of mostly dead files into a cold file, then deletes
+//! the files.
 //!
-//! What is taken is decided by [`crate::pick`], from what the ledger says. Of a copy only the rows of the inputs are read, and the
-//! records that are alive, by log and LSN. One edit names the cold files that were written (`outputs`) and drops the inputs; before that
-//! nothing has changed, so that a crash on the way loses nothing. What dies while it is copied is taken out when the new files take the
-//! places of the inputs.
+//! [`crate::pick`] chooses the inputs from the ledger. A copy reads only the rows of the inputs and
+//! the live records, by log and LSN. One manifest edit adds the new cold files (`outputs`) and
+//! drops the inputs. Nothing changes before that edit, so a crash loses nothing. Records that die
+//! during the copy are removed when the new files replace the inputs.
 
 mod outputs;
 
@@ -34,31 +35,33 @@ use store::context::Counter;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
 
-/// Bytes of records in one step of the job, at most; where groups are short, an eighth of one, so that a small store's jobs have several
-/// steps as well.
+/// Maximum bytes of records in one step of the job. If groups are short, an eighth of a group, so
+/// that jobs of a small store have several steps, too.
 const STEP_BYTES: u64 = 4 << 20;
-/// Bytes that are read at once where records that are copied lie one behind another.
+/// Read-ahead for adjacent records.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// Truncations from this sequence on are remembered; `kept`: the groups that are storage, each with the lowest sequence in it. Those before it
-/// apply to nothing that could be replayed, nor be in a group whose rows are lost and made again. There, all comes up that ever was in it.
+/// Returns the sequence number from which truncations must be remembered. `kept` has the sealed
+/// groups, each with its lowest sequence number. Earlier truncations apply to no record that a
+/// replay or the rebuilding of a group's rows could bring back.
 pub(crate) fn needed_from(kept: &BTreeMap<u64, SeqNo>, replay_from: SeqNo) -> SeqNo {
-    // They are in their order.
+    // Groups are in sequence order.
     kept.values().next().map_or(replay_from, |first| replay_from.min(*first))
 }
 
-/// What is storage, and what of it may be collected.
+/// Sealed groups and collectable files.
 #[derive(Debug, Default)]
 struct Stored {
-    /// What could be collected.
+    /// Files that may be collected.
     to_collect: ToCollect,
-    /// What could not be, because something of it is damaged. It stays as it is.
+    /// Files that may not be collected because they are damaged. They are left unchanged.
     damaged: BTreeSet<Source>,
-    /// The groups that are storage, each with the lowest sequence in it; 0, if its index file could not be read, which knows it.
+    /// Sealed groups, each with its lowest sequence number; 0 if the index file, which stores it,
+    /// was unreadable.
     kept: BTreeMap<u64, SeqNo>,
 }
 
-/// Knows what is storage, finds what to collect, and drops it.
+/// Tracks storage files, chooses files to collect, and drops them.
 pub(crate) struct Collector {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -68,15 +71,15 @@ pub(crate) struct Collector {
     log: Arc<LogWriter>,
     room: Arc<Room>,
     reserve: Arc<Reserve>,
-    /// Guards what is storage, and what of it may be collected.
+    /// Guards the sets of sealed groups and collectable files.
     stored: Mutex<Stored, rank::RecordCollection>,
-    /// Files that were collected.
+    /// Number of collected files.
     collected_files: Counter,
-    /// Bytes of records that were copied for it.
+    /// Bytes of copied records.
     copied_bytes: Counter,
 }
 
-/// The parts that a collector works with.
+/// The components that the collector uses.
 pub(crate) struct CollectorParts {
     pub records: Arc<Records>,
     pub rows: Arc<RowFiles>,
@@ -87,8 +90,8 @@ pub(crate) struct CollectorParts {
 }
 
 impl Collector {
-    /// Of these logs, with these parts. `damaged`: what an open could not read; `kept`: the groups that are storage, each with the lowest
-    /// sequence in it.
+    /// Creates the collector over these components. `damaged` are the files that the open could not
+    /// read; `kept` are the sealed groups, each with its lowest sequence number.
     pub fn new(
         store: &Arc<Foundation>,
         catalog: &Arc<Catalog>,
@@ -112,47 +115,48 @@ impl Collector {
         }
     }
 
-    /// Files that were collected since the store was opened.
+    /// Returns the number of files collected since the store was opened.
     pub fn collected_files(&self) -> u64 {
         self.collected_files.get()
     }
 
-    /// Bytes of records that were copied for it.
+    /// Returns the bytes of records copied since the store was opened.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes.get()
     }
 
-    /// A group is storage, with this lowest sequence in it, and the index leads to its file.
+    /// Adds a sealed group with its lowest sequence number, after the index refers to its file.
     pub fn keep(&self, ltn: u64, first_seq: SeqNo) {
         lock(&self.stored).kept.insert(ltn, first_seq);
     }
 
-    /// True if a group is storage, and the index leads to its file.
+    /// Returns true if a group is sealed and the index refers to its file.
     pub fn is_kept(&self, ltn: u64) -> bool {
         lock(&self.stored).kept.contains_key(&ltn)
     }
 
-    /// Truncations from this sequence on are remembered, where all before `replay_from` is in a checkpoint.
+    /// Returns the sequence number from which truncations must be remembered, if a checkpoint has
+    /// everything before `replay_from`.
     pub fn needed_from(&self, replay_from: SeqNo) -> SeqNo {
         needed_from(&lock(&self.stored).kept, replay_from)
     }
 
-    /// True if a source stays as it is, because something of it is damaged.
+    /// Returns true if a source may not be collected because it is damaged.
     pub fn is_damaged(&self, source: Source) -> bool {
         lock(&self.stored).damaged.contains(&source)
     }
 
-    /// The rows of a source were made again.
+    /// Clears the damage of a source after its rows were rebuilt.
     pub fn mended(&self, source: Source) {
         lock(&self.stored).damaged.remove(&source);
     }
 
-    /// A source cannot be collected for now: its rows are in no file.
+    /// Removes a source from the collectable files, because it is gone or its rows are in no file.
     pub fn let_go(&self, source: Source) {
         lock(&self.stored).to_collect.remove(source);
     }
 
-    /// What is most worth collecting. Asked again and again, it looks at what has changed.
+    /// Returns the most worthwhile collection. Repeated calls only examine changed files.
     pub fn to_collect(&self) -> Option<Pick> {
         let to_collect = &mut lock(&self.stored).to_collect;
         to_collect.update(&self.catalog);
@@ -160,7 +164,8 @@ impl Collector {
         percents.find_map(|percent| to_collect.pick(&self.reserve.pick_options(percent)))
     }
 
-    /// A file may be collected from now on; `group_len`: the bytes of the group that it is the index of.
+    /// Adds a file to the collectable ones. `group_len` is the size of the group that the file
+    /// indexes.
     pub fn may_collect(&self, file: &FileMeta, group_len: u64) {
         let mut stored = lock(&self.stored);
         let cannot = |source: &Source| stored.damaged.contains(source) || self.remakes.is_in_memory(*source);
@@ -175,7 +180,7 @@ impl Collector {
         stored.to_collect.add(facts);
     }
 
-    /// All files that there are may be collected: once, at open.
+    /// Adds all existing files to the collectable ones. Called once, at open.
     pub fn may_collect_all(&self) {
         let retained = |group: &LaneGroup| group.state == GroupState::Retained;
         let groups = self.store.lane.reader().groups().into_iter().filter(retained);
@@ -190,15 +195,16 @@ impl Collector {
         }
     }
 
-    /// What is damaged is not collected: it stays as it is.
+    /// Excludes damaged files from collection and leaves them unchanged.
     fn set_damaged(&self, sources: &[Source]) {
         let mut stored = lock(&self.stored);
         stored.damaged.extend(sources);
         sources.iter().for_each(|source| stored.to_collect.remove(*source));
     }
 
-    /// Drops files: groups are freed, files of rows removed. `add` comes in the same edit. What the index leads to changes while the
-    /// inputs can still be read: who looks for a record finds it in the one or the other.
+    /// Drops files: frees groups and removes index and cold files. The same edit adds the files in
+    /// `add`. The index changes while the inputs are still readable, so every look-up finds the old
+    /// or the new position.
     fn replace(
         &self,
         inputs: &[Source],
@@ -217,7 +223,8 @@ impl Collector {
             .collect();
         let remove = rows.iter().map(|file| file.number).collect();
         let step = Step { floor: None, remove, add: add.clone() };
-        // The trims and truncations by which records are dead must not be lost where the records are.
+        // The trims and truncations that made records dead must become durable before the records
+        // are removed.
         self.log.sync()?;
         self.store.lane.stored().free(&groups, |records| {
             self.store.manifest.commit(commit(step, records))?;
@@ -234,7 +241,7 @@ impl Collector {
         self.room.job_found_room()
     }
 
-    /// Removes the files of rows of what was collected.
+    /// Removes the index and cold files of the collected inputs.
     fn removed(&self, rows: &[FileMeta]) -> Result<()> {
         self.collected_files.add(rows.len() as u64);
         rows.iter().try_for_each(|file| {
@@ -243,20 +250,20 @@ impl Collector {
         })
     }
 
-    /// Drops files of which nothing is alive.
+    /// Drops files without live records.
     pub fn free_dead(&self, dead: &[Source]) -> Result<()> {
         self.replace(dead, Vec::new(), Vec::new(), None)
     }
 }
 
-/// An input: who has its rows, and what of which log.
+/// An input with its index or cold file and its directory.
 struct Input {
     source: Source,
     file: RowFile,
     directory: Directory,
 }
 
-/// See the module.
+/// The job that collects files.
 pub(crate) struct Collection {
     collector: Arc<Collector>,
     pick: Pick,
@@ -266,7 +273,7 @@ pub(crate) struct Collection {
 
 struct Copy {
     inputs: Vec<Input>,
-    /// The logs that the inputs have something of, and how many of them are copied.
+    /// Logs with records in the inputs, and the number of them already copied.
     logs: Vec<LogId>,
     at: usize,
     outputs: Outputs,
@@ -275,7 +282,7 @@ struct Copy {
 }
 
 impl Collection {
-    /// Begins, with the right to move groups.
+    /// Creates the job, which holds the right to move groups.
     pub fn new(collector: &Arc<Collector>, pick: Pick, right: MovingRight) -> Collection {
         Collection { collector: collector.clone(), pick, copy: None, _right: right }
     }
@@ -318,7 +325,7 @@ impl Collection {
 }
 
 impl Copy {
-    /// Copies what is alive of some logs. True if there are more.
+    /// Copies the live records of the next logs. Returns true if more logs remain.
     fn step(&mut self, collector: &Collector) -> Result<bool> {
         let begun = self.copied_bytes;
         self.grant.iter().for_each(|grant| grant.wrote(|| self.outputs.created()));
@@ -361,7 +368,7 @@ impl Copy {
     }
 }
 
-/// What becomes of the logs that inputs have something of; `parts`: what the outputs have of them.
+/// Returns the change of each log by this collection. `parts` are the logs' parts of the outputs.
 fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, Part)>) -> Vec<Moved> {
     let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
     let from = |log: LogId| {
@@ -372,7 +379,7 @@ fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, Part)>) -> Vec<Mov
     logs.iter().map(|&log| Moved { log, from: from(log), to: parts.remove(&log) }).collect()
 }
 
-/// The LSNs of a log that are alive in a source, which has those rows of it.
+/// Returns the live LSNs of a log in a source with the given rows.
 pub(crate) fn alive(catalog: &Catalog, source: Source, rows: &LogRows) -> LsnSet {
     let logs = catalog.view();
     let part =
@@ -389,7 +396,7 @@ impl Job for Collection {
         let stepped = self.advance();
         let is_lost = |e: &Error| e.is_corruption() || e.kind() == ErrorKind::NotFound;
         if stepped.as_ref().is_err_and(is_lost) {
-            // What is damaged stays as it is; everything else goes on.
+            // Leave damaged inputs unchanged and continue with other work.
             let (Pick::Free(inputs) | Pick::Copy { inputs, .. }) = &self.pick;
             self.collector.set_damaged(inputs);
             self.collector.remakes.check(&self.collector.rows, inputs);

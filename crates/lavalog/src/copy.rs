@@ -1,20 +1,24 @@
-//! A copy of a store of logs at one moment: a store of its own in another directory ([`store::copy`]).
+//! Checkpoint of a store of logs: an independent copy in another directory ([`store::copy`]).
 //!
-//! A copy is what a crash at that moment would have left, as another store:
+//! A checkpoint is the state that a crash at one moment would leave, as another store:
 //!
-//! 1. Nobody moves groups from here on ([`crate::hold`]): index files, cold files, checkpoint files and the groups that are storage
-//!    stay as they are, and the manifest's part that lists them does.
-//! 2. The moment: the sequence of the next operation, under the lock of the order. All that the files of step 1 follow from came before.
-//! 3. Files and groups are linked. A group that gets a second name is marked as shared before, durably, and never used again as
-//!    another one. Its pages hold under the identity of the store that wrote them, which the copy's manifest says of it.
-//! 4. The batches before the moment of the groups that are replayed go into groups of the copy's own.
+//! 1. A hold stops all movement of groups ([`crate::hold`]). Index files, cold files, checkpoint
+//!    files and sealed groups do not change, nor does the manifest's list of them.
+//! 2. The moment is the next sequence number, taken under the order lock. All operations reflected
+//!    in the files of step 1 are older.
+//! 3. Files and groups are hard-linked. A group with a second link is durably marked as shared
+//!    first and is never reused. Its pages remain valid under the identity of the store that wrote
+//!    them, which the copy's manifest records.
+//! 4. The batches before the moment in the replayable groups are written to new groups of the copy.
 //!
-//! A replay of these over the files is the state at the moment, as after any crash: files may know more of a log than their groups say,
-//! never of an operation that is not replayed. Beside another engine the moment is taken under that engine's lock of order, so a batch that
-//! carries one of that engine's is in both halves of the copy or in neither.
+//! Replaying these groups over the files gives the state at the moment, as after a crash. Files may
+//! reflect more operations of a log than their groups contain, but only operations that are
+//! replayed.
+//! If LavaLog is the secondary engine, the moment is taken under the host engine's order lock. So
+//! both parts of the copy contain an embedded batch, or neither does.
 //!
-//! Writers go on all the time. What they append after the moment is not copied; what they trim stays on disk until the copy is
-//! done, as nothing is collected.
+//! Writers continue throughout. Appends after the moment are not copied. Trimmed records stay on
+//! disk until the copy is complete, as nothing is collected.
 
 use crate::core::Core;
 use crate::hold::Hold;
@@ -30,19 +34,20 @@ use store::guest::{Copies, Held};
 use store::manifest::{Engine, LogGroupMeta, State};
 use store::names;
 
-/// Bytes of a group of the copy that are left for what confirms its end.
+/// Space left at the end of a copied group for the pages that confirm its end.
 const SLACK_BYTES: u64 = 64 << 10;
 
-/// The files of the engine while they stay as they are.
+/// The files of the engine during a hold.
 #[derive(Debug)]
 pub(crate) struct HeldFiles {
     core: Arc<Core>,
-    /// What is below comes into the copy.
+    /// Sequence number of the moment: the copy has all operations below it.
     end: SeqNo,
     _hold: Hold,
 }
 
-/// For the engine that opened the store, which this one leads to: it does not keep this one alive.
+/// The engine's part of a checkpoint, for the host engine. The reference is weak because the core
+/// refers to the host.
 #[derive(Debug)]
 pub(crate) struct CoreCopies(Weak<Core>);
 
@@ -82,14 +87,14 @@ pub(crate) fn checkpoint(
     copy.finish(&state, groups)
 }
 
-/// A checkpoint has everything that is in the store, or is none.
+/// Refuses a checkpoint without the data of another engine.
 fn refuse_other_engines(core: &Core) -> Result<()> {
     let state = core.store.manifest.state();
     let other = state.store.engines.iter().find(|engine| engine.id != LavaLog::ID);
     let Some(other) = other else {
         return Ok(());
     };
-    // That of keys has no name in some manifests.
+    // Some manifests have no name for the key engine.
     let name = if other.name.is_empty() { "LavaKV" } else { other.name };
     let why = format!(
         "the store has something of engine {name}, which a checkpoint of the logs would not have: take the checkpoint where the store \
@@ -103,7 +108,7 @@ impl HeldFiles {
         Ok(HeldFiles { core: core.clone(), end: 0, _hold: core.moves.hold_unless(cancel)? })
     }
 
-    /// Links the groups that are storage.
+    /// Links the sealed groups.
     fn link_groups(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
         let lane = &self.core.store.lane;
         let unshared = state.log_groups.retained(Lane::LOG).filter(|group| !group.shared);
@@ -124,10 +129,10 @@ impl HeldFiles {
         Ok(groups)
     }
 
-    /// Writes the batches of the groups that are replayed anew.
+    /// Rewrites the batches of the replayable groups.
     fn copy_end(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
         let core = &self.core;
-        // What is below the mark is in the files of groups then.
+        // After the sync, all batches below the moment are in the group files.
         core.log.sync()?;
         let groups = core.store.lane.reader().to_retain();
         let filled: u64 = groups.iter().map(|group| group.filled).sum();
@@ -137,7 +142,7 @@ impl HeldFiles {
         let mut end = LaneCopy::new(copy, core.store.manifest.shared(), place, group_bytes, state.next_ltn);
         for group in groups {
             let mut check = match core.store.lane.reader().scan_written(group.ltn) {
-                // It was let go of: nobody needs anything of it.
+                // The log released the group meanwhile: the copy needs nothing of it.
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 check => check?,
             };

@@ -1,4 +1,5 @@
-//! The parts of the engine, put together. Each has its own state and lock; this only leads to them.
+//! The assembled components of the engine. Each component has its own state and lock; `Core` has
+//! none.
 
 use crate::appliers::Appliers;
 use crate::catalog::Catalog;
@@ -18,17 +19,17 @@ use store::Store;
 use store::context::Context;
 use store::guest::Relieve;
 
-/// Who drives what is not of the lane of records.
+/// Owner of the parts of the store outside the record lane.
 pub(crate) enum Roof {
     /// This engine, which opened the store.
     Own(Store),
-    /// The one that did, which can be asked for relief.
+    /// The host engine, which this engine can ask to release log space.
     Host(Relieve),
-    /// Nobody: the store is only read.
+    /// No engine: the store is open read-only.
     Reader(Reader),
 }
 
-/// See the module.
+/// The assembled components of the engine.
 pub(crate) struct Core {
     pub store: Arc<Foundation>,
     pub roof: Roof,
@@ -51,12 +52,12 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// The machine, and the store's directory.
+    /// Returns the environment and the directory of the store.
     pub fn context(&self) -> &Arc<Context> {
         self.store.context()
     }
 
-    /// The store, if it is only read.
+    /// Returns the read-only state, if the store is open read-only.
     pub fn reader(&self) -> Option<&Reader> {
         match &self.roof {
             Roof::Reader(reader) => Some(reader),
@@ -64,7 +65,7 @@ impl Core {
         }
     }
 
-    /// How long operations took since the store was opened, nanoseconds by kind.
+    /// Returns the latency distributions since the store was opened, nanoseconds by kind.
     pub fn operations(&self) -> Vec<(&'static str, Distribution)> {
         let (writes, reads) = (self.writes.times(), self.records.times());
         let mut all = vec![
@@ -78,7 +79,7 @@ impl Core {
             all.extend([
                 ("record_log_append", log.append.read()),
                 ("record_log_sync", log.sync.read()),
-                // Of those that append, where the log's buffer is full.
+                // Waits of appends for space in the tail buffer of the log.
                 ("record_log_wait", log.ring_full.read()),
             ]);
         }

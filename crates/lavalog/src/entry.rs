@@ -1,51 +1,55 @@
-//! What the index says of a record, and how it names places.
+//! Index entries of records, and the encoding of record positions.
 //!
-//! A record lies in a *source*: a group of the log lane, or a cold file. Where it begins there is one number, `at`: in a cold file
-//! the offset; in a group the block that its page begins with, counted from the first of the group, times [`io::PAGE`], and the position in
-//! that page. So the places of records that were written one after another are numbers close to each other, which pack well.
+//! A record lies in a *source*: a group of the record lane, or a cold file. One number, `at`, is
+//! the position of its first byte. In a cold file `at` is the file offset. In a group it is
+//! `block * PAGE + pos`: `block` is the first block of the record's page, counted from the start of
+//! the group; `pos` is the position within that page. So records written one after another have
+//! nearby positions, which compress well.
 
 use base::SeqNo;
 
-/// The number of a logical log. Never given to another one.
+/// Number of a logical log, never reused.
 pub type LogId = u64;
 
-/// The number of a record in its log, given by its writer.
+/// Number of a record within its log, chosen by the writer.
 pub type Lsn = u64;
 
-/// What a place counts for each block of a group: the positions that a page may have.
+/// Range of `at` for each block of a group: the maximum number of positions in a page.
 const PAGE: u64 = io::PAGE as u64;
 
-/// What holds records.
+/// A file with records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// A group of the log lane, by its log tag number.
+    /// A group of the record lane, by its segment number (LTN).
     Group(u64),
     /// A cold file, by its file number.
     Cold(u64),
 }
 
-/// One record in the index.
+/// The index entry of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
-    /// Its log.
+    /// Log of the record.
     pub log: LogId,
-    /// Its number there.
+    /// Number of the record within the log.
     pub lsn: Lsn,
-    /// The sequence of the operation that appended it, which it keeps wherever it is copied to.
+    /// Sequence number of the append. Garbage collection preserves it when it copies the record.
     pub seq: SeqNo,
-    /// Where its bytes begin in its source. See the module.
+    /// Position of the first byte in the source. See the module.
     pub at: u64,
-    /// How many bytes it has.
+    /// Length of the record, bytes.
     pub len: u32,
 }
 
-/// The place of a byte of a group: the first block of its page, and the position there, which is below [`io::PAGE`].
+/// Encodes a position in a group from the first block of the page and the position within the page,
+/// which is below [`io::PAGE`].
 pub fn at(block: u32, pos: u16) -> u64 {
     debug_assert!(u64::from(pos) < PAGE, "position {pos} of a page");
     u64::from(block) * PAGE + u64::from(pos)
 }
 
-/// Block and position of a place in a group: what [`at()`] was given. `None` for a block that no group has.
+/// Decodes a position in a group into block and position within the page: the inverse of [`at()`].
+/// Returns `None` for a block number beyond any group.
 pub fn page_of(at: u64) -> Option<(u32, u16)> {
     Some((u32::try_from(at / PAGE).ok()?, (at % PAGE) as u16))
 }

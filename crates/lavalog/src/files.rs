@@ -1,7 +1,8 @@
-//! Files of rows, open: what leads from an LSN to a record where memory only knows the block.
+//! Open index and cold files, which have the rows of records that the in-memory index locates only
+//! by block.
 //!
-//! A file is found by what it has the rows of, since collection may put another in its place at any moment: who finds that it
-//! is gone (`NotFound`) asks the index again.
+//! Files are looked up by the source of their records, since garbage collection may replace a file
+//! at any time. A reader that gets `NotFound` repeats its look-up in the index.
 
 use crate::cold::ColdFile;
 use crate::disk::directory::{Block, Directory, LogRows};
@@ -19,22 +20,23 @@ use store::descriptors::LOG_PARTS;
 use store::files::OpenFiles;
 use store::volumes::Volume;
 
-/// A file that has rows.
+/// A file with rows.
 #[derive(Clone, Debug)]
 pub(crate) enum RowFile {
-    /// Of a group.
+    /// The index file of a group.
     Index(Arc<IndexFile>),
-    /// Of its own records.
+    /// A cold file, with rows of its own records.
     Cold(Arc<ColdFile>),
 }
 
 impl RowFile {
-    /// Opens one, with its directory.
+    /// Opens a file with its directory.
     pub fn open(context: &Context, meta: &FileMeta) -> Result<(RowFile, Directory)> {
         RowFile::over(context, meta, context.open(Volume::DIRECTORY, &meta.name(), Access::Direct)?)
     }
 
-    /// Opens some, with their directories, which are read with as many requests in flight as the system takes.
+    /// Opens several files with their directories. Reads their ends with as many requests in flight
+    /// as the system allows.
     pub fn with_directories(context: &Context, metas: &[FileMeta]) -> Vec<Result<(RowFile, Directory)>> {
         let opened = |meta: &FileMeta| context.open(Volume::DIRECTORY, &meta.name(), Access::Direct);
         let opened: Vec<Result<_>> = metas.iter().map(opened).collect();
@@ -47,7 +49,7 @@ impl RowFile {
         metas.iter().zip(opened).map(open).collect()
     }
 
-    /// One that is open.
+    /// Interprets an open file.
     fn over(context: &Context, meta: &FileMeta, file: Arc<dyn ReadFile>) -> Result<(RowFile, Directory)> {
         let file = recorded::up_to(file, meta.len);
         match meta.role {
@@ -68,7 +70,7 @@ impl RowFile {
         }
     }
 
-    /// The rows of a block.
+    /// Reads the rows of a block.
     pub fn block(&self, log: LogId, block: Block) -> Result<Vec<Entry>> {
         match self {
             RowFile::Index(file) => file.block(log, block),
@@ -76,7 +78,7 @@ impl RowFile {
         }
     }
 
-    /// All rows of a log, LSNs ascending.
+    /// Calls `take` for all rows of a log, LSNs ascending.
     pub fn each_of(&self, log: &LogRows, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
         match self {
             RowFile::Index(file) => file.each_of(log, take),
@@ -85,18 +87,19 @@ impl RowFile {
     }
 }
 
-/// The files of rows. They are here from before the index leads to them until after it has ceased to.
+/// The index and cold files. A file is registered before the index refers to it, and until the
+/// index no longer does.
 #[derive(Debug)]
 pub(crate) struct RowFiles {
     context: Arc<Context>,
-    /// Guards which file has the rows of a source.
+    /// Guards the map from each source to the file with its rows.
     known: RwLock<HashMap<Source, FileMeta>, rank::RecordFiles>,
-    /// Those that are open, at most so many.
+    /// The open files, limited in number.
     open: OpenFiles<RowFile>,
 }
 
 impl RowFiles {
-    /// Those that a state names; at most `open_max` are open at once.
+    /// Registers the files of a manifest state. At most `open_max` are open at once.
     pub fn new(context: &Arc<Context>, state: &State, open_max: usize) -> RowFiles {
         let known = state.files.values().filter_map(|meta| Some((meta.source()?, *meta))).collect();
         let open = OpenFiles::new(open_max);
@@ -104,39 +107,40 @@ impl RowFiles {
         RowFiles { context: context.clone(), known: RwLock::new(known), open }
     }
 
-    /// Closes all files: the store is closed.
+    /// Closes all files, because the store is closed.
     pub fn end(&self) {
         self.open.end();
     }
 
-    /// A file is named, and the index is going to lead to it.
+    /// Registers a file that the manifest names, before the index refers to it.
     pub fn add(&self, meta: &FileMeta) {
         if let Some(source) = meta.source() {
             write(&self.known).insert(source, *meta);
         }
     }
 
-    /// Nothing leads to the rows of a source any more, and the file that has them is going to be removed.
+    /// Unregisters the file of a source that the index no longer refers to, before the file is
+    /// removed.
     pub fn forget(&self, source: Source) {
         if let Some(meta) = write(&self.known).remove(&source) {
             self.open.forget(meta.number);
         }
     }
 
-    /// The number of the file that has the rows of a source.
+    /// Returns the number of the file with the rows of a source.
     pub fn number(&self, source: Source) -> Option<u64> {
         read(&self.known).get(&source).map(|meta| meta.number)
     }
 
-    /// Another file has taken the place of this one, which is going to be removed.
+    /// Closes a replaced file before it is removed.
     pub fn close(&self, number: u64) {
         self.open.forget(number);
     }
 
-    /// The file that has the rows of a source.
+    /// Returns the file with the rows of a source.
     ///
     /// # Errors
-    /// `NotFound` if it was collected; those of opening it.
+    /// `NotFound` if the source was collected; I/O errors of opening the file.
     pub fn of(&self, source: Source) -> Result<RowFile> {
         let meta = |source| read(&self.known).get(&source).copied();
         let gone = || Error::not_found(format!("nothing has the rows of {source:?} any more"));
@@ -144,7 +148,7 @@ impl RowFiles {
         let opened =
             self.open.find(found.number, || RowFile::open(&self.context, &found).map(|(file, _)| file));
         opened.map_err(|e| match e.kind() {
-            // It is lost, unless it was collected or made again in this moment.
+            // The file is lost, unless it was collected or rebuilt in this moment.
             ErrorKind::NotFound if meta(source).is_some_and(|meta| meta.number == found.number) => {
                 e.with_kind(ErrorKind::Corruption)
             }
@@ -152,10 +156,10 @@ impl RowFiles {
         })
     }
 
-    /// The rows of some consecutive records, in the block that is said to have them.
+    /// Reads the rows of consecutive records from the given block.
     ///
     /// # Errors
-    /// As [`RowFiles::of`]; `Corruption` if the block has not all of them.
+    /// The errors of [`RowFiles::of`]; `Corruption` if the block lacks some of the rows.
     pub fn rows(
         &self,
         source: Source,

@@ -1,6 +1,6 @@
-//! The store under the engine: its files, its manifest, its space and the lane of records.
+//! The underlying store: its files, its manifest, its space budget and the record lane.
 //!
-//! All parts of the engine share these handles, none of which changes while the store is open. Each part has its own state and lock.
+//! All components of the engine share these handles, which do not change while the store is open.
 
 use crate::manifest::{FileMeta, LavaLog, Role};
 use crate::options::Options;
@@ -15,53 +15,53 @@ use store::files::Files;
 use store::manifest::Handle;
 use store::space::SpaceBudget;
 
-/// How this engine has the store.
+/// How this engine has the store open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tenure {
-    /// It opened the store, and drives all lanes of the log.
+    /// This engine opened the store, and drives all lanes of the log.
     Owner,
-    /// Another engine did.
+    /// Another engine opened the store; this one is secondary.
     Guest,
-    /// The store is only read.
+    /// The store is open read-only.
     Reader,
 }
 
-/// A file of the engine in the making, which is removed if it comes to nothing.
+/// A new file that no manifest edit names yet. The job removes it if it fails.
 pub(crate) struct NewFile {
     pub meta: FileMeta,
     pub path: PathBuf,
 }
 
-/// See the module.
+/// The handles of the underlying store.
 pub(crate) struct Foundation {
     pub files: Arc<Files>,
     pub space: Arc<SpaceBudget>,
     pub manifest: Handle<LavaLog>,
-    /// The lane of records.
+    /// The record lane of the log.
     pub lane: Arc<Lane>,
-    /// The first lane of the log, which has the ballast; none in a store that is only read.
+    /// The first lane of the log, which owns the reserved space; `None` in a read-only store.
     pub first: Option<Arc<Lane>>,
     pub options: Options,
     pub tenure: Tenure,
 }
 
 impl Foundation {
-    /// The machine, and the store's directory.
+    /// Returns the environment and the directory of the store.
     pub fn context(&self) -> &Arc<Context> {
         self.files.context()
     }
 
-    /// True if this engine opened the store.
+    /// Returns true if this engine opened the store.
     pub fn is_owner(&self) -> bool {
         self.tenure == Tenure::Owner
     }
 
-    /// True if the store is only read.
+    /// Returns true if the store is open read-only.
     pub fn is_read_only(&self) -> bool {
         self.tenure == Tenure::Reader
     }
 
-    /// Refuses whatever would change something in a store that is only read.
+    /// Refuses changes of a read-only store.
     ///
     /// # Errors
     /// `ReadOnly`.
@@ -73,12 +73,12 @@ impl Foundation {
         Ok(())
     }
 
-    /// The lanes of the log that this engine drives.
+    /// Iterates over the lanes of the log that this engine drives.
     pub fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
         self.first.iter().filter(|_| self.is_owner()).chain([&self.lane])
     }
 
-    /// Files of storage that may stay open now.
+    /// Returns the current limit of open storage files.
     pub fn open_files_max(&self) -> u64 {
         let (max, descriptors) =
             (self.options.open_files_max, &self.context().volumes.directory().descriptors);
@@ -87,10 +87,10 @@ impl Foundation {
         now as u64
     }
 
-    /// Begins a file.
+    /// Creates a file with the next file number.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// I/O errors.
     pub fn new_file(&self, role: Role) -> Result<(NewFile, Box<dyn AppendFile>)> {
         let number = self.manifest.allocate_file_number();
         let meta = FileMeta { number, uid: self.context().env.new_uid(), len: 0, role };
@@ -100,15 +100,15 @@ impl Foundation {
         Ok((NewFile { meta, path }, file))
     }
 
-    /// Removes files that no edit names, unless nobody knows whether one does.
+    /// Removes files that no manifest edit names. Keeps them if the outcome of an edit is unknown.
     pub fn remove_unnamed(&self, files: &[NewFile]) {
-        // The job that failed is asked before the store's health knows of it.
+        // A failed job cleans up before it reports the error to the store's health.
         if self.manifest.commits().outcome_unknown() || self.context().health.check_sound().is_err() {
             return;
         }
         let listed = self.manifest.state();
         for file in files.iter().filter(|file| !listed.files.contains_key(&file.meta.number)) {
-            // What stays is removed at the next open.
+            // The next open removes files that remain.
             let _ = self.files.remove(&file.meta.name());
         }
     }

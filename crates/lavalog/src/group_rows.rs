@@ -1,4 +1,4 @@
-//! Rows of a group as its pages have them: what an index file is a copy of.
+//! Rows of a log group, read from its pages: the origin of its index file.
 
 use crate::entry::{Entry, LogId, Lsn};
 use crate::log_writer::place_of;
@@ -8,12 +8,14 @@ use base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use store::commit::LoggedBatch;
 
-/// True if a file or a group is damaged or gone, so that other sources of its rows are worth a try.
+/// Returns true if a file or a group is damaged or missing, so that another source of its rows may
+/// help.
 pub(crate) fn is_damage(e: &Error) -> bool {
     e.is_corruption() || e.kind() == ErrorKind::NotFound
 }
 
-/// Takes the places of the records of a batch that are wanted; of one LSN that of the highest sequence.
+/// Collects the rows of the wanted records of a batch. For each LSN, the row with the highest
+/// sequence number stays.
 pub(crate) fn take_rows(
     rows: &mut BTreeMap<(LogId, Lsn), Entry>,
     batch: &LoggedBatch<'_>,

@@ -1,9 +1,9 @@
-//! Standing still: as long as somebody has a hold, no group becomes storage, nothing is collected, and no file of this engine
-//! comes or goes. Appends go on.
+//! The exclusive right to move groups. While a hold exists, no group is sealed, nothing is
+//! collected, and no file of this engine is added or removed. Appends continue.
 //!
-//! It is the right to move groups, which a job has otherwise ([`MovingRight`]): whoever wants to see all files at one
-//! moment takes it in the place of a job, and gives it back. As long as somebody waits for it no job takes it: where one follows the other
-//! without a pause a checkpoint would never begin.
+//! Usually a job has the right ([`MovingRight`]). A checkpoint, which needs all files at one
+//! moment, takes it as a [`Hold`] instead. Jobs do not take the right while a hold is wanted;
+//! otherwise an endless series of jobs could starve a checkpoint.
 
 use base::Result;
 use base::sync::{Mutex, lock, rank};
@@ -11,7 +11,7 @@ use io::Cancel;
 use std::sync::Arc;
 use store::context::Context;
 
-/// Who has the right to move groups: one job, or one hold, at a time.
+/// The right to move groups, which one job or one hold has at a time.
 pub(crate) struct Moves {
     context: Arc<Context>,
     /// Guards the right to move groups.
@@ -20,26 +20,27 @@ pub(crate) struct Moves {
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// A group gets its index file, or files are collected: one at a time, since both move groups.
+    /// Whether a job or a hold has the right. Sealing and collection both move groups, so they
+    /// exclude each other.
     is_moving: bool,
-    /// Callers that wait for a hold, in the foreground: no job takes the right before them.
+    /// Number of callers waiting for a hold. Jobs give way to them.
     waiting_holds: usize,
 }
 
-/// The right to move groups, of a job. It ends when this is dropped.
+/// The right of a job to move groups, released on drop.
 pub(crate) struct MovingRight(Arc<Moves>);
 
-/// See the module.
+/// A hold on the files of this engine, released on drop.
 #[derive(Debug)]
 pub(crate) struct Hold(Arc<Moves>);
 
 impl Moves {
-    /// Nobody has the right yet.
+    /// Creates the right, unclaimed.
     pub fn new(context: &Arc<Context>) -> Moves {
         Moves { context: context.clone(), turn: Mutex::new(Turn::default()) }
     }
 
-    /// Takes the right for a job. `None` if somebody has it, or waits for it.
+    /// Claims the right for a job. Returns `None` if it is taken, or wanted for a hold.
     pub fn claim(self: &Arc<Self>) -> Option<MovingRight> {
         let mut turn = lock(&self.turn);
         let is_wanted = turn.waiting_holds > 0;
@@ -47,29 +48,30 @@ impl Moves {
         (!was_moving).then(|| MovingRight(self.clone()))
     }
 
-    /// True while a job or a hold has the right.
+    /// Returns true while a job or a hold has the right.
     pub fn is_moving(&self) -> bool {
         lock(&self.turn).is_moving
     }
 
-    /// Callers that wait for a hold.
+    /// Returns the number of callers waiting for a hold.
     #[cfg(test)]
     pub fn waiting_holds(&self) -> usize {
         lock(&self.turn).waiting_holds
     }
 
-    /// Waits until no job moves groups, and keeps them from it until the hold is dropped.
+    /// Waits until no job moves groups, and prevents jobs from moving groups until the hold is
+    /// dropped.
     ///
     /// # Errors
-    /// What stopped the store.
+    /// The error that stopped the store.
     pub fn hold(self: &Arc<Self>) -> Result<Hold> {
         self.hold_unless(None)
     }
 
-    /// As [`Moves::hold`], as long as the token is not cancelled.
+    /// Takes a hold as [`Moves::hold`] does, unless the token is cancelled first.
     ///
     /// # Errors
-    /// As there; `Cancelled`.
+    /// The errors of [`Moves::hold`]; `Cancelled`.
     pub fn hold_unless(self: &Arc<Self>, cancel: Option<&Cancel>) -> Result<Hold> {
         let _waits = Waits::new(self);
         self.context.wait_until(|| {
@@ -98,7 +100,7 @@ impl Drop for MovingRight {
     }
 }
 
-/// Somebody waits for a hold.
+/// Registration of a caller waiting for a hold.
 struct Waits<'m>(&'m Moves);
 
 impl<'m> Waits<'m> {
@@ -111,7 +113,7 @@ impl<'m> Waits<'m> {
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         lock(&self.0.turn).waiting_holds -= 1;
-        // If nothing came of it, jobs go on.
+        // Jobs may proceed if the caller gave up.
         self.0.context.signals.notify_work();
     }
 }

@@ -1,20 +1,23 @@
-//! Where the records of a log are.
+//! The index of one log: the positions of its records.
 //!
-//! Two levels, after LavaStore (PVLDB 17(12), 3.3.1): *recent* records, those of groups without an index file, are in memory one by
-//! one, packed (`recent`); of all others there is, for each file, a [`Part`]: the runs of LSNs that it has, and where the blocks
-//! are that say more (`parts`). A block is read when it is needed. When a group is closed and its index file written, its recent records become
-//! a part ([`LogIndex::install`]); when a file was collected, its part is replaced by that of the copies ([`LogIndex::relocate`]).
+//! Two levels, after LavaStore (PVLDB 17(12), 3.3.1). *Recent* records, those in groups without an
+//! index file, have one packed entry each in memory (`recent`). For every other file with records
+//! of the log there is a [`Part`] (`parts`): the runs of LSNs in the file and the positions of the
+//! blocks with their rows. Blocks are read on demand. Sealing a group turns its recent records into
+//! a part ([`LogIndex::install`]). Garbage collection replaces the parts of the collected files by
+//! those of the outputs ([`LogIndex::relocate`]).
 //!
-//! Each LSN that is alive is in one place only. What is removed, by a trim, a truncation or a newer record, is taken out of the
-//! place where it is, and what was copied or indexed meanwhile counts only as far as it was still there when that is
-//! installed: so nothing that died can come back by a copy.
+//! Each live LSN is in exactly one place. A trim, a truncation or a newer record removes an LSN
+//! from its place. When a part is installed, only the LSNs that are still in the replaced place
+//! become live. So a copy never revives a dead record.
 //!
-//! Order does not matter: of two records with one LSN that of the higher sequence stays, whichever comes last, and a truncation
-//! takes only what has a lower sequence than its own. So to replay operations that are in the state already changes nothing.
-//! The one thing that this needs of parts is what [`part`] says of their highest sequence.
+//! The order of operations does not matter. Of two records with the same LSN the one with the
+//! higher sequence number stays. A truncation removes only records with lower sequence numbers than
+//! its own. So replaying operations that the state already reflects has no effect. For parts this
+//! relies on their highest sequence number (see [`part`]).
 //!
-//! Invariants: the places have no LSN in common; no LSN is at or above `end`; of each file there is one part at most, and an empty
-//! one goes.
+//! Invariants: no LSN is in two places; no LSN is at or above `end`; each file has at most one
+//! part, and a part is never empty.
 
 pub mod part;
 mod parts;
@@ -30,50 +33,51 @@ use base::SeqNo;
 use parts::{Detached, Parts};
 use recent::{Item, Recent};
 
-/// Where a record is.
+/// Location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Here.
+    /// The entry of the record itself.
     Record(Source, Entry),
-    /// A block knows.
+    /// The block with the entry.
     Block(Source, Block),
 }
 
-/// Consecutive LSNs that are found in the same way.
+/// Consecutive LSNs with the same kind of location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The lowest.
+    /// Lowest LSN.
     pub first: Lsn,
-    /// The highest; with [`Found::Record`] the same.
+    /// Highest LSN; equal to `first` for [`Found::Record`].
     pub last: Lsn,
-    /// Where they are.
+    /// Their location.
     pub found: Found,
 }
 
-/// What happened to a record that came.
+/// Result of inserting a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It is there now.
+    /// The record was added.
     New,
-    /// It is the first that the log ever had in its group.
+    /// The record was added as the first of the log in its group.
     NewInGroup,
-    /// It was there already, or a newer one is.
+    /// The record, or a newer one, exists already.
     Not,
 }
 
-/// The index of one log. See the module.
+/// The index of one log.
 #[derive(Clone, Debug, Default)]
 pub struct LogIndex {
-    /// One for each group that has something of the log and no index file, in order of their coming.
+    /// Recent records, one element per group with records of the log and without an index file,
+    /// oldest first.
     recent: Vec<Recent>,
     parts: Parts,
-    /// What was truncated, and is in the ledger still.
+    /// Truncated parts that the ledger still counts.
     detached: Vec<Detached>,
-    /// Above all LSNs.
+    /// Exclusive upper bound of all LSNs.
     end: Lsn,
 }
 
-/// Adds to a vector that is long-lived and grows seldom.
+/// Pushes to a long-lived, slowly growing vector with little spare capacity.
 fn push_tight<T>(to: &mut Vec<T>, value: T) {
     if to.len() == to.capacity() {
         to.reserve_exact(1 + to.len() / 8);
@@ -82,7 +86,7 @@ fn push_tight<T>(to: &mut Vec<T>, value: T) {
 }
 
 impl LogIndex {
-    /// Adds a record that was appended in a group.
+    /// Adds a record of a group.
     pub fn insert(&mut self, ltn: u64, entry: &Entry, ledger: &mut Ledger) -> Inserted {
         if entry.lsn < self.end && !self.make_way(entry.lsn, entry.seq, ledger) {
             return Inserted::Not;
@@ -100,7 +104,8 @@ impl LogIndex {
         if new { Inserted::NewInGroup } else { Inserted::New }
     }
 
-    /// Takes out what has an LSN, unless it is as new as `seq`. True if the LSN is free then.
+    /// Removes the record of an LSN if its sequence number is below `seq`. Returns true if the LSN
+    /// is free afterwards.
     fn make_way(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) -> bool {
         let only = lsn..=lsn;
         for recent in &mut self.recent {
@@ -114,7 +119,7 @@ impl LogIndex {
         self.parts.of(lsn).is_none() || self.parts.cut(&only, seq, ledger)
     }
 
-    /// Where a record is, if it is there.
+    /// Returns the location of a record, if it exists.
     pub fn get(&self, log: LogId, lsn: Lsn) -> Option<Found> {
         if lsn >= self.end {
             return None;
@@ -129,7 +134,8 @@ impl LogIndex {
         })
     }
 
-    /// Appends to `out` where the records from an LSN on are, in order, `limit` spans at most.
+    /// Appends the locations of the records from an LSN on to `out`, in order, at most `limit`
+    /// spans.
     pub fn spans(&self, log: LogId, from: Lsn, limit: usize, out: &mut Vec<Span>) {
         let recent = self.recent.iter().map(|recent| {
             let spans = recent.items_from(from).map(move |item| Span {
@@ -148,7 +154,8 @@ impl LogIndex {
         merged(recent.collect(), parts, |span| span.first).take(limit).for_each(|span| out.push(span));
     }
 
-    /// What LSNs there are from one on, as first and last, in order; what touches may come in several. The first may begin below.
+    /// Iterates over the runs of LSNs from `from` on, in order, each as first and last. Adjacent
+    /// runs may be separate, and the first may begin below `from`.
     pub fn runs_from(&self, from: Lsn) -> impl Iterator<Item = (Lsn, Lsn)> + '_ {
         let recent =
             self.recent.iter().map(move |recent| Box::new(recent.runs_from(from)) as Stream<'_, (Lsn, Lsn)>);
@@ -159,26 +166,27 @@ impl LogIndex {
         merged(recent.collect(), parts, |run| run.0)
     }
 
-    /// The lowest LSN.
+    /// Returns the lowest LSN.
     pub fn first(&self) -> Option<Lsn> {
         let recent = self.recent.iter().filter_map(Recent::first);
         recent.chain(self.parts.first()).min()
     }
 
-    /// The highest LSN.
+    /// Returns the highest LSN.
     pub fn last(&self) -> Option<Lsn> {
         let recent = self.recent.iter().filter_map(Recent::last);
         recent.chain(self.parts.last()).max()
     }
 
-    /// The highest LSN below one.
+    /// Returns the highest LSN below `lsn`.
     pub fn last_below(&self, lsn: Lsn) -> Option<Lsn> {
         let recent = self.recent.iter().filter_map(|recent| recent.last_below(lsn));
         recent.chain(self.parts.last_below(lsn)).max()
     }
 
-    /// Takes out what is below an LSN, of `limit` parts and pieces of recent records or hardly more. `from` is 0, or what this returned: from
-    /// where to go on, if that was not all.
+    /// Removes the records below an LSN, from about `limit` parts and chunks of recent records.
+    /// `from` is 0 or the result of the previous call. Returns the position to continue from, if
+    /// more remain.
     pub fn remove_below(&mut self, lsn: Lsn, from: Lsn, limit: usize, ledger: &mut Ledger) -> Option<Lsn> {
         let mut pieces = limit;
         for recent in self.recent.iter_mut().filter(|recent| recent.first().is_some_and(|first| first < lsn))
@@ -194,8 +202,9 @@ impl LogIndex {
         self.parts.cut_below(lsn, from, pieces, ledger)
     }
 
-    /// Takes out all above an LSN that came by an operation before `seq`. True if a part lost something: its file still has it. Of more
-    /// than a `few` parts the ledger is not told yet: that is for [`LogIndex::cut_detached`].
+    /// Removes the records above an LSN with sequence numbers below `seq`. Returns true if a part
+    /// lost records that its file still has. With more than `few` parts, the ledger is updated
+    /// later by [`LogIndex::cut_detached`].
     pub fn remove_above(&mut self, lsn: Lsn, seq: SeqNo, few: usize, ledger: &mut Ledger) -> bool {
         if self.end == 0 || lsn >= self.end - 1 {
             return false;
@@ -211,7 +220,7 @@ impl LogIndex {
         lost
     }
 
-    /// Tells the ledger of some parts that were truncated. True if there are more.
+    /// Removes up to `limit` truncated parts from the ledger. Returns true if more remain.
     pub fn cut_detached(&mut self, mut limit: usize, ledger: &mut Ledger) -> bool {
         while let Some(last) = self.detached.last_mut().filter(|_| limit > 0) {
             last.cut(&mut limit, ledger);
@@ -222,22 +231,23 @@ impl LogIndex {
         !self.detached.is_empty()
     }
 
-    /// The recent records in a group, in the order of their LSNs: what its index file is written from.
+    /// Iterates over the recent records in a group, in LSN order. The group's index file is written
+    /// from them.
     pub fn recent_in(&self, log: LogId, ltn: u64) -> impl Iterator<Item = Entry> + '_ {
         let recent = self.recent.iter().filter(move |recent| recent.ltn == ltn);
         recent.flat_map(|recent| recent.items_from(0)).map(move |item| entry_of(log, item))
     }
 
-    /// The index file of a group was written from [`LogIndex::recent_in`]; `part` is what it has of the log, if it has anything.
-    /// From now on it stands for the recent records of the group, as far as they are still alive. False if they are not all. What is
-    /// below `floor` is not, though it may be here still.
+    /// Replaces the recent records of a group by its index file, which was written from
+    /// [`LogIndex::recent_in`]. `part` is the log's part of the file, if it has one. Only LSNs that
+    /// are still live and at or above `floor` stay in the part. Returns false if some were dropped.
     pub fn install(&mut self, ltn: u64, part: Option<Part>, floor: Lsn, ledger: &mut Ledger) -> bool {
         let at = self.recent.iter().position(|recent| recent.ltn == ltn);
         let Some(at) = at else { return part.is_none() };
         let recent = self.recent.remove(at);
         let (mut alive, was) = (Builder::default(), recent.size);
         for item in recent.items_from(floor) {
-            // They ascend, and have lengths that records can have.
+            // They ascend and have valid lengths.
             let _ = alive.push(item.lsn, item.len);
         }
         let (is, whole) = self.replace(part, &alive.build());
@@ -245,14 +255,14 @@ impl LogIndex {
         whole
     }
 
-    /// True if a record is in the rows of a file.
+    /// Returns true if the record's row is in this file.
     pub fn is_in(&self, source: Source, lsn: Lsn) -> bool {
         self.parts.of(lsn).is_some_and(|part| part.source() == source)
     }
 
-    /// The index file of a group is lost, and `rows`, LSNs ascending, are those of the group that were alive a moment ago: what still is
-    /// becomes recent records again, as it was before the file was written. True if there is any. `None`, and nothing has changed, if some
-    /// of them are missing.
+    /// Turns the part of a lost index file back into recent records. `rows` are the group's rows
+    /// that were live before the call, LSNs ascending; dead ones are skipped. Returns true if the
+    /// log has any. Returns `None`, and changes nothing, if some rows are missing.
     pub fn take_in(&mut self, ltn: u64, rows: &[Entry]) -> Option<bool> {
         let source = Source::Group(ltn);
         let part = rows.iter().find_map(|row| self.parts.of(row.lsn).filter(|part| part.source() == source));
@@ -270,9 +280,9 @@ impl LogIndex {
         Some(true)
     }
 
-    /// Files were collected: what lived of them is in another one, which has `part` of this log, if it has anything. It stands for
-    /// the parts of the inputs, as far as they are still alive. `inputs`: each with the lowest LSN that it had of the log. False if
-    /// not all of the part is alive. `floor` as there.
+    /// Replaces the parts of collected files by `part` of the file with the copies, if it has one.
+    /// `inputs` are the collected files, each with the log's lowest LSN in it. Only LSNs that are
+    /// still live and at or above `floor` stay in the part. Returns false if some were dropped.
     pub fn relocate(
         &mut self,
         inputs: &[(Source, Lsn)],
@@ -289,7 +299,7 @@ impl LogIndex {
         }
         alive.sort_unstable_by_key(|run| run.first);
         let mut set = Builder::default();
-        // The runs of several parts have no LSN in common.
+        // The runs of different parts are disjoint.
         alive.into_iter().for_each(|run| drop(set.push_run(run)));
         let mut alive = set.build();
         alive.remove_below(floor);
@@ -302,7 +312,8 @@ impl LogIndex {
         whole
     }
 
-    /// A part comes for LSNs that were somewhere else, as far as they are alive. Returns how much of it is, and whether that is all.
+    /// Adds a part, restricted to the live LSNs. Returns its remaining size, and whether that is
+    /// all of it.
     fn replace(&mut self, part: Option<Part>, alive: &LsnSet) -> (Size, bool) {
         let Some(mut part) = part else { return (Size::default(), true) };
         let set = part.set().intersection(alive);
@@ -314,8 +325,9 @@ impl LogIndex {
         (is, is.records == was.records)
     }
 
-    /// A part that was read from the directory of a file, at open, before anything is replayed. What of it is not alive any more is
-    /// for the caller to take out before or after; here, it loses or wins against the parts that are there.
+    /// Adds a part from a file's directory, at open, before replay. For LSNs in common with an
+    /// existing part, the part with the higher last sequence number wins. The caller removes
+    /// trimmed and truncated records.
     pub fn load(&mut self, mut part: Part, ledger: &mut Ledger) {
         ledger.add(part.source(), part.set().size());
         let (Some(first), Some(last)) = (part.set().first(), part.set().last()) else { return };
@@ -338,29 +350,29 @@ impl LogIndex {
         }
     }
 
-    /// How many records there are, and their bytes.
+    /// Returns the number of records and their bytes.
     pub fn size(&self) -> Size {
         let recent = self.recent.iter().map(|recent| recent.size);
         recent.chain([self.parts.size()]).sum()
     }
 
-    /// How much of the log is in each file and group.
+    /// Iterates over the sizes of the log in each file and group.
     pub fn sizes(&self) -> impl Iterator<Item = (Source, Size)> + '_ {
         let recent = self.recent.iter().map(|recent| (Source::Group(recent.ltn), recent.size));
         recent.chain(self.parts.iter().map(|part| (part.source(), part.set().size())))
     }
 
-    /// The files that have something of the log, with what.
+    /// Iterates over the parts.
     pub fn parts(&self) -> impl Iterator<Item = &Part> + '_ {
         self.parts.iter()
     }
 
-    /// What a file has whose lowest LSN of the log was `low`.
+    /// Returns the part of a file whose lowest LSN of the log was `low`.
     pub fn part_of(&self, source: Source, low: Lsn) -> Option<&Part> {
         self.parts.of_file(source, low)
     }
 
-    /// Bytes it has allocated, besides its own size.
+    /// Returns the allocated memory, without the size of the struct, bytes.
     pub fn memory_bytes(&self) -> usize {
         let recent: usize = self.recent.iter().map(Recent::memory_bytes).sum();
         let detached: usize = self.detached.iter().map(Detached::memory_bytes).sum();
@@ -374,8 +386,8 @@ fn entry_of(log: LogId, item: Item) -> Entry {
 
 type Stream<'a, T> = Box<dyn Iterator<Item = T> + 'a>;
 
-/// Merges what ascends and has nothing in common. `later` are streams with an LSN below which they have nothing, by these: they are
-/// not begun before it is their turn.
+/// Merges disjoint ascending streams. `later` are streams with a lower bound of their keys, in the
+/// order of these bounds. A stream of `later` is opened only when the merge reaches its bound.
 fn merged<'a, T: Copy + 'a>(
     streams: Vec<Stream<'a, T>>,
     later: impl Iterator<Item = (Lsn, Stream<'a, T>)> + 'a,

@@ -1,15 +1,17 @@
-//! Index files: where the records of one group of the log lane are.
+//! Index files: the record positions of one log group.
 //!
-//! When a group is closed, one index file is written for it, by log and LSN, with the records that were alive then. It is
-//! three things at once (`docs/decisions/0052-one-index-file-for-each-group.md`): the entries that memory gives up and reads back on demand
-//! (MetaFlush records, in LavaStore, PVLDB 17(12)), the part of a checkpoint that says where these records are, and the reverse index
-//! that the collector reads instead of the group.
+//! When a group is sealed, an index file is written for it, by log and LSN, with the records live
+//! at that time. The file has three uses (`docs/decisions/0052-one-index-file-for-each-group.md`).
+//! It holds the entries that memory drops and reads back on demand (MetaFlush records, in
+//! LavaStore, PVLDB 17(12)). It is the part of the checkpoint with the positions of these records.
+//! It is the reverse index that garbage collection reads instead of the group.
 //!
 //! ```text
 //! blocks of rows | directory | footer
 //! ```
 //!
-//! The head in the directory says which group it is of ([`IndexHead`]). The file can be made again from the group.
+//! The head in the directory identifies the group ([`IndexHead`]). The file can be rebuilt from the
+//! group.
 
 use crate::disk::directory::{Block, Directory, LogRows};
 use crate::disk::footer::FileKind;
@@ -22,24 +24,24 @@ use io::{AppendFile, ReadFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which file it is, and of which group.
+/// Identity of an index file and of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexHead {
-    /// The number of the file.
+    /// Number of the file.
     pub number: u64,
-    /// The log tag number of the group.
+    /// Segment number (LTN) of the group.
     pub ltn: u64,
-    /// The identity of the group, which is another each time its file is used.
+    /// Identity of the group, which is new each time its file is reused.
     pub group: Uid,
-    /// Bytes of the pages of the group.
+    /// Bytes of the group's pages.
     pub filled: u64,
-    /// The first and the last sequence of the operations in the group, of records or not; replay that has read this file needs none
-    /// of them for the index.
+    /// First and last sequence number of all operations in the group. With this file, a replay
+    /// needs none of them for the index.
     pub seqs: (SeqNo, SeqNo),
 }
 
 impl IndexHead {
-    /// What holds the records that the rows lead to.
+    /// Returns the source that the file's rows refer to.
     pub fn source(&self) -> Source {
         Source::Group(self.ltn)
     }
@@ -71,7 +73,7 @@ impl IndexHead {
     }
 }
 
-/// Writes an index file. Dropped unfinished, it leaves a file that no reader opens.
+/// Writes an index file. If dropped unfinished, it leaves an invalid file.
 pub struct IndexFileWriter {
     output: Output,
     indexing: Indexing,
@@ -79,25 +81,25 @@ pub struct IndexFileWriter {
 }
 
 impl IndexFileWriter {
-    /// Begins one in an empty file.
+    /// Begins an index file in an empty file.
     pub fn new(file: Box<dyn AppendFile>, path: &Path, uid: Uid, head: IndexHead) -> IndexFileWriter {
         let output = Output::new(file, path, uid);
         IndexFileWriter { output, indexing: Indexing::default(), head }
     }
 
-    /// Adds a record. They come by log, and by LSN in a log, each LSN once.
+    /// Adds a record, in ascending order of log and LSN.
     ///
     /// # Errors
-    /// `InvalidArgument` if it does not lie behind the one before; those of writing.
+    /// `InvalidArgument` if the record is out of order; I/O errors.
     pub fn add(&mut self, entry: &Entry) -> Result<()> {
         self.indexing.add(entry).map_err(|e| self.output.blame(e))?;
         self.indexing.write(&mut self.output)
     }
 
-    /// Writes the rest and makes the file durable (the directory that it is in is the caller's to sync).
+    /// Writes the remaining data and syncs the file; the caller syncs the parent directory.
     ///
     /// # Errors
-    /// Those of writing and syncing: the file is then of no use.
+    /// I/O errors; the file is then unusable.
     pub fn finish(self) -> Result<FinishedFile> {
         self.indexing.finish(self.output, FileKind::Index, &self.head.encode(), 0)
     }
@@ -111,10 +113,10 @@ pub struct IndexFile {
 }
 
 impl IndexFile {
-    /// Opens the file with that number and uid, and reads its directory.
+    /// Opens the file with the given number and uid, and reads its directory.
     ///
     /// # Errors
-    /// `Corruption` or `Unsupported`, naming file and offset; those of reading.
+    /// `Corruption` or `Unsupported`, with file and offset; I/O errors.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid) -> Result<(IndexFile, Directory)> {
         let (indexed, head, directory) = Indexed::open(file, FileKind::Index, uid)?;
         let at = indexed.input.footer().directory_offset;
@@ -132,39 +134,42 @@ impl IndexFile {
         Ok((IndexFile { indexed, head }, directory))
     }
 
-    /// Which file it is, and of which group.
+    /// Returns the identity of the file and of its group.
     pub fn head(&self) -> &IndexHead {
         &self.head
     }
 
-    /// The records of a block of a log: at most 256, LSNs ascending. One read.
+    /// Returns the entries of a block of a log: at most 256, LSNs ascending. One read.
     ///
     /// # Errors
-    /// `Corruption` naming file and offset; those of reading.
+    /// `Corruption`, with file and offset; I/O errors.
     pub fn block(&self, log: LogId, block: Block) -> Result<Vec<Entry>> {
         self.indexed.block(log, block)
     }
 
-    /// The record of an LSN, `None` if `log`, which is of the directory of this file, has none. One read.
+    /// Returns the entry of an LSN, or `None` if the file has none. `log` comes from the directory
+    /// of this file. One read.
     ///
     /// # Errors
-    /// Those of [`IndexFile::block`].
+    /// The errors of [`IndexFile::block`].
     pub fn find(&self, log: &LogRows, lsn: Lsn) -> Result<Option<Entry>> {
         self.indexed.find(log, lsn)
     }
 
-    /// Hands all records of a log to `take`, LSNs ascending, blocks read in large requests and held against the directory.
+    /// Calls `take` for all records of a log, LSNs ascending. Reads blocks in large requests and
+    /// checks them against the directory.
     ///
     /// # Errors
-    /// Those of [`IndexFile::block`] and of `take`.
+    /// The errors of [`IndexFile::block`] and of `take`.
     pub fn each_of(&self, log: &LogRows, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
         self.indexed.each_of(log, take)
     }
 
-    /// Reads all of the file and checks it. `directory` is what opening it gave. Returns the bytes of the file.
+    /// Reads and checks the whole file. `directory` is the result of opening it. Returns the length
+    /// of the file.
     ///
     /// # Errors
-    /// `Corruption` naming file and offset; those of reading.
+    /// `Corruption`, with file and offset; I/O errors.
     pub fn verify(&self, directory: &Directory) -> Result<u64> {
         directory.logs.iter().try_for_each(|log| self.each_of(log, &mut |_| Ok(())))?;
         Ok(self.indexed.input.footer().file_len)

@@ -1,4 +1,5 @@
-//! What there is to do in the background, and who does it first: the log, then index files, then collection.
+//! Background work in order of priority: the log, then sealing and index files, then garbage
+//! collection.
 
 use crate::collect::Collection;
 use crate::core::{Core, Roof};
@@ -12,7 +13,7 @@ use store::commit::{Log, Task};
 use store::names::{self, FileKind};
 use store::run::{Duty, Job, JobClass, Progress, Work};
 
-/// A task of one of the logs.
+/// A maintenance task of one log lane.
 struct LogJob {
     log: Arc<Log>,
     task: Task,
@@ -31,16 +32,17 @@ impl Job for LogJob {
     fn abandon(&mut self) {}
 }
 
-/// After so long the engine that opened the store is asked again, if it could not be asked.
+/// Delay before the host engine is asked again, if it was busy.
 const ASK_AGAIN_NS: u64 = 1_000_000;
 
-/// With more closed groups than this a store of logs is not open before they are storage.
+/// Maximum number of closed groups after open; more are sealed during open.
 const WAITING_AT_OPEN_MAX: usize = 16;
-/// The same where the ballast is short: each life that only frees leaves a group, which is garbage as soon as it is storage, and after a few
-/// the ballast would be gone.
+/// The same limit if the reserved space is short. Each short-lived process that only trims or
+/// deletes leaves a group that is garbage as soon as it is sealed. A few of them would use up the
+/// reserved space.
 const WAITING_AT_OPEN_SHORT: usize = 1;
 
-/// Asks the engine that opened the store to write down what it has in memory, so that a group can become storage.
+/// Asks the host engine to flush its memtables, so that a group can be sealed.
 struct Relief {
     core: Arc<Core>,
     ltn: u64,
@@ -55,7 +57,8 @@ impl Job for Relief {
     fn step(&mut self) -> Result<Progress> {
         let Roof::Host(relieve) = &self.core.roof else { return Ok(Progress::Done) };
         if !relieve() {
-            // A writer is at it, perhaps for as long as a sync takes: to ask again at once would be to spin until he has done.
+            // A writer holds the host engine's lock, perhaps for as long as a sync. Retrying at
+            // once would busy-wait.
             return Ok(Progress::Wait(ASK_AGAIN_NS));
         }
         self.core.sealer.relieved(self.ltn);
@@ -65,7 +68,7 @@ impl Job for Relief {
     fn abandon(&mut self) {}
 }
 
-/// Finds work.
+/// The source of background jobs for the scheduler.
 #[derive(Debug)]
 pub(crate) struct Background(pub Arc<Core>);
 
@@ -74,7 +77,7 @@ impl Background {
         let core = &self.0;
         let waits = core.context().health.must_wait(core.context().now_ns());
         core.store.lanes().find_map(|log| {
-            // After a refusal whoever may free room comes first, once there is another try.
+            // After a `NoSpace` failure, jobs that may free space run first, once a retry is due.
             if !waits && log.preparation().gives_way() {
                 return None;
             }
@@ -83,7 +86,7 @@ impl Background {
         })
     }
 
-    /// A job that moves groups, if none does.
+    /// Returns a job that moves groups, if none runs.
     fn moving_job(&self, below: JobClass) -> Option<Box<dyn Job>> {
         let context = self.0.context();
         if context.health.must_wait(context.now_ns()) {
@@ -92,11 +95,12 @@ impl Background {
         self.find_moving(below, self.0.moves.claim()?)
     }
 
-    /// With the right to move groups, which ends here if there is no such job.
+    /// Finds a job that moves groups and hands it the right to move them. Without such a job the
+    /// right is released.
     fn find_moving(&self, below: JobClass, right: MovingRight) -> Option<Box<dyn Job>> {
         let core = &self.0;
         let to_collect = || (JobClass::Gc < below).then(|| core.collector.to_collect()).flatten();
-        // Where an index file has found no room, what nothing is alive of goes first, which takes none.
+        // If an index file found no space, dead files are deleted first, which takes no space.
         if core.context().health.out_of_space()
             && let Some(pick @ Pick::Free(_)) = to_collect()
         {
@@ -114,12 +118,13 @@ impl Background {
         Some(Box::new(Collection::new(&core.collector, to_collect()?, right)))
     }
 
-    /// Keeps the groups that wait for an index file within their bound: processes that live for one command never get to the end of a job in
-    /// the background, and each leaves a group that the next one has to replay. Where the ballast is short that would be all there is of it
-    /// after a few of them, so what nothing is alive of goes as well. To be called before there are workers.
+    /// Bounds the number of groups waiting for an index file. A process that runs one command never
+    /// finishes a background job, so each leaves a group that the next one has to replay. With
+    /// short reserved space a few such groups would exhaust it, so dead files are deleted, too.
+    /// Must be called before the workers start.
     ///
     /// # Errors
-    /// Those of the log and of the file system, but for what passes by itself: then jobs do it.
+    /// Errors of the log and I/O errors, except for temporary conditions, which the jobs retry.
     pub fn bound_waiting(&self) -> Result<()> {
         let freed = self.free_where_short().and_then(|()| self.seal_over_bound());
         match freed.and_then(|()| self.free_where_short()) {
@@ -130,7 +135,7 @@ impl Background {
 
     fn seal_over_bound(&self) -> Result<()> {
         let core = &self.0;
-        // Counted once, and then as they go: there may be thousands.
+        // Counted once and then decremented: there may be thousands.
         let mut waiting = core.sealer.waiting_groups();
         loop {
             let is_short = core.store.lane.spares().ballast_is_short();
@@ -145,14 +150,14 @@ impl Background {
             }
             let sealed = core.sealer.sealed_groups() - before;
             if sealed == 0 {
-                // What another engine needs of them stays.
+                // The remaining groups have embedded batches that the host engine still needs.
                 return Ok(());
             }
             waiting = waiting.saturating_sub(usize::try_from(sealed).unwrap_or(usize::MAX));
         }
     }
 
-    /// Makes the oldest of them storage.
+    /// Seals the oldest waiting groups on the calling thread.
     fn seal_at_once(&self) -> Result<()> {
         let Some(right) = self.0.moves.claim() else { return Ok(()) };
         let mut seal = Seal::new(&self.0.sealer, right);
@@ -178,10 +183,11 @@ impl Background {
         Ok(())
     }
 
-    /// True if nothing is in doubt when a job met something at this file: it is nobody's before the job has come to its end, or is
-    /// written once, so that what is listed of the engine's own was only to be read.
+    /// Returns true if a failure of a job at this file leaves no state in doubt. Either no edit
+    /// names the file before the job ends, or the file is written only once, so the job was only
+    /// reading it.
     fn leaves_no_doubt(&self, error: &Error) -> bool {
-        // The call that needed one did nothing.
+        // A call that lacked a descriptor did nothing.
         if error.lacks_descriptor() {
             return true;
         }
@@ -189,7 +195,7 @@ impl Background {
         match name.and_then(names::parse) {
             Some(FileKind::Engine { .. }) => true,
             Some(kind) if kind.is_temporary() => true,
-            // A group that is listed: it was to be opened, or a write to it has stopped its lane.
+            // A listed group: the job was opening it, or a failed write to it has stopped its lane.
             Some(FileKind::Log(number)) => {
                 let goes_on = |lane: &Arc<Log>| lane.begun().is_none_or(|wal| wal.check().is_ok());
                 self.0.store.manifest.state().store.log_groups.in_file(number).is_none()
@@ -202,7 +208,7 @@ impl Background {
         }
     }
 
-    /// True if there is nothing left to do.
+    /// Returns true if no background work is left.
     pub fn is_settled(&self) -> bool {
         let core = &self.0;
         let idle =
@@ -214,7 +220,7 @@ impl Background {
 impl Work for Background {
     fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
         if self.0.context().health.check_sound().is_err() {
-            // Nobody syncs any more: those who wait for that without a thread have to be told.
+            // No sync will run any more: asynchronous waiters must be completed with the error.
             self.0.store.lanes().for_each(|log| log.refuse_if_poisoned());
             return None;
         }

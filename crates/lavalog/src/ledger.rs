@@ -1,41 +1,42 @@
-//! How much of each file is alive.
+//! Live bytes and records of each file.
 //!
-//! A file can go when nothing of it is alive, and is worth copying from when little is. Records are counted as the index knows
-//! them: exactly as long as they are in memory one by one, and by whole runs of LSNs behind that ([`crate::lsn_set`]). Records are
-//! counted beside their bytes, because a record may have none: a file is dead when it has no *record*.
+//! A file without live records can be deleted; one with few is worth collecting. The counts follow
+//! the index. They are exact while the index has single records in memory, and per run of LSNs
+//! afterwards ([`crate::lsn_set`]). Records count in addition to bytes, because a record may be
+//! empty: a file is dead when it has no live *record*.
 
 use crate::entry::Source;
 use crate::lsn_set::Size;
 use std::collections::BTreeMap;
 
-/// What a file has.
+/// Written and live records of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All that came into it.
+    /// All records written to the file.
     pub written: Size,
-    /// What of that is alive.
+    /// The live ones among them.
     pub live: Size,
 }
 
-/// See the module.
+/// Live bytes and records of each file.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     files: BTreeMap<Source, Counted>,
-    /// Those that are marked as changed, and some that have gone since.
+    /// Files marked as changed; some may have been removed since.
     changed: Vec<Source>,
-    /// What is alive in all of them.
+    /// Live records of all files.
     live: Size,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     usage: Usage,
-    /// Something of it has died since somebody took note of it.
+    /// Whether records of the file have died since the last [`Ledger::take_changed`].
     is_changed: bool,
 }
 
 impl Ledger {
-    /// Records came into a file, and live.
+    /// Adds live records to a file.
     pub fn add(&mut self, source: Source, size: Size) {
         let usage = &mut self.files.entry(source).or_default().usage;
         usage.written += size;
@@ -43,15 +44,15 @@ impl Ledger {
         self.live += size;
     }
 
-    /// Records of a file died.
+    /// Marks records of a file as dead.
     pub fn lose(&mut self, source: Source, size: Size) {
         if size != Size::default() {
             self.recount(source, size, Size::default());
         }
     }
 
-    /// What lives of a file is this much, and not that much. Nothing, if nobody knows the file: one that was collected while a log that was
-    /// deleted before still led to it has been forgotten with all that it had.
+    /// Replaces a contribution `was` to the live count of a file by `is`. Ignores a forgotten file:
+    /// a deleted log may still refer to a file that was collected meanwhile.
     pub(crate) fn recount(&mut self, source: Source, was: Size, is: Size) {
         let Some(counted) = self.files.get_mut(&source) else { return };
         for live in [&mut counted.usage.live, &mut self.live] {
@@ -63,14 +64,14 @@ impl Ledger {
         }
     }
 
-    /// Nothing is asked of a file any more.
+    /// Removes a file from the ledger.
     pub fn forget(&mut self, source: Source) {
         if let Some(counted) = self.files.remove(&source) {
             self.live -= counted.usage.live;
         }
     }
 
-    /// The files of which something has died since they were last returned here, `limit` at most.
+    /// Returns at most `limit` files with new garbage since they were last returned.
     pub(crate) fn take_changed(&mut self, limit: usize) -> Vec<(Source, Usage)> {
         let from = self.changed.len().saturating_sub(limit);
         let mut out = Vec::with_capacity(self.changed.len() - from);
@@ -83,17 +84,17 @@ impl Ledger {
         out
     }
 
-    /// What a file has; nothing, if nobody knows it.
+    /// Returns the usage of a file; zero for an unknown file.
     pub fn usage(&self, source: Source) -> Usage {
         self.files.get(&source).map(|counted| counted.usage).unwrap_or_default()
     }
 
-    /// What is alive in all files.
+    /// Returns the live records of all files.
     pub fn live(&self) -> Size {
         self.live
     }
 
-    /// All files, groups first, by their numbers.
+    /// Iterates over all files, groups first, by number.
     pub fn iter(&self) -> impl Iterator<Item = (Source, Usage)> + '_ {
         self.files.iter().map(|(source, counted)| (*source, counted.usage))
     }

@@ -1,41 +1,46 @@
-//! LavaLog: thousands of logical logs on few physical ones.
+//! LavaLog: thousands of logical logs in one physical log.
 //!
-//! A record has a log and an LSN, which its writer gives it. Records of all logs are appended to the log lane of a store, which
-//! is where they stay: its groups are kept as storage when nobody needs them for replay any more. An index says where each record
-//! is. Most of it is in files, one for each group; in memory are the entries of the newest groups, and for all others the runs of
-//! LSNs that each file has of each log.
+//! A record is identified by its log and an LSN that the writer chooses. Records of all logs are
+//! appended to the record lane of the store's log and stay there. When replay needs a log group no
+//! longer, the engine seals it: the group remains on disk as record storage. An index maps each
+//! record to its position. Sealed groups have their index entries in one index file each. Memory
+//! holds the entries of the newest groups and, for every file, the runs of LSNs that it has of each
+//! log.
 //!
-//! * [`ops`]: what is written to the log. [`logs`]: what that leads to. [`index`]: where the records are; [`ledger`]: how much of each
-//!   file is alive.
-//! * [`entry`]: what the index says of a record. [`lsn_set`]: which LSNs a file has. [`limits`]: how large things may be.
-//! * [`index_file`]: where the records of one group are. [`checkpoint`]: what is known of logs beside that. [`cold`]: records that
-//!   outlived their group. [`disk`]: what these three kinds of files have in common.
-//! * [`space_report`]: who owns the bytes on disk. [`verify`]: whether all of it is whole. [`repair`]: a new
-//!   store of what can be proved in a damaged one.
-//! * [`mod@pick`]: which files to collect next.
-//! * [`log_store`]: what a user has in hand.
+//! * [`ops`]: operations and their encoding in the log. [`logs`]: the state that they produce.
+//!   [`index`]: record positions; [`ledger`]: live bytes of each file.
+//! * [`entry`]: index entries. [`lsn_set`]: sets of LSNs. [`limits`]: size limits.
+//! * [`index_file`]: the index entries of one log group. [`checkpoint`]: the rest of the state of
+//!   all logs. [`cold`]: records that outlived their group. [`disk`]: the common parts of these
+//!   three file kinds.
+//! * [`space_report`]: space by owner. [`verify`]: integrity check. [`repair`]: salvages a damaged
+//!   store into a new one.
+//! * [`mod@pick`]: chooses files for garbage collection.
+//! * [`log_store`]: the public API.
 //!
-//! The parts, each with its state and its lock, the lowest first; `core` only leads to them:
+//! The components, lowest first. Each owns its state and its lock; `core` only holds them together:
 //!
-//! | part | owns |
+//! | component | owns |
 //! |---|---|
-//! | `foundation` | handles of the store under the engine, which never change |
+//! | `foundation` | handles of the underlying store, which never change |
 //! | `catalog` | the state of all logs |
-//! | `files`, `recent` | open files of rows; the bytes of the newest records |
-//! | `hold`, `appliers` | the right to move groups; the right to apply a log |
-//! | `to_remake` | which index files are to be made again |
-//! | `room`, `space` | the ballast of a full volume; the reserve below a space limit |
-//! | `records` | the read path ([`scan`] is the other half) |
-//! | `log_writer` | the order of operations, and which groups carry another engine's batches |
-//! | `collect` | what is storage, and what of it may be collected |
-//! | `seal` | which groups become storage, and when |
-//! | `remake` | index files that are made again |
-//! | `write` | the way of a write through these, and who waits for records (`tails`) |
+//! | `files`, `recent` | open index and cold files; the bytes of the newest records |
+//! | `hold`, `appliers` | the exclusive right to move groups; the exclusive right to apply a log |
+//! | `to_remake` | the queue of index files to rebuild |
+//! | `room`, `space` | the reserved space for a full volume; the reserve below a space limit |
+//! | `records` | point reads ([`scan`] has the range reads) |
+//! | `log_writer` | the order of operations, and the groups with embedded batches |
+//! | `collect` | sealed groups and cold files, and their garbage collection |
+//! | `seal` | sealing of log groups |
+//! | `remake` | rebuilding of index files |
+//! | `write` | the write path through these components, and the waiting readers (`tails`) |
 //!
-//! `jobs` finds what is to do in the background. `open` puts the parts together; [`options`], `manifest` (this engine's part of it), `copy` (a
-//! checkpoint of the store), `times` (how long operations take).
+//! `jobs` schedules the background work. `open` assembles the components. Also: [`options`],
+//! `manifest` (this engine's part of the manifest), `copy` (checkpoints of the store) and `times`
+//! (latency statistics).
 //!
-//! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
+//! LavaLog and LavaKV are peers on the same store, and neither depends on the other. `beside` opens
+//! LavaLog as the secondary engine of a store that another engine opens.
 
 mod appliers;
 mod applying;

@@ -1,4 +1,4 @@
-//! What a user has in hand: a store of logs, one log, a batch.
+//! The public API: a store of logs, one log, a batch.
 
 use crate::core::{Core, Roof};
 use crate::entry::{LogId, Lsn};
@@ -24,28 +24,29 @@ use store::guest::HostWrite;
 use store::pacing::PaceReport;
 use store::run::{Checkpointer, Scheduler, Work};
 
-/// A store of logs. A clone is another handle of it; the last one that goes ends the background, and leaves what is not closed to
-/// recovery.
+/// A store of logs. Clones share the store. Dropping the last clone stops the background threads
+/// without closing the store; the next open recovers it.
 #[derive(Clone, Debug)]
 pub struct LogStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     core: Arc<Core>,
-    /// Of a store that this engine opened.
+    /// The background scheduler, if this engine opened the store.
     scheduler: Option<Arc<Scheduler>>,
     checkpoints: Arc<Checkpoints>,
     /// Whether [`LogStore::end`] was called.
     ending: Mutex<bool, rank::Closing>,
-    /// Which store it is.
+    /// The identity of the store.
     id: [u8; 16],
 }
 
-/// Makes checkpoints, also for requests of other processes, which must not keep the store from being closed.
+/// Makes checkpoints, for callers and for requests of other processes. It holds only the core, so a
+/// pending request does not keep the store from closing.
 #[derive(Debug)]
 struct Checkpoints {
     core: Arc<Core>,
-    /// Held while the name of a checkpoint is made durable.
+    /// Held while the name of a checkpoint becomes durable.
     one_at_a_time: Mutex<(), rank::Checkpoint>,
 }
 
@@ -72,76 +73,80 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Its threads are not those of a child.
+        // A forked child has none of the background threads.
         if self.core.context().check_process().is_ok() {
             self.stop();
         }
     }
 }
 
-/// How long a wait for the background puts up with a full volume: several tries.
+/// Time for which [`LogStore::settle`] tolerates a full volume: long enough for several retries.
 const NO_ROOM_NS: u64 = 1_000_000_000;
 
-/// What a store of logs did and has.
+/// Statistics of a store of logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Logs.
+    /// Number of logs.
     pub logs: u64,
-    /// Records appended since it was opened.
+    /// Records appended since the store was opened.
     pub appends: u64,
-    /// Their bytes.
+    /// Bytes of the records appended since the store was opened.
     pub append_bytes: u64,
-    /// Bytes of all records that are alive.
+    /// Bytes of all live records.
     pub record_bytes: u64,
-    /// Bytes of memory that it takes to find them.
+    /// Memory of the record index, bytes.
     pub index_bytes: u64,
-    /// Bytes of memory that the newest records take, to be read without the device.
+    /// Memory of the newest records, which are read without the device, bytes.
     pub recent_bytes: u64,
-    /// Groups that became storage since it was opened.
+    /// Log groups sealed since the store was opened.
     pub sealed_groups: u64,
-    /// Files that were collected since.
+    /// Files collected since the store was opened.
     pub collected_files: u64,
-    /// Bytes of records that were copied for that.
+    /// Bytes of live records copied by garbage collection since the store was opened.
     pub copied_bytes: u64,
-    /// Index files that were lost or damaged and made again from their groups since.
+    /// Lost or damaged index files rebuilt from their log groups since the store was opened.
     pub remade_files: u64,
-    /// Writes of the log to the device, since.
+    /// Device writes of the log since the store was opened.
     pub log_writes: u64,
-    /// Bytes of these.
+    /// Bytes of the log written to the device since the store was opened.
     pub log_written_bytes: u64,
-    /// What background work has used of the device since the store was opened, and what it may use now; beside keys that of both.
+    /// Device usage and current limits of background work since the store was opened. On a shared
+    /// store, of all engines.
     pub background_io: BackgroundIo,
-    /// Files of storage that may stay open now: fewer than [`Options::open_files_max`] where the process has few descriptors,
-    /// or other stores.
+    /// Current limit of open storage files. It is below [`Options::open_files_max`] if the process
+    /// has few descriptors or other open stores.
     pub open_files_max: u64,
-    /// The number of the store's format: what a release must know to open it.
+    /// Format number of the store; a release must support it to open the store.
     pub format: u32,
-    /// The number of the newest format that this release knows, to which [`LogStore::upgrade`] may raise it.
+    /// Newest format number of this release, the target of [`LogStore::upgrade`].
     pub format_newest: u32,
-    /// Nanoseconds of each kind of operation, since: `record_append` (all batches that are written), `record_append_async`,
-    /// `record_read`, `record_scan` (the next record), `record_log_append`, `record_log_sync` and `record_log_wait`. What does not wait for the device is
-    /// sampled.
+    /// Latency distributions in nanoseconds since the store was opened: `record_append` (all
+    /// written batches), `record_append_async`, `record_read`, `record_scan` (the next record),
+    /// `record_log_append`, `record_log_sync` and `record_log_wait`. Operations that do not wait
+    /// for the device are sampled.
     pub operations: Vec<(&'static str, Distribution)>,
 }
 
-/// How much of the device background work uses.
+/// Device usage and current limits of background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackgroundIo {
-    /// Bytes per second that it may read and write ([`Options::io_budget`]); 0: it is not bounded.
+    /// Budget for reads and writes in bytes per second ([`Options::io_budget`]); 0: unlimited.
     pub budget_bytes_per_s: u64,
-    /// Pieces of it that may be at the device at once now, in thousandths: fewer where reads became slow.
+    /// Background requests allowed at the device at once, in thousandths. The store lowers it when
+    /// reads become slow.
     pub depth_milli: u64,
-    /// What nine of ten reads take at most that have the device for themselves, nanoseconds; 0: not known.
+    /// 90th percentile of reads on an otherwise idle device, nanoseconds; 0: unknown.
     pub usual_read_ns: u64,
-    /// Bytes that it read and wrote to make index files and checkpoints.
+    /// Bytes read and written for index files and checkpoints.
     pub index_bytes: u64,
-    /// Bytes that collections read and wrote.
+    /// Bytes read and written by garbage collection.
     pub collection_bytes: u64,
-    /// Bytes that everything else read and wrote; beside keys, all that is theirs but flushes and collections.
+    /// Bytes read and written by all other background work. On a store shared with LavaKV,
+    /// including its compactions.
     pub other_bytes: u64,
-    /// Times that it waited for a place at the device.
+    /// Number of waits for admission to the device.
     pub waits: u64,
-    /// Nanoseconds of these, together.
+    /// Total time of these waits, nanoseconds.
     pub wait_ns: u64,
 }
 
@@ -162,16 +167,18 @@ impl BackgroundIo {
 }
 
 impl LogStore {
-    /// Opens the store of logs in a directory, or makes one.
+    /// Opens the store of logs in a directory, or creates one.
     ///
     /// # Errors
-    /// `InvalidArgument` for an option out of range; `Locked` if somebody else has it; `Corruption` if what was durable is lost;
-    /// `Unsupported` if a newer release wrote it; `NoSpace`; those of the file system.
+    /// `InvalidArgument` for an option out of range; `Locked` if another process has the store
+    /// open; `Corruption` if durable data is lost; `Unsupported` if a newer release wrote the
+    /// store; `NoSpace`; I/O errors.
     pub fn open(env: &Env, dir: &Path, options: &Options) -> Result<LogStore> {
         Self::open_marked(env, dir, options, None)
     }
 
-    /// As [`LogStore::open`], also of the store that a repair makes, with its `mark`.
+    /// Opens a store as [`LogStore::open`] does; a repair passes its `mark` to open the store that
+    /// it builds.
     pub(crate) fn open_marked(
         env: &Env,
         dir: &Path,
@@ -190,18 +197,19 @@ impl LogStore {
         Ok(store)
     }
 
-    /// Opens the store of logs in a directory for reading, also beside the process that writes it: what was acknowledged before the call is
-    /// seen. Nothing is locked or written. Where the log or the manifest is damaged, what is before that is seen, and [`LogStore::damage`]
-    /// says so.
+    /// Opens the store of logs in a directory for reading, even while another process writes it.
+    /// The store shows everything acknowledged before the call. Nothing is locked or written. If
+    /// the log or the manifest is damaged, the store shows everything before the damage, and
+    /// [`LogStore::damage`] reports the damage.
     ///
     /// # Errors
-    /// `NotFound` if there are no logs; `Busy` if they change faster than they can be read; `Corruption`; `Unsupported` if a newer release
-    /// wrote it; those of the file system.
+    /// `NotFound` if the directory has no logs; `Busy` if the store changes faster than it can be
+    /// read; `Corruption`; `Unsupported` if a newer release wrote the store; I/O errors.
     pub fn open_read_only(env: &Env, dir: &Path, options: &Options) -> Result<LogStore> {
         Ok(LogStore::on(crate::open::read_only::open(env, dir, options)?))
     }
 
-    /// What is wrong with log and manifest, of a store that was opened for reading.
+    /// Returns the damage of log and manifest that a read-only open found.
     pub fn damage(&self) -> Vec<Error> {
         match self.here() {
             Ok(core) => core.reader().map_or_else(Vec::new, |reader| reader.damage.clone()),
@@ -209,7 +217,7 @@ impl LogStore {
         }
     }
 
-    /// On a store that another engine opened, and whose threads do the work.
+    /// Wraps the core of a secondary engine; the host engine's threads do the background work.
     pub(crate) fn on(core: Arc<Core>) -> LogStore {
         Self::over(core, None)
     }
@@ -224,18 +232,18 @@ impl LogStore {
         &self.0.core
     }
 
-    /// The core, in the process that opened the store, until the store is closed.
+    /// Returns the core. Fails in a forked child and after the store is closed.
     fn here(&self) -> Result<&Arc<Core>> {
         self.core().context().check_open()?;
         Ok(self.core())
     }
 
-    /// A call that changes the store, or reads it at length, begins.
+    /// Registers a call that changes the store or reads it at length; closing waits for it.
     fn enter(&self) -> Result<(Entered<'_>, &Arc<Core>)> {
         Ok((self.core().context().enter()?, self.core()))
     }
 
-    /// Fails in a child of the process that opened the store.
+    /// Fails in a forked child of the process that opened the store.
     ///
     /// # Errors
     /// `Forked`.
@@ -243,12 +251,12 @@ impl LogStore {
         self.core().context().check_process()
     }
 
-    /// Which store it is: it keeps this when it is closed and opened again.
+    /// Returns the identity of the store, which is the same at every open.
     pub fn store_id(&self) -> [u8; 16] {
         self.0.id
     }
 
-    /// The durability of writes that do not say theirs.
+    /// Returns the durability of writes that do not specify one.
     pub fn durability(&self) -> Durability {
         self.core().store.options.durability
     }
@@ -256,7 +264,8 @@ impl LogStore {
     /// Creates a log.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` or `TooLarge` for the name; `NoSpace`; those of the log.
+    /// `AlreadyExists`; `InvalidArgument` or `TooLarge` for the name; `NoSpace`; errors of writing
+    /// the log.
     pub fn create_log(&self, name: &str) -> Result<LogHandle> {
         let id = self.enter()?.1.writes.create(name, Durability::Durable)?;
         Ok(LogHandle { store: self.clone(), id })
@@ -278,7 +287,7 @@ impl LogStore {
     pub fn log(&self, name: &str) -> Result<LogHandle> {
         match self.open_log(name) {
             Err(e) if e.kind() == ErrorKind::NotFound => match self.create_log(name) {
-                // Somebody else did.
+                // Another thread created the log meanwhile.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => self.open_log(name),
                 created => created,
             },
@@ -289,54 +298,56 @@ impl LogStore {
     /// Deletes a log with all its records, durably.
     ///
     /// # Errors
-    /// `NotFound`; `NoSpace`; those of the log.
+    /// `NotFound`; `NoSpace`; errors of writing the log.
     pub fn delete_log(&self, name: &str) -> Result<()> {
         let log = self.here()?.catalog.view().registry().named(name)?.id();
         self.enter()?.1.writes.write(&[Op::Delete { log }], Durability::Durable)
     }
 
-    /// The names of logs at or behind one, in their order, so many at most.
+    /// Lists the names of at most `limit` logs in name order, starting at `from`.
     pub fn list_logs(&self, from: &str, limit: usize) -> Vec<String> {
         let Ok(core) = self.here() else { return Vec::new() };
         let logs = core.catalog.view();
         logs.registry().list_from(from).take(limit).map(|log| log.name().to_string()).collect()
     }
 
-    /// Writes a batch, over whatever logs, whole or not at all.
+    /// Writes a batch atomically. The batch may contain operations on any logs.
     ///
     /// # Errors
-    /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument` for one of its operations; `TooLarge`; `NoSpace`: nothing happened.
-    /// Those of the log.
+    /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument` for one of the operations,
+    /// `TooLarge` and `NoSpace`: nothing was written. Errors of writing the log.
     pub fn write(&self, batch: &LogBatch<'_>, durability: Durability) -> Result<()> {
         self.enter()?.1.writes.write(&batch.ops, durability)
     }
 
-    /// As [`LogStore::write`] of a durable batch, without waiting for that: it is seen at once.
+    /// Writes a durable batch as [`LogStore::write`] does, without waiting for durability. Readers
+    /// see the batch at once.
     ///
     /// # Errors
-    /// As there; of a device that failed the completion tells.
+    /// The errors of [`LogStore::write`]. The completion reports a later device failure.
     pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
         self.enter()?.1.writes.write_async(&batch.ops)
     }
 
-    /// Writes a batch together with one of the engine that opened the store ([`crate::Beside`]): both or neither, in one device
-    /// write. `host` is that engine's write, which calls what it is given once with its own batch.
+    /// Writes a batch together with a batch of the host engine ([`crate::Beside`]), atomically, in
+    /// one device write. `host` runs that engine's write, which passes its own batch to the given
+    /// sink once.
     ///
     /// # Errors
-    /// As [`LogStore::write`], and those of `host`.
+    /// The errors of [`LogStore::write`], and those of `host`.
     pub fn write_carrying(&self, batch: &LogBatch<'_>, host: &mut HostWrite<'_>) -> Result<()> {
         self.enter()?.1.writes.write_carrying(&batch.ops, host)
     }
 
-    /// Makes all that was written durable.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// Those of the log.
+    /// Errors of writing the log.
     pub fn sync(&self) -> Result<()> {
         self.enter()?.1.log.sync()
     }
 
-    /// What it did and has.
+    /// Returns the statistics of the store.
     pub fn statistics(&self) -> Statistics {
         let Ok(core) = self.here() else { return Statistics::default() };
         let wal = core.store.lane.begun().map(|wal| wal.stats()).unwrap_or_default();
@@ -367,29 +378,30 @@ impl LogStore {
         }
     }
 
-    /// Who owns the bytes on disk.
+    /// Reports the bytes on disk by owner.
     ///
     /// # Errors
-    /// Those of listing the directory.
+    /// I/O errors while listing the directory.
     pub fn space(&self) -> Result<Space> {
         let core = self.here()?;
         space_report::take(&core.store, &core.catalog)
     }
 
-    /// The engines that have something in the store, with what each has there beside the log.
+    /// Lists the engines of the store, each with the space of its files other than the log.
     ///
     /// # Errors
-    /// Those of listing the directory.
+    /// I/O errors while listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         engines::list(&self.here()?.store.files)
     }
 
-    /// The format of the store: what earlier releases must know to open it.
+    /// Returns the format of the store, which an earlier release must support to open it.
     pub fn format(&self) -> StoreFormat {
         self.here().map_or(StoreFormat::V1, |core| core.store.files.format())
     }
 
-    /// Raises the format of the store, beside readers and writers. Durable on return; does nothing if the store has the format already.
+    /// Raises the format of the store while reads and writes continue. Durable on return; does
+    /// nothing if the store has the format already.
     ///
     /// # Errors
     /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
@@ -397,7 +409,7 @@ impl LogStore {
         self.enter()?.1.store.files.upgrade(format)
     }
 
-    /// Reads and checks everything, while writers go on: see [`crate::verify`].
+    /// Reads and checks all data while writes continue: see [`crate::verify`].
     pub fn verify(&self) -> VerifyReport {
         match self.verify_unless(None) {
             Ok(report) => report,
@@ -408,7 +420,7 @@ impl LogStore {
         }
     }
 
-    /// As [`LogStore::verify`], until the token is cancelled.
+    /// Verifies as [`LogStore::verify`] does, until the token is cancelled.
     ///
     /// # Errors
     /// `Cancelled`, `Forked`.
@@ -416,34 +428,37 @@ impl LogStore {
         verify::verify(self.enter()?.1, cancel)
     }
 
-    /// Makes a copy of the store at one moment in a directory that is new or empty: a store of its own, with everything that was written
-    /// before the call, and durable when this returns. Writers go on meanwhile, and so does everything but collection.
+    /// Copies the store into a new or empty directory. The copy is an independent store with all
+    /// writes acknowledged before the call, and is durable on return. Writes and background work
+    /// continue meanwhile, except for garbage collection.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `Unsupported` if another
-    /// engine has something in the store, or opened it: then that engine makes the checkpoint, of both; `Corruption` if something is
-    /// damaged that is to be copied; `NoSpace`; those of the file system.
+    /// `AlreadyExists` if the directory is not empty; `Locked` while another checkpoint is made
+    /// there; `Unsupported` if the store is shared with another engine, which then makes the
+    /// checkpoint of both; `Corruption` if the data to copy is damaged; `NoSpace`; I/O errors.
     pub fn checkpoint(&self, dir: &Path) -> Result<()> {
         self.checkpoint_unless(dir, None)
     }
 
-    /// As [`LogStore::checkpoint`], until the token is cancelled: then nothing is left of the copy.
+    /// Makes a checkpoint as [`LogStore::checkpoint`] does, until the token is cancelled. A
+    /// cancelled checkpoint leaves nothing behind.
     ///
     /// # Errors
-    /// As there; `Cancelled`.
+    /// The errors of [`LogStore::checkpoint`]; `Cancelled`.
     pub fn checkpoint_unless(&self, dir: &Path, cancel: Option<&Cancel>) -> Result<()> {
         self.0.checkpoints.checkpoint_unless(dir, cancel)
     }
 
-    /// Closes the group that is written, so that it becomes storage as soon as somebody is free.
+    /// Closes the active log group; a background thread then seals it.
     ///
     /// # Errors
-    /// `NoSpace`; those of the log.
+    /// `NoSpace`; errors of writing the log.
     pub fn seal(&self) -> Result<()> {
         let (_entered, core) = self.enter()?;
         core.store.check_writable()?;
         core.sealer.seal_active().map_err(|e| match core.store.lane.wal().check() {
-            // The end of the group could not be written: that is no refusal, whatever it was.
+            // Writing the end of the group failed. Whatever the cause, this is no refusal: the log
+            // is poisoned.
             Err(failed) if failed.kind() == ErrorKind::Poisoned => {
                 core.context().health.poison(&failed);
                 failed
@@ -452,15 +467,15 @@ impl LogStore {
         })
     }
 
-    /// Waits until there is nothing left to do in the background.
+    /// Waits until no background work is left.
     ///
     /// # Errors
-    /// What stopped the store; `NoSpace` if there is no room for what is left to do; what should have passed by itself and has not, such
-    /// as a lack of descriptors.
+    /// The error that stopped the store; `NoSpace` if the remaining work has no space; a temporary
+    /// condition that persists, such as a lack of file descriptors.
     pub fn settle(&self) -> Result<()> {
         self.here()?.store.check_writable()?;
         let (background, context) = (Background(self.core().clone()), self.core().context());
-        // There may be room by now for what found none.
+        // Retry jobs that failed for lack of space: there may be space by now.
         context.health.retry();
         context.signals.notify_work();
         let end_ns = context.now_ns().saturating_add(NO_ROOM_NS);
@@ -479,17 +494,18 @@ impl LogStore {
         })
     }
 
-    /// Where it is.
+    /// Returns the directory of the store.
     pub fn dir(&self) -> &Path {
         &self.core().context().dir
     }
 
-    /// Ends the store, also beside living handles: all that was written is durable, calls that run end early or to their end, later ones fail
-    /// with `Closed`, and the directory may be opened again. A second call waits for the first, and does nothing. Where another engine
-    /// opened the store ([`crate::Beside`]) all is made durable, and the rest comes when that engine is closed.
+    /// Closes the store even if other handles are alive. All earlier writes become durable, running
+    /// calls complete or end early, later calls fail with `Closed`, and the directory can be opened
+    /// again. A second call waits for the first and does nothing. For a secondary engine
+    /// ([`crate::Beside`]) it only makes all writes durable; the host engine closes the store.
     ///
     /// # Errors
-    /// Those of the log.
+    /// Errors of writing the log.
     pub fn end(&self) -> Result<()> {
         self.check_process()?;
         let core = self.core();
@@ -512,68 +528,69 @@ impl LogStore {
         closed
     }
 
-    /// In a simulation, which has no threads: one step of what there is to do in the background. False if there is nothing.
+    /// Runs one step of background work in a simulation without threads. Returns false if there is
+    /// none.
     pub fn step(&self) -> bool {
         self.core().context().signals.step()
     }
 
-    /// Ends it: see [`LogStore::end`].
+    /// Closes the store: see [`LogStore::end`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`LogStore::end`].
     pub fn close(self) -> Result<()> {
         self.end()
     }
 }
 
-/// Operations that are written together.
+/// Operations to write as one atomic batch.
 #[derive(Clone, Debug, Default)]
 pub struct LogBatch<'a> {
     ops: Vec<Op<'a>>,
 }
 
 impl<'a> LogBatch<'a> {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> LogBatch<'a> {
         LogBatch::default()
     }
 
-    /// How many operations it has.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// True if it has none.
+    /// Returns true if the batch has no operations.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
-    /// Appends a record.
+    /// Adds an append of a record.
     pub fn append(&mut self, log: &LogHandle, lsn: Lsn, bytes: &'a [u8]) -> &mut Self {
         self.ops.push(Op::Append { log: log.id, lsn, bytes });
         self
     }
 
-    /// Removes all records below an LSN, for good.
+    /// Adds the permanent removal of all records below an LSN.
     pub fn trim(&mut self, log: &LogHandle, below: Lsn) -> &mut Self {
         self.ops.push(Op::Trim { log: log.id, below });
         self
     }
 
-    /// Removes all records above an LSN.
+    /// Adds the removal of all records above an LSN.
     pub fn truncate_after(&mut self, log: &LogHandle, lsn: Lsn) -> &mut Self {
         self.ops.push(Op::TruncateAfter { log: log.id, lsn });
         self
     }
 
-    /// Replaces the metadata.
+    /// Adds a replacement of the log's metadata.
     pub fn set_metadata(&mut self, log: &LogHandle, bytes: &'a [u8]) -> &mut Self {
         self.ops.push(Op::SetMetadata { log: log.id, bytes });
         self
     }
 }
 
-/// One log.
+/// A handle of one log.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
     store: LogStore,
@@ -585,7 +602,7 @@ impl LogHandle {
         self.store.core()
     }
 
-    /// The core, in the process that opened the store.
+    /// Returns the core. Fails in a forked child and after the store is closed.
     fn here(&self) -> Result<&Arc<Core>> {
         self.store.here()
     }
@@ -594,59 +611,61 @@ impl LogHandle {
         self.store.enter()
     }
 
-    /// The store that it is in.
+    /// Returns the store of this log.
     pub fn store(&self) -> &LogStore {
         &self.store
     }
 
-    /// Its number.
+    /// Returns the number of this log.
     pub fn id(&self) -> LogId {
         self.id
     }
 
-    /// Appends a record. LSNs need not follow each other, nor come in order.
+    /// Appends a record. LSNs may have gaps and arrive in any order.
     ///
     /// # Errors
-    /// `Trimmed` at or below the trim; `AlreadyExists` if there is a record of this LSN with other bytes (the same bytes once more are
-    /// fine); `TooLarge`; `NotFound` if the log was deleted; `NoSpace`: nothing happened. Those of the log.
+    /// `Trimmed` for an LSN below the trim; `AlreadyExists` if the LSN has a record with other
+    /// bytes (repeating the same bytes succeeds); `TooLarge`; `NotFound` if the log was deleted;
+    /// `NoSpace`: in all these cases nothing was written. Errors of writing the log.
     pub fn append(&self, lsn: Lsn, bytes: &[u8], durability: Durability) -> Result<()> {
         self.enter()?.1.writes.write(&[Op::Append { log: self.id, lsn, bytes }], durability)
     }
 
-    /// As [`LogHandle::append`] of a durable record, without waiting for that: it is seen at once.
+    /// Appends a durable record as [`LogHandle::append`] does, without waiting for durability.
+    /// Readers see the record at once.
     ///
     /// # Errors
-    /// As there; of a device that failed the completion tells.
+    /// The errors of [`LogHandle::append`]. The completion reports a later device failure.
     pub fn append_async(&self, lsn: Lsn, bytes: &[u8]) -> Result<Completion> {
         self.enter()?.1.writes.write_async(&[Op::Append { log: self.id, lsn, bytes }])
     }
 
-    /// Removes all records below an LSN, for good: also those that would come later. Survives the process; a later durable write
-    /// makes it survive the power.
+    /// Removes all records below an LSN for good and refuses later appends there. The trim survives
+    /// a process crash at once, and a power failure after the next durable write.
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted; `NoSpace`; those of the log.
+    /// `NotFound` if the log was deleted; `NoSpace`; errors of writing the log.
     pub fn trim(&self, below: Lsn) -> Result<()> {
         self.enter()?.1.writes.write(&[Op::Trim { log: self.id, below }], Durability::Buffered)
     }
 
-    /// Removes all records above an LSN; others may take their places.
+    /// Removes all records above an LSN. Later appends can reuse these LSNs.
     ///
     /// # Errors
-    /// As [`LogHandle::trim`].
+    /// The errors of [`LogHandle::trim`].
     pub fn truncate_after(&self, lsn: Lsn, durability: Durability) -> Result<()> {
         self.enter()?.1.writes.write(&[Op::TruncateAfter { log: self.id, lsn }], durability)
     }
 
-    /// Replaces the metadata.
+    /// Replaces the log's metadata.
     ///
     /// # Errors
-    /// As [`LogHandle::trim`]; `TooLarge`.
+    /// The errors of [`LogHandle::trim`]; `TooLarge`.
     pub fn set_metadata(&self, bytes: &[u8], durability: Durability) -> Result<()> {
         self.enter()?.1.writes.write(&[Op::SetMetadata { log: self.id, bytes }], durability)
     }
 
-    /// The metadata; `None` if they were never set.
+    /// Returns the log's metadata, or `None` if it was never set.
     ///
     /// # Errors
     /// `NotFound` if the log was deleted.
@@ -654,34 +673,35 @@ impl LogHandle {
         Ok(self.here()?.catalog.view().log(self.id)?.metadata().cloned())
     }
 
-    /// A record; `None` if there is none of that LSN.
+    /// Reads a record. Returns `None` if the LSN has no record.
     ///
     /// # Errors
-    /// `Trimmed` below the trim; `NotFound` if the log was deleted; `Corruption`, with file and offset; those of reading.
+    /// `Trimmed` below the trim; `NotFound` if the log was deleted; `Corruption`, with file and
+    /// offset; I/O errors.
     pub fn read(&self, lsn: Lsn) -> Result<Option<Vec<u8>>> {
         let mut out = Vec::new();
         Ok(self.read_into(lsn, &mut out)?.then_some(out))
     }
 
-    /// Appends a record to `out`; false if there is none.
+    /// Appends the bytes of a record to `out`. Returns false if the LSN has no record.
     ///
     /// # Errors
-    /// As [`LogHandle::read`]; `out` is then as it was.
+    /// The errors of [`LogHandle::read`]; `out` is then unchanged.
     pub fn read_into(&self, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
         self.here()?.records.read(self.id, lsn, out)
     }
 
-    /// The records from an LSN on.
+    /// Iterates over the records from an LSN on.
     pub fn scan(&self, from: Lsn) -> Scan {
         self.scan_range(from..=Lsn::MAX)
     }
 
-    /// The records of a range of LSNs.
+    /// Iterates over the records of a range of LSNs.
     pub fn scan_range(&self, lsns: RangeInclusive<Lsn>) -> Scan {
         Scan::new(self.core(), self.id, lsns)
     }
 
-    /// Its name.
+    /// Returns the name of the log.
     ///
     /// # Errors
     /// `NotFound` if the log was deleted.
@@ -689,7 +709,7 @@ impl LogHandle {
         Ok(self.here()?.catalog.view().log(self.id)?.name().to_string())
     }
 
-    /// The lowest LSN that it has.
+    /// Returns the lowest LSN with a record.
     ///
     /// # Errors
     /// `NotFound` if the log was deleted.
@@ -697,7 +717,7 @@ impl LogHandle {
         Ok(self.here()?.catalog.view().log(self.id)?.live().first())
     }
 
-    /// The highest LSN that it has, or had when that was trimmed.
+    /// Returns the highest LSN with a record, counting trimmed records.
     ///
     /// # Errors
     /// `NotFound` if the log was deleted.
@@ -705,8 +725,8 @@ impl LogHandle {
         Ok(self.here()?.catalog.view().log(self.id)?.last())
     }
 
-    /// The LSNs of a range, both ends of which count, of which there are no records and that are not trimmed: `limit` runs at
-    /// most, each with its first and last.
+    /// Returns at most `limit` runs of missing LSNs from `from` to `to`, both included, each as its
+    /// first and last LSN. Trimmed LSNs are not missing.
     ///
     /// # Errors
     /// `NotFound` if the log was deleted.

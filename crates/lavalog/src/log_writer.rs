@@ -1,11 +1,11 @@
-//! The order of operations: what is checked, appended to the log and applied under one lock.
+//! The log writer: checks operations, appends them to the log and applies them under one lock.
 //!
-//! The lock of the order is held from the check of a batch until it is applied, so operations are applied in the order in which they are in
-//! the log, and what was checked still holds. The catalog of logs changes under it, and by what follows from files, which changes nothing that
-//! a reader sees.
+//! The writer holds the order lock from the check of a batch until the batch is applied. So
+//! operations are applied in log order, and the result of the check still holds. The catalog of
+//! logs changes only under this lock, except for changes of files, which are invisible to readers.
 //!
-//! The writer also knows which groups carry batches of another engine: such a group stays among those that are replayed until that engine
-//! has them in files.
+//! The writer also tracks the groups with embedded batches of the host engine. Such a group must
+//! remain replayable until that engine has flushed the batches.
 
 use crate::catalog::Catalog;
 use crate::entry::{self, LogId, Lsn};
@@ -23,15 +23,16 @@ use store::commit::{Durability, Place, TenantId, Ticket};
 use store::context::Counter;
 use store::guest::Carried;
 
-/// What a check of a batch says.
+/// Result of checking a batch.
 enum Admitted {
-    /// All of it may be written.
+    /// All operations may be written.
     Yes,
-    /// The LSN of this operation is taken, by what was found there, with [`crate::logs::GroupLogs::taken_in`].
+    /// The LSN of this operation is taken. With the look-up result and the value of
+    /// [`crate::logs::GroupLogs::taken_in`].
     Taken(usize, (Found, u64)),
 }
 
-/// What the operations before one have done to a log.
+/// Effects of the earlier operations of a batch on one log.
 #[derive(Default)]
 struct Before {
     trimmed_below: Lsn,
@@ -39,7 +40,7 @@ struct Before {
     appended: BTreeSet<Lsn>,
 }
 
-/// Checks a batch, without those operations that are known to have been done.
+/// Checks a batch, except for the operations in `done`.
 fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted> {
     let mut before: HashMap<LogId, Before> = HashMap::default();
     for (i, op) in ops.iter().enumerate().filter(|(i, _)| !done.contains(i)) {
@@ -76,40 +77,40 @@ fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted
     Ok(Admitted::Yes)
 }
 
-/// What became of a try.
+/// Outcome of an attempt to write a batch.
 pub(crate) enum Tried {
-    /// It is in the log, and applied.
+    /// The batch is in the log and applied.
     Written(Ticket),
     /// The LSN of this operation is taken.
     Taken(usize, (Found, u64)),
-    /// There is no group for a batch of so many bytes.
+    /// No log group has space for a batch of this many bytes.
     NoGroup(usize),
 }
 
-/// What the next operation is called.
+/// State under the order lock.
 #[derive(Debug)]
 struct Order {
-    /// Its sequence.
+    /// Sequence number of the next operation.
     next_seq: SeqNo,
 }
 
-/// See the module.
+/// The log writer.
 pub(crate) struct LogWriter {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
     recent: Arc<RecentRecords>,
     /// Guards the order of operations.
     order: Mutex<Order, rank::RecordOrder>,
-    /// Guards the groups with batches that carry another engine's, each with the highest sequence of these.
+    /// Guards the groups with embedded batches, each with its highest embedded sequence number.
     carried: Mutex<BTreeMap<u64, SeqNo>, rank::RecordCarried>,
     /// Records appended since the store was opened.
     appends: Counter,
-    /// Their bytes.
+    /// Bytes of the records appended since the store was opened.
     append_bytes: Counter,
 }
 
 impl LogWriter {
-    /// Goes on behind what was replayed; `carried`: the groups with batches that carry another engine's.
+    /// Continues after replay. `carried`: the groups with embedded batches.
     pub fn new(
         store: &Arc<Foundation>,
         catalog: &Arc<Catalog>,
@@ -128,34 +129,34 @@ impl LogWriter {
         }
     }
 
-    /// Records that were appended since the store was opened.
+    /// Returns the number of records appended since the store was opened.
     pub fn appends(&self) -> u64 {
         self.appends.get()
     }
 
-    /// Their bytes.
+    /// Returns the bytes of the records appended since the store was opened.
     pub fn append_bytes(&self) -> u64 {
         self.append_bytes.get()
     }
 
-    /// The sequence of the next operation. All operations below it are applied.
+    /// Returns the sequence number of the next operation. All lower operations are applied.
     pub fn next_seq(&self) -> SeqNo {
         lock(&self.order).next_seq
     }
 
-    /// The sequence of the next operation and the number of the next log, at one moment.
+    /// Returns the next sequence number and the next log number, read atomically.
     pub fn next(&self) -> (SeqNo, LogId) {
         let order = lock(&self.order);
         (order.next_seq, self.catalog.view().registry().next_id())
     }
 
-    /// Waits until all operations that are in the log are applied, and what they carry is noted.
+    /// Waits until every operation in the log is applied and its embedded batch is tracked.
     pub fn wait_applied(&self) {
         drop(lock(&self.order));
     }
 
-    /// The first group with a batch that carries another engine's which is in no file of that engine yet: it must stay among those that
-    /// are replayed, and so must all behind it.
+    /// Returns the first group with an embedded batch that the host engine has not flushed. This
+    /// group and all later ones must remain replayable.
     pub fn held_from(&self) -> Option<u64> {
         if lock(&self.carried).is_empty() {
             return None;
@@ -168,10 +169,11 @@ impl LogWriter {
         carried.first_key_value().map(|(ltn, _)| *ltn)
     }
 
-    /// One try: the operations that are not known to be done are checked, and appended if all may be.
+    /// Attempts to write a batch once: checks the operations that are not in `done` and appends
+    /// them if all pass.
     ///
     /// # Errors
-    /// Those of an operation: nothing happened. Those of the log.
+    /// Errors of an operation: nothing was written. Errors of writing the log.
     pub fn attempt(
         &self,
         ops: &[Op<'_>],
@@ -190,10 +192,11 @@ impl LogWriter {
         }
     }
 
-    /// One try to create a log, with the number that it would have.
+    /// Attempts once to create a log. Returns the outcome and the number of the new log.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name: nothing happened. Those of the log.
+    /// `AlreadyExists`, `InvalidArgument` and `TooLarge` for the name: nothing was written. Errors
+    /// of writing the log.
     pub fn create(&self, name: &str, durability: Durability) -> Result<(Tried, LogId)> {
         let mut order = lock(&self.order);
         let log = {
@@ -204,23 +207,24 @@ impl LogWriter {
         Ok((self.append(&mut order, [Op::Create { log, name }].into_iter(), None, durability)?, log))
     }
 
-    /// Makes all that was written durable.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// Those of the log.
+    /// Errors of writing the log.
     pub fn sync(&self) -> Result<()> {
         self.store.check_writable()?;
         self.sync_if(Durability::Durable, self.store.lane.wal().content().last_position())
     }
 
-    /// Waits until a durable batch is durable.
+    /// Waits for durability, if the write asks for it.
     ///
     /// # Errors
-    /// What stopped the store.
+    /// The error that stopped the store.
     pub fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {
         let health = &self.store.context().health;
         if let Some(ticket) = ticket.filter(|_| durability.waits_for_device()) {
-            // The operations are in the log and may survive: a failed sync stops the store and refuses nothing.
+            // The operations are in the log and may survive: a failed sync stops the store instead
+            // of refusing the write.
             self.store.lane.sync(ticket).or_else(|e| {
                 health.poison(&e);
                 health.check()
@@ -230,7 +234,7 @@ impl LogWriter {
         health.check_sound()
     }
 
-    /// Appends operations that were checked, and applies them.
+    /// Appends checked operations and applies them.
     fn append<'a>(
         &self,
         order: &mut Order,
@@ -240,7 +244,7 @@ impl LogWriter {
     ) -> Result<Tried> {
         let (mut batch, mut offsets) =
             (carried.map_or_else(|| Ok(Batch::new()), Batch::carrying)?, Vec::new());
-        // What is carried takes a sequence.
+        // The embedded batch takes a sequence number.
         let own = batch.count() as u64;
         for op in ops.clone() {
             offsets.push(batch.push(op)?);
@@ -254,7 +258,7 @@ impl LogWriter {
         let (ticket, place) = match appended {
             Err(e) if e.kind() == ErrorKind::Busy => return Ok(Tried::NoGroup(batch.len())),
             Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => return Err(e),
-            // Nobody knows whether it is in the log.
+            // It is unknown whether the batch is in the log.
             appended => appended.inspect_err(|e| health.poison(e))?,
         };
         order.next_seq = last_seq + 1;
@@ -278,7 +282,7 @@ impl LogWriter {
     }
 }
 
-/// A place, as the index writes it down.
+/// Converts a position of the log into a position of the index.
 pub(crate) fn place_of(place: Place) -> GroupPlace {
     GroupPlace { ltn: place.ltn, at: entry::at(place.block, place.pos) }
 }

@@ -1,23 +1,27 @@
-//! All logs of a store, and what operations do to them: the state that a replay of the log leads to.
+//! The state of all logs, and the effects of operations on it. Replay of the log produces this
+//! state.
 //!
-//! Operations are applied in the order of their sequences as far as they create or delete logs; all others of a log may come in any
-//! order after it was created, and as often as anybody likes: the state is the same (`log`, [`crate::index`]). So replay may begin
-//! anywhere before the end of a checkpoint that was written while operations went on, and a group may be replayed that has an index
-//! file already. What is said of a log that was deleted is passed over: numbers of logs ascend and are never used twice, so one
-//! below the next that there is no log of was deleted.
+//! Creations and deletions of logs are applied in sequence order. All other operations of a log may
+//! be applied in any order after its creation, and repeatedly: the resulting state is the same
+//! (`log`, [`crate::index`]). So replay may start anywhere before the end of a checkpoint written
+//! while operations continued, and may include a group that has an index file already. Operations
+//! on deleted logs are skipped. Log numbers ascend and are never reused, so a number below the next
+//! one without a log belongs to a deleted log.
 //!
-//! What an operation costs does not depend on the number of logs, but for the logarithm in the look-up of a name. What goes through
-//! many logs, because a file that has something of each comes or goes, does so in pieces ([`Logs::install`], [`Logs::relocate`],
-//! [`Logs::forget_truncations`]): its caller lets others in between. That is right since each log changes as a whole, and no file that
-//! it leads to goes before the last has changed. A trim, truncation or deletion of a log that has many files holds at once, and what it takes is taken
-//! out of the index in pieces as well ([`Logs::cut_some`]).
+//! The cost of an operation does not depend on the number of logs, except for the logarithmic
+//! look-up of a name. Adding or removing a file may affect many logs; [`Logs::install`],
+//! [`Logs::relocate`] and [`Logs::forget_truncations`] do it in steps, and the caller releases the
+//! lock between them. This is safe because each log changes atomically, and no file is removed
+//! before the last log has changed. A trim, truncation or deletion of a log with many files takes
+//! effect at once; [`Logs::cut_some`] then removes the dead entries from the index in steps.
 //!
-//! The parts of the state: [`Registry`] has the logs by number and by name, [`GroupLogs`] the logs with recent records in each group.
-//! `Cuts` has the trimmed, truncated and deleted logs whose dead records are still in the index. [`Ledger`] has the live bytes of each
-//! file. `Logs` performs the operations and the changes of files that concern several of them.
+//! Components of the state: [`Registry`] has the logs by number and by name, [`GroupLogs`] the logs
+//! with recent records in each group. `Cuts` has the logs with dead records still in the index.
+//! [`Ledger`] has the live bytes of each file. `Logs` performs the operations and the changes of
+//! files that affect several of them.
 //!
-//! Order of restoring: [`Logs::restore`] each log of the checkpoint, [`Logs::load`] what each file has of each log, and
-//! [`Logs::apply`] what is in groups that were not retained.
+//! Order of restoring: [`Logs::restore`] each log of the checkpoint, [`Logs::load`] the parts of
+//! each file for each log, then [`Logs::apply`] the operations of the unsealed groups.
 
 mod cuts;
 mod ends;
@@ -44,56 +48,57 @@ use cuts::Cuts;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// See the module.
+/// The state of all logs.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
     registry: Registry,
     groups: GroupLogs,
-    /// The logs that remember truncations; some may have forgotten them since, or be gone.
+    /// The logs that may have truncations to remember. Some have dropped them since or were
+    /// deleted.
     truncated: BTreeSet<LogId>,
     cuts: Cuts,
     ledger: Ledger,
 }
 
-/// What becomes of a log when files are collected.
+/// Change of one log's files by garbage collection.
 #[derive(Clone, Debug)]
 pub struct Moved {
-    /// Which log.
+    /// The log.
     pub log: LogId,
-    /// The files that go, each with the lowest LSN that it had of the log when it was written.
+    /// The collected files, each with the log's lowest LSN in it when the file was written.
     pub from: Vec<(Source, Lsn)>,
-    /// What the file that takes their place has of it.
+    /// The log's part of the file that replaces them.
     pub to: Option<Part>,
 }
 
-/// Where the bytes of an operation are: in a group, at a place ([`crate::entry::at`]).
+/// Position of an operation's bytes in a log group ([`crate::entry::at`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupPlace {
-    /// The log tag number of the group.
+    /// Segment number (LTN) of the group.
     pub ltn: u64,
-    /// The place in it.
+    /// Position in the group.
     pub at: u64,
 }
 
 impl Logs {
-    /// No logs.
+    /// Creates an empty state.
     pub fn new() -> Logs {
         Logs::default()
     }
 
-    // What there is.
+    // Queries.
 
-    /// The logs by number and by name.
+    /// Returns the logs by number and by name.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// A log.
+    /// Returns a log.
     pub fn get(&self, id: LogId) -> Option<&Log> {
         self.registry.get(id)
     }
 
-    /// A log that must be there.
+    /// Returns a log, or an error if it does not exist.
     ///
     /// # Errors
     /// `NotFound`.
@@ -101,22 +106,22 @@ impl Logs {
         self.registry.log(id)
     }
 
-    /// The logs with recent records in each group.
+    /// Returns the logs with recent records in each group.
     pub fn groups(&self) -> &GroupLogs {
         &self.groups
     }
 
-    /// How much of each file is alive.
+    /// Returns the live bytes of each file.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    // What happens to it.
+    // Operations.
 
-    /// Applies an operation; `place` is where its bytes are in the log, if it has any.
+    /// Applies an operation. `place` is the position of its bytes in the log, if it has any.
     ///
     /// # Errors
-    /// `Corruption`: on a log that was never created.
+    /// `Corruption` for an operation on a log that was never created.
     pub fn apply(&mut self, seq: SeqNo, op: &Op<'_>, place: GroupPlace) -> Result<()> {
         let id = op.log();
         if let Op::Create { name, .. } = op {
@@ -133,7 +138,7 @@ impl Logs {
         let ledger = &mut self.ledger;
         match *op {
             Op::Append { lsn, bytes, .. } => {
-                // A record is never longer than that: the limits say so.
+                // The limits keep every record shorter.
                 let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                 let entry = Entry { log: id, lsn, seq, at: place.at, len };
                 if log.append(place.ltn, &entry, ledger) == Inserted::NewInGroup {
@@ -157,7 +162,8 @@ impl Logs {
         Ok(())
     }
 
-    /// Takes a record as [`Logs::apply`] takes an append, without its bytes: for repair.
+    /// Adds an index entry as [`Logs::apply`] does for an append, but without the record's bytes.
+    /// For repair.
     pub(crate) fn claim(&mut self, entry: &Entry, place: GroupPlace) {
         if let Some(log) = self.registry.get_mut(entry.log) {
             let entry = Entry { at: place.at, ..*entry };
@@ -165,26 +171,27 @@ impl Logs {
         }
     }
 
-    /// The last LSN of a log is at least this: for repair.
+    /// Raises the last LSN of a log to at least `last`, for repair.
     pub(crate) fn reach_last(&mut self, id: LogId, last: Lsn) {
         self.registry.get_mut(id).into_iter().for_each(|log| log.reach(last));
     }
 
-    /// True if something is in the index or the ledger that was trimmed or truncated, or is of a log that was deleted.
+    /// Returns true if the index or the ledger still has trimmed or truncated records, or records
+    /// of deleted logs.
     pub fn has_to_cut(&self) -> bool {
         !self.cuts.is_empty()
     }
 
-    /// Takes some of it out. True if there is more.
+    /// Removes some dead records from the index and the ledger. Returns true if more remain.
     pub fn cut_some(&mut self) -> bool {
         self.cuts.cut_some(&mut self.registry, &mut self.ledger);
         self.has_to_cut()
     }
 
-    // Files.
+    // Changes of files.
 
-    /// The index file of a group is there, and named: what it has of each log takes the place of the recent records of that group.
-    /// For some of the logs that it has recent records of; [`Logs::installed`] once all were here.
+    /// Replaces the recent records of a group by the parts of its index file, for some of the logs
+    /// with such records. The caller calls [`Logs::installed`] after the last log.
     pub fn install(&mut self, ltn: u64, logs: impl IntoIterator<Item = (LogId, Option<Part>)>) {
         for (id, part) in logs {
             if let Some(log) = self.registry.get_mut(id) {
@@ -193,13 +200,14 @@ impl Logs {
         }
     }
 
-    /// No log has recent records in a group any more.
+    /// Marks a group as having no recent records.
     pub fn installed(&mut self, ltn: u64) {
         self.groups.remove(ltn);
     }
 
-    /// The index file of a group is lost: what is alive of some logs in it, of each by LSN, becomes recent records again. False if some of
-    /// it is missing; these logs are as they were. [`Logs::took_in`] once all were here.
+    /// Turns the live rows of a lost index file back into recent records, for some of its logs.
+    /// Each log's rows are ordered by LSN. Returns false if rows are missing; the affected logs are
+    /// then unchanged. The caller calls [`Logs::took_in`] after the last log.
     pub fn take_in<'a>(&mut self, ltn: u64, logs: impl IntoIterator<Item = (LogId, &'a [Entry])>) -> bool {
         let mut is_whole = true;
         for (id, rows) in logs {
@@ -212,12 +220,13 @@ impl Logs {
         is_whole
     }
 
-    /// No log leads to the lost index file of a group any more.
+    /// Marks the end of references to a lost index file.
     pub fn took_in(&mut self) {
         self.groups.took_in();
     }
 
-    /// Files were collected: for some of the logs that they have something of. [`Logs::forget`] them once all were here.
+    /// Applies the replacement of collected files to some of the affected logs. The caller calls
+    /// [`Logs::forget`] after the last log.
     pub fn relocate(&mut self, logs: impl IntoIterator<Item = Moved>) {
         for Moved { log, from, to } in logs {
             if let Some(log) = self.registry.get_mut(log) {
@@ -226,22 +235,22 @@ impl Logs {
         }
     }
 
-    /// No log leads to these files any more.
+    /// Removes files from the ledger after the last reference to them is gone.
     pub fn forget(&mut self, sources: &[Source]) {
         sources.iter().for_each(|source| self.ledger.forget(*source));
     }
 
-    /// Files of which something has died since this was last asked, `limit` at most.
+    /// Returns at most `limit` files with new garbage since the last call.
     pub fn take_changed(&mut self, limit: usize) -> Vec<(Source, Usage)> {
         self.ledger.take_changed(limit)
     }
 
-    // Restoring, and what a checkpoint is made of.
+    // Restoring and checkpointing.
 
-    /// A log of a checkpoint. All numbers of logs below `next_id` were given when the checkpoint was begun.
+    /// Restores a log from a checkpoint. The caller also restores the next log number.
     ///
     /// # Errors
-    /// `Corruption`: its name or number is there twice.
+    /// `Corruption` if its name or number occurs twice.
     pub fn restore(&mut self, saved: SavedLog) -> Result<()> {
         let (id, is_truncated) = (saved.id, !saved.truncations.is_empty());
         self.registry.restore(saved)?;
@@ -251,27 +260,30 @@ impl Logs {
         Ok(())
     }
 
-    /// A file cannot be read: what is not found of these logs is lost, not absent. Once, at open.
+    /// Marks all logs as incomplete because a file is unreadable: missing records count as lost,
+    /// not absent. Called once, at open.
     pub fn set_lost(&mut self, why: Error) {
         let why = Arc::new(why);
         self.registry.iter_mut().for_each(|log| log.set_lost(&why));
     }
 
-    /// The numbers below were given.
+    /// Raises the next log number to at least `next_id`.
     pub fn reach_id(&mut self, next_id: LogId) {
         self.registry.reach_id(next_id);
     }
 
-    /// What a file has of a log, at open. The logs of the checkpoint are there, and nothing is replayed yet. False if there is no such
-    /// log: it was deleted, or it is younger than the checkpoint, and then the group of the file has to be replayed.
+    /// Loads the log's part of a file at open, after the checkpoint and before replay. Returns
+    /// false if the log does not exist. Then it was deleted, or it is younger than the checkpoint
+    /// and the group of the file must be replayed.
     pub fn load(&mut self, id: LogId, part: Part) -> bool {
         let Some(log) = self.registry.get_mut(id) else { return false };
         log.load(part, &mut self.ledger);
         true
     }
 
-    /// Lets logs forget the truncations that are not needed any more: all operations below a sequence are in a checkpoint, or
-    /// are about to be, and in no group that is kept. `limit` logs at most, from this number on; returns the number to go on with, if there are more.
+    /// Drops truncations that are no longer needed: all operations below `needed_from` are, or are
+    /// about to be, in a checkpoint and in no replayed group. Visits at most `limit` logs from
+    /// number `from` on. Returns the number to continue with, if there are more.
     pub fn forget_truncations(&mut self, needed_from: SeqNo, from: LogId, limit: usize) -> Option<LogId> {
         let mut some: Vec<LogId> =
             self.truncated.range(from..).take(limit.saturating_add(1)).copied().collect();
@@ -285,13 +297,13 @@ impl Logs {
         next
     }
 
-    /// Bytes that the maps of logs take in memory, estimated.
+    /// Estimates the memory of the maps of logs, bytes.
     pub fn map_bytes(&self) -> usize {
         let truncated = self.truncated.len() * 2 * size_of::<LogId>();
         self.registry.map_bytes() + self.groups.memory_bytes() + truncated
     }
 
-    /// Bytes that all of it takes in memory, as far as it is known: those of all logs and of the maps of them.
+    /// Estimates the memory of all logs and of their maps, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.map_bytes() + self.registry.iter().map(Log::memory_bytes).sum::<usize>()
     }

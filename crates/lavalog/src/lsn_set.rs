@@ -1,14 +1,17 @@
-//! Which LSNs of a log a file has: a set of runs of consecutive numbers.
+//! A set of LSNs of a log, as runs of consecutive numbers with the bytes of their records.
 //!
-//! Nearly all LSNs are consecutive, so what a file has of a log is one run, and one run is kept without any allocation. Where there
-//! are gaps, runs are packed: up to `RUNS_MAX` of them in one piece of bytes, each as the gap before it, its count and its bytes, all
-//! varints. A set of single numbers, the worst there is, so takes some five bytes for each.
+//! Nearly all LSNs are consecutive, so a file usually has one run of a log, which the set stores
+//! without an allocation. Sets with gaps store packed runs: up to `RUNS_MAX` per chunk, each as the
+//! preceding gap, its count and its bytes, all varints. The worst case, a set of single numbers,
+//! takes about five bytes per number.
 //!
-//! A run knows how many bytes its records have in all, not how many each has. Whole runs are counted exactly. What is removed from
-//! within a run is counted in proportion to its records: each of them as the mean of the run. The parts of a run always add up to
-//! the run, so nothing drifts: a set that becomes empty has given back every byte it had.
+//! A run has the total bytes of its records, not their single lengths. Whole runs count exactly.
+//! LSNs removed from within a run count in proportion: each as the mean length of the run. The
+//! parts of a run always add up to the run, so no error accumulates: a set that becomes empty has
+//! given back every byte.
 //!
-//! Invariants: runs ascend, do not touch, and are not empty; no piece is empty; a set of one run is `Few::One`.
+//! Invariants: runs ascend, do not touch, and are not empty; no chunk is empty; a set of one run is
+//! `Few::One`.
 
 mod runs;
 
@@ -21,23 +24,23 @@ use base::{Error, Result};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The most runs in a piece. What changes within one is written anew, so it is short.
+/// Maximum number of runs in a chunk. A change re-encodes a whole chunk, so chunks are short.
 const RUNS_MAX: usize = 64;
 
-/// See the module.
+/// A set of LSNs of a log, with the bytes of their records.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LsnSet(Few);
 
 #[derive(Clone, PartialEq, Eq)]
 enum Few {
-    /// One run. Its fields are spelled out, because the compiler then puts its tag between them.
+    /// One run, with its fields inline, so that the compiler places its tag between them.
     One { first: Lsn, count: u32, bytes: u64 },
-    /// None, or more than one. In a box, which makes a set of one run smaller.
+    /// No runs, or several. Boxed, which makes a set of one run smaller.
     #[allow(clippy::box_collection)]
     Many(Box<Vec<Piece>>),
 }
 
-/// Some runs.
+/// A chunk of packed runs.
 #[derive(Clone, PartialEq, Eq)]
 struct Piece {
     first: Lsn,
@@ -87,12 +90,12 @@ impl Default for LsnSet {
 }
 
 impl LsnSet {
-    /// No LSN.
+    /// Creates an empty set.
     pub fn new() -> LsnSet {
         LsnSet::default()
     }
 
-    /// Runs that ascend and do not touch.
+    /// Creates a set of ascending runs that do not touch.
     fn of(runs: &[Run]) -> LsnSet {
         match *runs {
             [Run { first, count, bytes }] => LsnSet(Few::One { first, count, bytes }),
@@ -100,7 +103,7 @@ impl LsnSet {
         }
     }
 
-    /// The runs, ascending.
+    /// Iterates over the runs, ascending.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         let (one, many) = match &self.0 {
             Few::One { first, count, bytes } => {
@@ -111,7 +114,7 @@ impl LsnSet {
         one.into_iter().chain(many.into_iter().flat_map(|pieces| pieces.iter().flat_map(Piece::runs)))
     }
 
-    /// The runs that have something at or above an LSN; the first may begin below it.
+    /// Iterates over the runs that end at or above `from`; the first may begin below it.
     pub fn runs_from(&self, from: Lsn) -> impl Iterator<Item = Run> + '_ {
         let (one, many): (_, &[Piece]) = match &self.0 {
             Few::One { first, count, bytes } => {
@@ -123,12 +126,12 @@ impl LsnSet {
         all.skip_while(move |run| run.last() < from)
     }
 
-    /// True if there is no LSN.
+    /// Returns true if the set has no LSN.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Few::Many(pieces) if pieces.is_empty())
     }
 
-    /// How many LSNs there are, and how many bytes their records have.
+    /// Returns the number of LSNs and the bytes of their records.
     pub fn size(&self) -> Size {
         match &self.0 {
             Few::One { count, bytes, .. } => Size { records: u64::from(*count), bytes: *bytes },
@@ -136,7 +139,7 @@ impl LsnSet {
         }
     }
 
-    /// The lowest LSN.
+    /// Returns the lowest LSN.
     pub fn first(&self) -> Option<Lsn> {
         match &self.0 {
             Few::One { first, .. } => Some(*first),
@@ -144,7 +147,7 @@ impl LsnSet {
         }
     }
 
-    /// The highest LSN.
+    /// Returns the highest LSN.
     pub fn last(&self) -> Option<Lsn> {
         match &self.0 {
             Few::One { first, count, .. } => Some(first + u64::from(count - 1)),
@@ -152,7 +155,7 @@ impl LsnSet {
         }
     }
 
-    /// The highest LSN below one.
+    /// Returns the highest LSN below `lsn`.
     pub fn last_below(&self, lsn: Lsn) -> Option<Lsn> {
         let before = |run: &Run| run.first < lsn;
         let last = match &self.0 {
@@ -165,12 +168,12 @@ impl LsnSet {
         last.map(|run| run.last().min(lsn - 1))
     }
 
-    /// True if this LSN is there.
+    /// Returns true if the set has this LSN.
     pub fn contains(&self, lsn: Lsn) -> bool {
         self.runs_from(lsn).next().is_some_and(|run| run.first <= lsn)
     }
 
-    /// Takes out the LSNs in a range. Returns what was taken out.
+    /// Removes the LSNs in a range. Returns the size of the removed records.
     pub fn remove(&mut self, range: RangeInclusive<Lsn>) -> Size {
         let (low, high) = range.into_inner();
         if low > high {
@@ -200,17 +203,17 @@ impl LsnSet {
         before - self.size()
     }
 
-    /// Takes out all LSNs below one.
+    /// Removes all LSNs below `lsn`.
     pub fn remove_below(&mut self, lsn: Lsn) -> Size {
         if lsn == 0 { Size::default() } else { self.remove(0..=lsn - 1) }
     }
 
-    /// Takes out all LSNs above one.
+    /// Removes all LSNs above `lsn`.
     pub fn remove_above(&mut self, lsn: Lsn) -> Size {
         if lsn >= LSN_MAX { Size::default() } else { self.remove(lsn + 1..=u64::MAX) }
     }
 
-    /// The LSNs of this set that another one has, too, with the bytes that this one says.
+    /// Returns the LSNs in both sets, with the bytes of this set.
     pub fn intersection(&self, other: &LsnSet) -> LsnSet {
         let mut out = Builder::default();
         let mut others = other.runs().peekable();
@@ -226,7 +229,7 @@ impl LsnSet {
         out.build()
     }
 
-    /// Bytes it has allocated, besides its own size.
+    /// Returns the allocated memory, without the size of the struct, bytes.
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
             Few::One { .. } => 0,
@@ -246,26 +249,26 @@ impl fmt::Debug for LsnSet {
     }
 }
 
-/// A set in the making, in ascending order.
+/// Builds a set in ascending order.
 #[derive(Debug, Default)]
 pub struct Builder(Vec<Run>);
 
 impl Builder {
-    /// One more record.
+    /// Adds a record.
     ///
     /// # Errors
-    /// `Corruption`: as [`Builder::push_run`].
+    /// The errors of [`Builder::push_run`].
     pub fn push(&mut self, lsn: Lsn, len: u32) -> Result<()> {
         self.push_run(Run { first: lsn, count: 1, bytes: u64::from(len) })
     }
 
-    /// One more run. Runs may touch.
+    /// Adds a run. Runs may touch.
     ///
     /// # Errors
-    /// `Corruption`: it is not above all before it, it is empty or goes beyond the last LSN, or has more bytes than its records
-    /// can have.
+    /// `Corruption` if the run is not above all earlier ones, is empty, exceeds the largest LSN, or
+    /// has more bytes than its records can have.
     pub fn push_run(&mut self, run: Run) -> Result<()> {
-        // The end is a number, too, as the last LSN is not the largest of all.
+        // The end fits the type, as the largest LSN is not the largest number.
         let end = run.first.checked_add(u64::from(run.count));
         if run.count == 0 || end.is_none() || run.bytes > u64::from(run.count) * RECORD_LEN_MAX as u64 {
             return Err(Error::corruption(format!("a run of {} LSNs from {}", run.count, run.first)));
@@ -288,7 +291,7 @@ impl Builder {
         }
     }
 
-    /// The set.
+    /// Returns the set.
     pub fn build(self) -> LsnSet {
         LsnSet::of(&self.0)
     }

@@ -1,4 +1,4 @@
-//! LavaLog's part of the manifest: which of its files serve as what, and where replay goes on.
+//! LavaLog's part of the manifest: its files with their roles, and the start of replay.
 //!
 //! ```text
 //! step: flags u8: 1 has a floor | [floor varint] | files that leave: count varint, numbers | files that come: count varint, each:
@@ -6,11 +6,12 @@
 //!   | [log tag number of its group varint, for an index file; generation varint, for a cold file]
 //! ```
 //!
-//! The store lists the files as well, for those who open it without this engine ([`commit`] writes both from one [`Step`]). Log groups
-//! that are kept as storage are the store's.
+//! The store lists the files as well, for opens without this engine ([`commit`] derives both lists
+//! from one [`Step`]). The store also lists the sealed log groups.
 //!
-//! Invariants: there are at most two checkpoints, copies of each other that one step named, and one index file for a group. Whatever is below the floor is found
-//! without the log: by the checkpoint, index files and cold files that one step named together.
+//! Invariants: there are at most two checkpoints, which are copies of each other added by one step,
+//! and at most one index file per group. Everything below the floor is available without replay,
+//! from the checkpoint, index files and cold files added by one step.
 
 use crate::entry::Source;
 use base::codec::{Reader, put_varint};
@@ -22,31 +23,31 @@ use store::manifest::{Commit, Engine, EngineFile, EngineId, Ground, Record, Stat
 use store::names::FileKind;
 use store::volumes::Volume;
 
-/// Under this number the engine's batches are in the log.
+/// Tenant number of the engine's batches in the log.
 pub const TENANT: TenantId = TenantId(1);
 
-/// How many copies of the checkpoint there are, where there is room for them.
+/// Number of copies of the checkpoint, if space permits.
 pub const CHECKPOINTS: usize = 2;
 
-/// What a file serves as.
+/// Role of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Says where the records of a group are.
+    /// Index of a log group.
     Index {
-        /// The group.
+        /// Segment number (LTN) of the group.
         ltn: u64,
     },
-    /// Says what there is of logs besides.
+    /// State of all logs without the record index.
     Checkpoint,
-    /// Has records that were collected.
+    /// Records copied by garbage collection.
     Cold {
-        /// How often they were.
+        /// Number of times that the records were copied.
         generation: u32,
     },
 }
 
 impl Role {
-    /// As in the name of the file.
+    /// Returns the number of the role in file names.
     pub fn kind(self) -> u8 {
         match self {
             Role::Index { .. } => 1,
@@ -56,26 +57,26 @@ impl Role {
     }
 }
 
-/// A file of the engine.
+/// A file of the engine in the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMeta {
-    /// Its number.
+    /// Number of the file.
     pub number: u64,
-    /// Its identity.
+    /// Identity of the file.
     pub uid: Uid,
-    /// Its length, bytes.
+    /// Length of the file, bytes.
     pub len: u64,
-    /// What it serves as.
+    /// Role of the file.
     pub role: Role,
 }
 
 impl FileMeta {
-    /// Its name.
+    /// Returns the name of the file.
     pub fn name(&self) -> String {
         file_name(self.number, self.role.kind())
     }
 
-    /// What its rows lead to; `None` for a checkpoint.
+    /// Returns the source that the file's rows refer to; `None` for a checkpoint.
     pub fn source(&self) -> Option<Source> {
         match self.role {
             Role::Index { ltn } => Some(Source::Group(ltn)),
@@ -109,42 +110,42 @@ impl FileMeta {
     }
 }
 
-/// The name of a file.
+/// Returns the name of a file.
 pub fn file_name(number: u64, kind: u8) -> String {
     FileKind::Engine { engine: LavaLog::ID.0, kind, number }.to_string()
 }
 
-/// What one edit changes.
+/// The engine's part of a manifest edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Where replay goes on.
+    /// New start of replay.
     pub floor: Option<SeqNo>,
-    /// Files that leave.
+    /// Removed files, by number.
     pub remove: Vec<u64>,
-    /// Files that come.
+    /// Added files.
     pub add: Vec<FileMeta>,
 }
 
-/// What the steps lead to.
+/// The engine's part of the manifest's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Nothing below is needed from the log.
+    /// Start of replay: nothing below this sequence number is needed from the log.
     pub floor: SeqNo,
-    /// By number.
+    /// Files by number.
     pub files: IdMap<u64, FileMeta>,
-    /// The index file of each group that has one.
+    /// File number of each group's index file.
     index_of: IdMap<u64, u64>,
-    /// Copies of the same, the one written first in front.
+    /// Numbers of the checkpoint's copies, in the order of writing.
     checkpoints: Vec<u64>,
 }
 
 impl State {
-    /// The copies of the checkpoint.
+    /// Iterates over the copies of the checkpoint.
     pub fn checkpoints(&self) -> impl Iterator<Item = FileMeta> + '_ {
         self.checkpoints.iter().filter_map(|number| self.files.get(number).copied())
     }
 
-    /// What has the rows of a source.
+    /// Returns the file with the rows of a source.
     pub fn rows_of(&self, source: Source) -> Option<FileMeta> {
         let number = match source {
             Source::Cold(number) => number,
@@ -179,11 +180,12 @@ impl State {
     }
 }
 
-/// The engine. A type without values: everything it has to say is a function.
+/// The engine, as a type without values for the manifest.
 #[derive(Debug)]
 pub enum LavaLog {}
 
-/// An edit of the engine with what the store has to know of it: the files, and `records` of the caller's, which are the store's own.
+/// Builds a commit from an edit of the engine and the store's records: the file list derived from
+/// the edit, and the caller's `records`.
 pub fn commit(step: Step, mut records: Vec<Record>) -> Commit<LavaLog> {
     let engine = LavaLog::ID;
     records.extend(step.remove.iter().map(|&number| Record::RemoveEngineFile { engine, number }));
@@ -198,7 +200,7 @@ fn contradiction<T>(why: impl std::fmt::Display) -> Result<T> {
     Err(Error::invalid(format!("the edit contradicts the state of LavaLog: {why}")))
 }
 
-/// Its name in a store, for people.
+/// Display name of the engine in a store.
 pub const NAME: &str = "LavaLog";
 
 impl Engine for LavaLog {

@@ -1,10 +1,13 @@
-//! Opening: what was there comes together from checkpoint, directories of rows, and the groups that are replayed.
+//! Opening: restores the state from the checkpoint, the directories of index and cold files, and
+//! replay.
 //!
-//! 1. The checkpoint, by the first of its two copies that is whole: names, trims, truncations, metadata.
-//! 2. What each index file and cold file has of each log, the ends of some files read at once. One that cannot be read costs what is in a cold file; of a group the rows
-//!    are made again from the group itself, which is read for that.
-//! 3. Replay of the groups that are not storage yet: whatever the state has already changes nothing.
-//! 4. Files of this engine that no edit names are removed: what was not finished when the process died.
+//! 1. The checkpoint, from the first intact copy: names, trims, truncations, metadata.
+//! 2. The directories of all index and cold files, with the ends of several files read at once. An
+//!    unreadable cold file loses its records; the rows of an unreadable index file are rebuilt by
+//!    reading its group.
+//! 3. Replay of the groups that are not sealed. Operations that the state already reflects have no
+//!    effect.
+//! 4. Removal of this engine's files that no edit names: leftovers of unfinished jobs.
 
 pub(crate) mod read_only;
 
@@ -48,27 +51,28 @@ use store::names::{self, FileKind};
 use store::open::{Opening, StoreTerms};
 use store::volumes::Volume;
 
-/// So many files of rows are open, and their ends in memory, at the same time.
+/// Number of index and cold files open at the same time, with their ends in memory.
 const READ_AT_ONCE: usize = 64;
 
-/// What is known before the log has begun.
+/// The restored state before the log begins.
 #[derive(Debug)]
 pub(crate) struct Restored {
     manifest: Handle<LavaLog>,
     logs: Logs,
     next_seq: SeqNo,
-    /// Groups whose rows cannot be read.
+    /// Index files whose rows cannot be read.
     lost_rows: Vec<FileMeta>,
     damaged: Vec<Source>,
-    /// The groups that are storage, each with the lowest sequence in it; 0, if its index file could not be read, which knows it.
+    /// The sealed groups, each with its lowest sequence number; 0 if the index file, which stores
+    /// it, was unreadable.
     kept: BTreeMap<u64, SeqNo>,
-    /// The groups with batches that carry another engine's, each with the highest sequence of these.
+    /// The groups with embedded batches, each with its highest embedded sequence number.
     carried: BTreeMap<u64, SeqNo>,
-    /// The groups whose index files are lost, and whose rows are in memory.
+    /// The groups with lost index files and their rows in memory.
     to_remake: ToRemake,
 }
 
-/// Opens the engine on a store of its own; with a `mark`, the one that a repair makes.
+/// Opens the engine on its own store; with a `mark`, on the store that a repair builds.
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>) -> Result<Arc<Core>> {
     options.check()?;
     let env = &store::speed::with_directory(env.clone(), dir, options.speed.as_deref());
@@ -85,7 +89,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>
         return Err(Error::not_found("there are no logs in this store").at_file(dir));
     }
     let replayed = opening.replay(&mut |lane, batch| match lane {
-        // What it carries is for who is not here, and stays.
+        // An embedded batch belongs to an engine that is not open here, and stays in the log.
         Lane::LOG => restored.replay(batch).map(drop),
         _ => Ok(()),
     })?;
@@ -99,8 +103,8 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>
     restored.begin(options, ground, Roof::Own(store))
 }
 
-/// Looks at the directory before anything is made there: a directory of something else is none for a new store, nor is that of a store
-/// which lost its `CURRENT`.
+/// Checks the directory before anything is created there. Refuses a directory with other files, and
+/// a store without its `CURRENT`.
 fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
     if store::directory::has_store(env, dir)? {
         return Ok(());
@@ -112,7 +116,7 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
     if let Some(work) = unfinished::of(&files) {
         return Err(unfinished::refusal(dir, work));
     }
-    // What is left where a store was not made to its end.
+    // Leftovers of an unfinished creation of a store.
     let is_of_beginning = |name: &str| {
         let kind = names::parse(name);
         kind.is_some_and(|kind| kind == FileKind::Lock || kind.is_manifest() || kind.is_temporary())
@@ -137,7 +141,7 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
     }
 }
 
-/// The checkpoint: the first of its copies that can be read whole. `None`: there was none yet.
+/// Reads the checkpoint from its first intact copy. Returns `None` if the store has none yet.
 fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(CheckpointHead, Vec<SavedLog>)>> {
     let read_as = |file: &Arc<dyn ReadFile>, meta: &FileMeta| -> Result<(CheckpointHead, Vec<SavedLog>)> {
         let file = recorded::up_to(file.clone(), meta.len);
@@ -149,7 +153,7 @@ fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(Checkpoin
         })?;
         Ok((*checkpoint.head(), saved))
     };
-    // The copies may be exchanged: each file says which one it is.
+    // The copies may be swapped: each file contains its own number.
     let read = |meta: &FileMeta| {
         let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
         let others = state.checkpoints().filter(|other| other.number != meta.number);
@@ -174,7 +178,7 @@ fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(Checkpoin
     Err(Error::corruption(why).at_file(&context.dir).caused_by(e))
 }
 
-/// Reads the checkpoint, and what files of rows have.
+/// Restores the checkpoint and the directories of index and cold files.
 fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
     let state = manifest.state();
     let (kept, carried) = (BTreeMap::new(), BTreeMap::new());
@@ -195,19 +199,19 @@ fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
             restored.take_rows(meta, opened)?;
         }
     }
-    // Which of them still meet something in a file is known by now.
+    // By now it is known which truncations have removed records that are still in a file.
     let needed_from = needed_from(&restored.kept, replay_from);
     restored.logs.forget_truncations(needed_from, 0, usize::MAX);
     Ok(restored)
 }
 
-/// True if the store has logs already.
+/// Returns true if the store already has logs.
 fn is_known(manifest: &Handle<LavaLog>) -> bool {
     manifest.state().store.engines.iter().any(|engine| engine.id == LavaLog::ID)
 }
 
 impl Restored {
-    /// What a file of rows has, or why that cannot be read.
+    /// Loads the directory of an index or cold file, or notes why it is unreadable.
     fn take_rows(&mut self, meta: &FileMeta, opened: Result<(RowFile, Directory)>) -> Result<()> {
         let Some(source) = meta.source() else { return Ok(()) };
         if let Role::Index { ltn } = meta.role {
@@ -232,12 +236,12 @@ impl Restored {
         Ok(())
     }
 
-    /// What is there when the log is not read yet.
+    /// Restores the state before replay.
     pub fn of(context: &Context, manifest: &Arc<Manifest>) -> Result<Restored> {
         restore(context, Handle::<LavaLog>::of(manifest)?)
     }
 
-    /// Takes a batch of the lane of records.
+    /// Replays a batch of the record lane. Returns its embedded batch, if any.
     pub fn replay<'b>(&mut self, batch: &LoggedBatch<'b>) -> Result<Option<&'b [u8]>> {
         if batch.tenant != TENANT {
             return Ok(None);
@@ -252,7 +256,8 @@ impl Restored {
         Ok(carried.map(|carried| carried.bytes))
     }
 
-    /// The rows of a group are lost: the group is read, and what is alive of it is in memory again, until it gets another index file.
+    /// Rebuilds the rows of a lost index file in memory by reading the group, until a job writes a
+    /// new index file.
     fn remake_rows(&mut self, lane: &Log, meta: &FileMeta) -> Result<()> {
         let Role::Index { ltn } = meta.role else { return Ok(()) };
         let mut scan = match lane.reader().scan(ltn) {
@@ -275,7 +280,7 @@ impl Restored {
             failed = failed.take().or(applied.err());
         };
         while scan.step(&mut found, &mut apply) {}
-        // Whole batches were applied, those that are damaged are lost.
+        // Intact batches were applied; the damaged ones are lost.
         if failed.is_some() || !found.errors.is_empty() {
             self.damaged.push(Source::Group(ltn));
         } else if let Some(seqs) = seqs {
@@ -284,7 +289,8 @@ impl Restored {
         Ok(())
     }
 
-    /// Of files whose rows cannot be read nobody knows what they have: what is not found is lost then, and not absent.
+    /// Marks the logs as incomplete if files are unreadable: missing records then count as lost,
+    /// not absent.
     fn set_lost(&mut self, context: &Context) {
         self.damaged.sort_unstable();
         let state = self.manifest.state();
@@ -300,11 +306,11 @@ impl Restored {
         self.logs.set_lost(Error::corruption(why).at_file(context.path(first)));
     }
 
-    /// The log has begun: the engine serves.
+    /// Completes the open after the log has begun.
     pub fn begin(mut self, options: &Options, ground: Ground, roof: Roof) -> Result<Arc<Core>> {
         let Ground { files, space, lane, first } = ground;
         if !is_known(&self.manifest) {
-            // The manifest knows the engine before the log has anything of it.
+            // The manifest must list the engine before the log has records of it.
             self.manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
         }
         if matches!(roof, Roof::Host(..)) {
@@ -332,7 +338,7 @@ impl Restored {
     }
 }
 
-/// What the parts of the engine begin with.
+/// Initial state of the engine's components.
 struct Parts {
     logs: Logs,
     next_seq: SeqNo,
@@ -343,7 +349,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Each part gets those below it.
+    /// Builds the components, lowest first.
     fn assemble(self, store: Arc<Foundation>, roof: Roof) -> Core {
         let options = &store.options;
         let open_max = options.open_files_max / 2;
@@ -398,7 +404,7 @@ impl Parts {
     }
 }
 
-/// True for a file of this engine that no edit names.
+/// Returns true for a file of this engine that no edit names.
 fn is_stranger(state: &State, kind: FileKind) -> bool {
     matches!(kind, FileKind::Engine { engine, number, .. }
         if engine == LavaLog::ID.0 && !state.files.contains_key(&number))
@@ -413,7 +419,7 @@ fn apply_batch(logs: &mut Logs, batch: &LoggedBatch<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes files of this engine that no edit names, where another one has opened the store.
+/// Removes this engine's unnamed files in a store that another engine opened.
 fn remove_strangers(files: &Files, manifest: &Handle<LavaLog>) -> Result<()> {
     let (context, state) = (files.context(), manifest.state());
     for entry in context.env.fs.list(&context.dir)? {

@@ -1,4 +1,4 @@
-//! What the log engine writes to the log: batches of operations, each of which happens whole or not at all.
+//! Operations of the log engine and their encoding in atomic batches.
 //!
 //! ```text
 //! batch := version u8 | operation *, up to the end
@@ -7,15 +7,17 @@
 //!   trim: below varint | truncate: lsn varint | metadata: bytes
 //! ```
 //!
-//! A batch may carry one of the engine that opened the store ([`store::guest`]), which comes first and counts as an operation; then it
-//! may have no others.
+//! A batch may embed a batch of the host engine ([`store::guest`]). The embedded batch comes first
+//! and counts as one operation; the batch then needs no others.
 //!
-//! Byte map: `docs/format/lavalog.md`. Operation `i` of a batch has the sequence of the batch plus `i`, so an operation takes one
-//! sequence and none is written down. A record is stored as it came, and where it begins in the batch is known to whoever writes
-//! and whoever reads it: so a record can be read from its page without anything around it.
+//! Byte map: `docs/format/lavalog.md`. Operation `i` has the sequence number of the batch plus `i`,
+//! so sequence numbers are not stored. Record bytes are stored unchanged, and writer and reader
+//! both know their offset in the batch. So a record can be read from its page without decoding the
+//! batch.
 //!
-//! Invariants: a batch has one operation at least. What is read is within the [`limits`], and no stored number sizes an allocation. A kind or
-//! flag that is not known was written by a newer release: the batch is refused as a whole, since to skip a change cannot be right.
+//! Invariants: a batch has at least one operation. Decoded values are within the [`limits`], and no
+//! stored number sizes an allocation. An unknown kind or flag comes from a newer release: the whole
+//! batch is refused, since skipping a change is never correct.
 
 use crate::entry::{LogId, Lsn};
 use crate::limits;
@@ -24,15 +26,15 @@ use base::{Error, ErrorKind, Result};
 use store::field::newer;
 use store::guest::Carried;
 
-/// The version of the format of batches.
+/// Format version of batches.
 const VERSION: u8 = 1;
 
-/// The operation is on the log of the one before it.
+/// Flag: the operation has the same log as the previous one.
 const SAME_LOG: u8 = 0x80;
-/// The LSN is one more than that of the operation before it, which is an append to the same log.
+/// Flag: the LSN is one more than that of the previous operation, an append to the same log.
 const NEXT_LSN: u8 = 0x40;
 
-/// Kinds of operations, as they are written.
+/// Encoded kinds of operations.
 mod kind {
     pub const CREATE: u8 = 1;
     pub const DELETE: u8 = 2;
@@ -45,52 +47,53 @@ mod kind {
 /// One operation on one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
-    /// A log comes into being.
+    /// Creates a log.
     Create {
-        /// Its number: above those of all logs that there ever were.
+        /// Number of the new log, above the numbers of all earlier logs.
         log: LogId,
-        /// Its name: no other living log has it.
+        /// Name, unique among living logs.
         name: &'a str,
     },
-    /// A log goes, with all that it has.
+    /// Deletes a log with all its records.
     Delete {
         /// The log.
         log: LogId,
     },
-    /// A record comes into a log.
+    /// Appends a record to a log.
     Append {
         /// The log.
         log: LogId,
         /// The number of the record.
         lsn: Lsn,
-        /// The record.
+        /// Bytes of the record.
         bytes: &'a [u8],
     },
-    /// All records below an LSN go, for good: also those that would be appended later.
+    /// Removes all records below an LSN for good, and refuses later appends there.
     Trim {
         /// The log.
         log: LogId,
-        /// The first LSN that stays.
+        /// First LSN that stays.
         below: Lsn,
     },
-    /// All records above an LSN go that are there. Later ones may take their LSNs.
+    /// Removes all existing records above an LSN. Later records can reuse these LSNs.
     TruncateAfter {
         /// The log.
         log: LogId,
-        /// The last LSN that stays.
+        /// Last LSN that stays.
         lsn: Lsn,
     },
-    /// The metadata of a log become these.
+    /// Replaces the metadata of a log.
     SetMetadata {
         /// The log.
         log: LogId,
-        /// Anything.
+        /// The new metadata, opaque bytes.
         bytes: &'a [u8],
     },
 }
 
-/// True if these take nothing but their few bytes in the log, and may free more: they are what room is kept for. Metadata of one
-/// log may come with it, since who trims writes down there up to where.
+/// Returns true if the operations take only a few bytes of log and may free more. Reserved space
+/// exists for them. They may include metadata of limited size, in which users store their trim
+/// position.
 pub fn frees(ops: &[Op<'_>]) -> bool {
     let mut metadata_len = 0;
     let only_frees = ops.iter().all(|op| match op {
@@ -100,7 +103,7 @@ pub fn frees(ops: &[Op<'_>]) -> bool {
         }
         op => op.frees(),
     });
-    // Nothing at all is a question for what is durable.
+    // An empty batch only asks for durability.
     only_frees && (ops.is_empty() || ops.iter().any(Op::frees))
 }
 
@@ -109,7 +112,7 @@ impl<'a> Op<'a> {
         matches!(self, Op::Trim { .. } | Op::TruncateAfter { .. } | Op::Delete { .. })
     }
 
-    /// The log it is on.
+    /// Returns the log of the operation.
     pub fn log(&self) -> LogId {
         match *self {
             Op::Create { log, .. }
@@ -147,7 +150,7 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Whether it is within the limits.
+    /// Checks the operation against the limits.
     fn check(&self) -> Result<()> {
         let too_large = |what, len, max| {
             let why = format!("{what} of {len} bytes is over its limit of {max}");
@@ -173,11 +176,11 @@ impl<'a> Op<'a> {
     }
 }
 
-/// What the next operation may leave out.
+/// Context of the next operation, from which it can omit fields.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     log: Option<LogId>,
-    /// The LSN after that of the operation before, if it was an append.
+    /// LSN after that of the previous operation, if that was an append.
     next_lsn: Option<Lsn>,
 }
 
@@ -190,7 +193,7 @@ impl Before {
         Before { log: Some(op.log()), next_lsn }
     }
 
-    /// The first byte of an operation.
+    /// Returns the first byte of an operation: kind and flags.
     fn lead(&self, op: &Op<'_>) -> u8 {
         let same_log = self.log == Some(op.log());
         let next = same_log && matches!(op, Op::Append { lsn, .. } if self.next_lsn == Some(*lsn));
@@ -198,12 +201,13 @@ impl Before {
     }
 }
 
-/// A batch in the making. The bytes of records are not copied: [`Batch::pieces`] leads to where they are.
+/// A batch under construction. It borrows the bytes of records; [`Batch::pieces`] returns the
+/// encoded batch as slices.
 #[derive(Clone, Debug)]
 pub struct Batch<'a> {
-    /// All that is not the bytes of an operation.
+    /// Encoded batch without the bytes of operations.
     head: Vec<u8>,
-    /// Bytes, each with the length of `head` before them.
+    /// Bytes of operations, each with the length of `head` that precedes them.
     bodies: Vec<(usize, &'a [u8])>,
     count: usize,
     len: usize,
@@ -217,15 +221,15 @@ impl Default for Batch<'_> {
 }
 
 impl<'a> Batch<'a> {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> Batch<'a> {
         Batch::default()
     }
 
-    /// A batch that carries another engine's.
+    /// Creates a batch with an embedded batch of the host engine.
     ///
     /// # Errors
-    /// `TooLarge`: both do not fit into one.
+    /// `TooLarge` if the embedded batch does not fit.
     pub fn carrying(carried: &Carried<'a>) -> Result<Batch<'a>> {
         let mut batch = Batch { head: carried.head(), ..Batch::default() };
         let end = batch.head.len();
@@ -239,11 +243,13 @@ impl<'a> Batch<'a> {
         Ok(batch)
     }
 
-    /// Adds an operation. Returns where its bytes begin in the batch (where it ends, for one that has none).
+    /// Adds an operation. Returns the offset of its bytes in the batch (of its end, if it has no
+    /// bytes).
     ///
     /// # Errors
-    /// `TooLarge`: the name, the record, the metadata or the batch would be too long, or it has too many operations;
-    /// `InvalidArgument`: an empty name, or an LSN above the last. The batch is as it was.
+    /// `TooLarge` if the name, the record, the metadata or the batch would be too long, or has too
+    /// many operations. `InvalidArgument` for an empty name or an LSN above the largest. The batch
+    /// is then unchanged.
     pub fn push(&mut self, op: Op<'a>) -> Result<usize> {
         op.check()?;
         let lead = self.before.lead(&op);
@@ -265,22 +271,22 @@ impl<'a> Batch<'a> {
         Ok(at)
     }
 
-    /// How many operations it has: as many sequences does it take.
+    /// Returns the number of operations, which is also the number of sequence numbers it takes.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// True if it has no operation.
+    /// Returns true if the batch has no operations.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Bytes of the whole batch.
+    /// Returns the length of the encoded batch.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The bytes of the batch, in pieces, in order.
+    /// Returns the encoded batch as slices, in order.
     pub fn pieces(&self) -> Vec<&[u8]> {
         let mut out = Vec::with_capacity(2 * self.bodies.len() + 1);
         let mut from = 0;
@@ -294,18 +300,18 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// One operation of a batch that was read.
+/// One decoded operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpRead<'a> {
-    /// Which of the batch it is: its sequence is that of the batch plus this.
+    /// Index in the batch. The operation's sequence number is that of the batch plus this.
     pub index: usize,
-    /// What it does.
+    /// The operation.
     pub op: Op<'a>,
-    /// Where its bytes begin in the batch (where it ends, for one that has none).
+    /// Offset of its bytes in the batch (of its end, if it has no bytes).
     pub offset: usize,
 }
 
-/// The operations of a batch, one after another. Ends after an error.
+/// Iterator over the operations of an encoded batch. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct Ops<'a> {
     rest: Reader<'a>,
@@ -316,10 +322,11 @@ pub struct Ops<'a> {
 }
 
 impl<'a> Ops<'a> {
-    /// Reads the operations of a batch.
+    /// Decodes the start of a batch.
     ///
     /// # Errors
-    /// `Unsupported`: a newer release wrote it. `Corruption`: it is empty or too long.
+    /// `Unsupported` if a newer release wrote the batch. `Corruption` if the batch is empty or too
+    /// long.
     pub fn of(batch: &'a [u8]) -> Result<Ops<'a>> {
         if let Some(carried) = Carried::read(batch)?
             && batch.len() <= limits::BATCH_LEN_MAX

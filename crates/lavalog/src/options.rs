@@ -1,4 +1,4 @@
-//! What a user may set.
+//! User options.
 
 use base::{Error, Result};
 use io::{Access, FileSystem};
@@ -7,42 +7,48 @@ use store::commit::{Aging, Durability, LogTerms, Loggers, ballast_bytes, shortes
 use store::descriptors::open_max;
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 
-/// How a store of logs is opened.
+/// Options for opening a store of logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether a store of logs is made where there is none. Default: yes.
+    /// Whether to create the store if the directory has none. Default: yes.
     pub create_if_missing: bool,
-    /// What the acknowledgement of a write promises that does not say so itself: `Durable` or `Buffered`. Default `Durable`.
+    /// Durability of writes that do not specify one: `Durable` or `Buffered`. Default `Durable`.
     pub durability: Durability,
-    /// Bytes of a group of the log, at most: the unit in which room is taken and given back. `None`, the default: as long as suits the
-    /// space limit ([`Options::longest_group`]), 256 MiB where there is none.
+    /// Maximum size of a log group, bytes: the unit in which the engine allocates and frees log
+    /// space. Default `None`: derived from the space limit ([`Options::longest_group`]), or 256 MiB
+    /// without a limit.
     pub group_bytes: Option<u64>,
-    /// Whether the page cache lies between the engine and the device. Default: no.
+    /// Whether file I/O goes through the page cache. Default: no.
     pub access: Access,
-    /// Threads beside the one for the log. Default 1.
+    /// Background threads, in addition to the log thread. Default 1.
     pub background_threads: usize,
-    /// What background work may read and write in a second, all together, in bytes: index files, which nothing holds back, and collection,
-    /// which waits for what has passed. 0, the default: there is no bound. Beside keys it is the store's, and refused here.
+    /// Bandwidth of background I/O, reads and writes together, in bytes per second. Index files are
+    /// never delayed; garbage collection waits for the budget. Default 0: unlimited. A secondary
+    /// engine uses the budget of the store and refuses this option.
     pub io_budget: u64,
-    /// What is alive is copied together when this part of all files is garbage, percent; of a file at least so much, then. Where room is
-    /// short, with less. Padding alone makes a group garbage only when eight younger ones are there. Default 50.
+    /// Percentage of garbage in all files that starts garbage collection, and the minimum for a
+    /// file to be collected. Both are lower when space is short. Padding alone makes a group
+    /// collectable only after eight younger groups exist. Default 50.
     pub garbage_percent: u32,
-    /// Files of storage that are kept open, at most: groups of the log may be half of them, files of rows the other half. Fewer are where that
-    /// would be more than half of the descriptors of the process. Default 768.
+    /// Maximum number of open storage files: half for log groups, half for index and cold files.
+    /// The engine opens fewer if this exceeds half of the process's file descriptors. Default 768.
     pub open_files_max: usize,
-    /// What all files may occupy, bytes; `None`, the default: what the volume has. At the limit appends wait for collection, or are
-    /// refused; trims and deletes go on. Never exceeded.
+    /// Maximum bytes of all files, never exceeded. At the limit, appends wait for garbage
+    /// collection or fail; trims and deletes proceed. Default `None`: the capacity of the volume.
     pub space_limit: Option<u64>,
-    /// Durable writes of records that are at the device at once. Default: one.
+    /// Number of durable record writes in flight at the device. Default: one.
     pub loggers: Loggers,
-    /// The directory of a second disk, on which the log lies, groups that are kept as storage among it: all records but those in cold files.
-    /// A store that has none yet gets it with this opening, and from then on is opened with it and with no other. Beside keys it is the
-    /// store's, and refused here. Default: none, the log is in the directory of the store.
+    /// Directory of the fast tier, which stores the log, including sealed groups; only cold files
+    /// stay in the store's directory. A store without a fast tier gets this one at open. Every
+    /// later open must name the same directory. A secondary engine uses the tier of the store and
+    /// refuses this option. Default: none; the log is in the store's directory.
     pub speed: Option<PathBuf>,
-    /// Bytes of memory for the newest records, so that who follows a log reads no device. Default 16 MiB; 0: none are kept.
+    /// Memory for the newest records, bytes. A reader that follows the end of a log then reads no
+    /// device. Default 16 MiB; 0 keeps none.
     pub recent_bytes: usize,
-    /// Whether the store makes checkpoints that other processes request through its directory (`lava log checkpoint`). Any process that
-    /// may write the directory may request one. Beside keys the option of the store counts. Default: true.
+    /// Whether the store serves checkpoint requests from other processes, which arrive through its
+    /// directory (`lava log checkpoint`). Any process with write access to the directory can send
+    /// one. A secondary engine uses the option of the store. Default: true.
     pub checkpoint_requests: bool,
 }
 
@@ -66,41 +72,44 @@ impl Default for Options {
     }
 }
 
-/// The shortest group, bytes.
+/// Minimum size of a log group, bytes.
 pub const GROUP_BYTES_MIN: u64 = 256 << 10;
-/// Groups that a limit has room for at least, beside the reserve: the one that is written, one to collect, and two more.
+/// Minimum number of groups that a space limit must hold in addition to the reserve: the active
+/// group, one to collect, and two more.
 const GROUPS_MIN: u64 = 4;
-/// The longest one.
+/// Maximum size of a log group, bytes.
 pub const GROUP_BYTES_MAX: u64 = 4 << 30;
-/// The longest one of who does not say how long groups are to be.
+/// Default maximum size of a log group, bytes.
 const GROUP_BYTES_DEFAULT: u64 = 256 << 20;
-/// It is at most this part of a limit: appends that wait at the limit wait for a whole group to become garbage, so that long groups make
-/// long pauses, and the reserve has two of them.
+/// A default group is at most this fraction of the space limit. Appends at the limit wait until a
+/// whole group is garbage, so long groups cause long pauses; and the reserve holds two groups.
 const LIMIT_PART: u64 = 24;
 
-/// How long groups are at most where nobody says it: see [`Options::longest_group`].
+/// Default maximum group size under a space limit: see [`Options::longest_group`].
 fn default_group(limit: Option<u64>) -> u64 {
     let Some(limit) = limit else { return GROUP_BYTES_DEFAULT };
     let part = (limit / LIMIT_PART).checked_ilog2().map_or(0, |log| 1 << log);
     part.clamp(GROUP_BYTES_MIN, GROUP_BYTES_DEFAULT)
 }
 
-/// What is told to who asks for a write that is in no log.
+/// Returns the error for a write with durability `Volatile`.
 #[cold]
 pub(crate) fn never_volatile() -> Error {
     Error::invalid("a record of a log is always in the log: ask for Durable or Buffered, not Volatile")
 }
 
-/// The lowest and the highest bound on background work, bytes per second.
+/// Range of the background I/O budget, bytes per second.
 const IO_BUDGET_MIN: u64 = 1 << 20;
 const IO_BUDGET_MAX: u64 = 1 << 50;
 
-/// The most memory for the newest records.
+/// Maximum memory for the newest records, bytes.
 pub const RECENT_BYTES_MAX: u64 = 64 << 30;
 
 impl Options {
+    /// Validates the options.
+    ///
     /// # Errors
-    /// `InvalidArgument` for what is out of its range.
+    /// `InvalidArgument` for a value out of its range.
     pub fn check(&self) -> Result<()> {
         let range = |name: &str, value: u64, min: u64, max: u64| match (min..=max).contains(&value) {
             true => Ok(()),
@@ -127,8 +136,9 @@ impl Options {
         }
     }
 
-    /// The longest that a group gets, bytes: [`Options::group_bytes`], or else the largest power of two that is at most a twenty-fourth of
-    /// [`Options::space_limit`], from 256 KiB to 256 MiB.
+    /// Returns the maximum size of a log group in bytes. This is [`Options::group_bytes`], or else
+    /// the largest power of two that is at most a twenty-fourth of [`Options::space_limit`], from
+    /// 256 KiB to 256 MiB.
     ///
     /// ```
     /// use lavastore_lavalog::Options;
@@ -142,18 +152,21 @@ impl Options {
         self.group_bytes.unwrap_or_else(|| default_group(self.space_limit))
     }
 
-    /// With groups that suit a limit which is not the logs' own, where they were not said to be of some length.
+    /// Returns the options with the group size fixed: the given size, or else the default for the
+    /// host engine's space limit.
     pub(crate) fn below(&self, limit: Option<u64>) -> Options {
         let group_bytes = self.group_bytes.unwrap_or_else(|| default_group(limit));
         Options { group_bytes: Some(group_bytes), ..self.clone() }
     }
 
-    /// With as few open files as the process may have descriptors for, in a store of so many engines.
+    /// Returns the options with `open_files_max` reduced to this engine's share of the file
+    /// descriptors of the process.
     pub(crate) fn within(&self, fs: &dyn FileSystem, engines: u64) -> Options {
         Options { open_files_max: open_max(fs, self.open_files_max, engines), ..self.clone() }
     }
 
-    /// Bytes that are kept free or occupied under a limit, however little there is: see the module `space`.
+    /// Returns the bytes that a space limit always reserves or uses, even for an empty store: see
+    /// the module `space`.
     pub(crate) fn overhead_bytes(&self) -> u64 {
         let first = self.first_lane_terms().group_bytes;
         let group = self.longest_group();
@@ -163,7 +176,7 @@ impl Options {
         open_pages + first_lane + files + with_overhead(group) + group
     }
 
-    /// Of the lane of records.
+    /// Returns the settings of the record lane.
     pub(crate) fn lane_terms(&self) -> LogTerms {
         LogTerms {
             access: self.access,
@@ -175,7 +188,8 @@ impl Options {
         }
     }
 
-    /// Of the first lane, to which this engine writes nothing. Its ballast is what jobs and trims have on a full volume.
+    /// Returns the settings of the first lane. This engine writes nothing to it; jobs and trims use
+    /// its reserved space on a full volume.
     pub(crate) fn first_lane_terms(&self) -> LogTerms {
         LogTerms {
             access: self.access,

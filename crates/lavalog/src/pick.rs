@@ -1,37 +1,46 @@
-//! What to collect next: a function of facts about files, which are kept in the orders that it asks for ([`Candidates`]), so that it
-//! looks at those that it takes and not at all.
+//! Choice of files to collect. The choice depends only on facts about the files, which
+//! [`Candidates`] keeps sorted, so that only the chosen files are examined.
 //!
-//! Logs are trimmed from their beginnings, so the oldest group is most often the one with the most garbage, and the paper takes
-//! the oldest always (LavaStore, PVLDB 17(12)). That fails where something old is kept, which it leaves open: one log that is not trimmed
-//! makes every old group worth keeping. So:
+//! Logs are trimmed from the front, so the oldest group usually has the most garbage, and the paper
+//! always collects the oldest (LavaStore, PVLDB 17(12)). This fails when old records must stay, a
+//! case that the paper leaves open: a single untrimmed log makes every old group mostly live. So:
 //!
-//! 1. Files of which nothing is alive go first, all at once: they cost no copying.
-//! 2. Of the groups that are worth it (their garbage is at least the threshold), the oldest is taken, and those after it in age until as much
-//!    becomes free as is wanted, as long as what is alive in all of them fits one output.
-//! 3. If more than 80 % of the oldest group of all is alive, age says nothing: the groups with the least alive are taken instead.
-//! 4. A cold file is taken if less of it is alive than of the group that would be taken. Cold files have no order in age: what is alive decides.
+//! 1. Files without live records go first, all at once: they need no copying.
+//! 2. A group is worth collecting if its garbage reaches the threshold. Of these the oldest is
+//!    taken, then the next ones in age until enough space becomes free. Their live records must fit
+//!    one output.
+//! 3. If more than 80 % of the oldest group is live, age is a bad criterion: the groups with the
+//!    least live data are taken instead.
+//! 4. A cold file is taken if a smaller share of it is live than of the group that would be taken.
+//!    Cold files have no order of age; only their live share counts.
 //!
-//! 5. If nothing is worth it, small cold files of the first generation are put together, once they make a file that is not small, or there
-//!    are [`MERGED_MAX`] of them: a file costs an open, a read of its directory and a few hundred bytes of memory at each start, and a part
-//!    in each of its logs, however little it has.
+//! 5. If no file is worth collecting, small cold files of the first generation are merged, once the
+//!    result is not small, or there are [`MERGED_MAX`] of them. However little it contains, a file
+//!    costs an open, a read of its directory and a few hundred bytes of memory at each start, and a
+//!    part in each of its logs.
 //!
-//! Groups and cold files are not mixed, nor are cold files of several *generations* (how often their records were copied). Otherwise
-//! records that were just copied for the first time would lie among those that will stay for ever, die, and drag these along.
-//! With the second copy logs are parted ([`Company`]): from then on a record is copied again only because records of its own log died.
-//! So of a log that is never trimmed, among others that are, each record is copied at most twice, however full the store is: once
-//! with what of the others is not trimmed yet, and once more when that is.
+//! Groups and cold files are not mixed, nor are cold files of different *generations* (the number
+//! of times that their records were copied). Otherwise records copied for the first time would join
+//! long-lived ones, die, and force another copy of these. From the second copy on, logs are
+//! separated ([`Company`]): a record is then copied again only because records of its own log died.
+//! So a record of a log that is never trimmed is copied at most twice, however full the store is.
+//! The first copy includes untrimmed records of other logs; the second happens after those are
+//! trimmed.
 //!
-//! A second copy is so the last chance to make a long file of what stays, and waits until there is enough for one
-//! ([`PickOptions::second_bytes_min`]), unless room is short.
+//! The second copy is thus the last chance to write long-lived records into a large file. It waits
+//! until there is enough for one ([`PickOptions::second_bytes_min`]), unless space is short.
 //!
-//! Nothing is copied as long as less than the threshold of all files together is garbage: what is half dead now is dead soon where logs are
-//! trimmed from their beginnings, and goes without a copy then. So the threshold is what the store keeps to, not each of its files.
+//! Nothing is copied while the garbage in all files together is below the threshold. Where logs are
+//! trimmed from the front, a file that is half dead now is soon dead, and is then freed without a
+//! copy. So the threshold bounds the garbage of the store, not of each file.
 //!
-//! What counts is the room that a copy takes, not the bytes of records: padding of small batches and key-value bytes of
-//! joint ones are garbage, too, because a copy does not have them. A cold file of which all is alive has none, whatever its
-//! records cost beside their bytes. But of a group that has nothing else the records are as likely as any to be trimmed soon, and nothing is
-//! gained by having waited less: it is worth it only when [`PickOptions::padded_groups`] younger ones are there. (One writer of 1,000 B
-//! fills a quarter of its pages of 4 KiB. Copied at once, each record was written twice.)
+//! Garbage is measured by the space that a copy would save, not by record bytes. Padding of small
+//! batches and embedded key-value batches are garbage, too, because a copy omits them. A cold file
+//! with only live records has no garbage, whatever its overhead per record. A group whose only
+//! garbage is padding is special: its records are as likely as any to be trimmed soon, and an early
+//! copy gains nothing. It is collectable only after [`PickOptions::padded_groups`] younger groups
+//! exist. (A single writer of 1,000 B records fills a quarter of its 4 KiB pages. With immediate
+//! collection each record was written twice.)
 
 mod candidates;
 mod company;
@@ -42,38 +51,38 @@ pub use company::Company;
 use crate::entry::Source;
 use crate::lsn_set::Size;
 
-/// Bytes that a record takes in a cold file beside its own, its row in the index included: what it is counted as.
+/// Overhead of a record in a cold file with its index row, bytes.
 pub const RECORD_COST: u64 = 24;
 
-/// What records take in a cold file.
+/// Returns the space that records take in a cold file.
 fn cost(size: Size) -> u64 {
     size.bytes.saturating_add(size.records.saturating_mul(RECORD_COST))
 }
 
-/// What is known of a group that is not needed for replay, or of a cold file.
+/// Facts about a group that replay does not need, or about a cold file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFacts {
-    /// Which it is.
+    /// The file.
     pub source: Source,
-    /// Bytes that are free when it is gone; of a group with those of its index file.
+    /// Bytes that its removal frees; for a group, with its index file.
     pub bytes: u64,
     /// Its records when it was written.
     pub written: Size,
-    /// Those that are alive.
+    /// Its live records.
     pub live: Size,
-    /// Its place in the order of age: the smaller, the older. Of groups the log tag number will do.
+    /// Order of age: lower is older. For a group, its segment number (LTN).
     pub age: u64,
-    /// How often its records were copied: 0 for a group.
+    /// Number of times that its records were copied: 0 for a group.
     pub generation: u32,
 }
 
 impl FileFacts {
-    /// Bytes that a copy of what is alive takes.
+    /// Returns the size of a copy of the live records.
     pub fn copy_bytes(&self) -> u64 {
         let live = cost(self.live);
         match self.source {
             Source::Group(_) => live.min(self.bytes),
-            // A cold file is nothing but records: what they take there is known.
+            // A cold file consists of records only, so their size in it is known.
             Source::Cold(_) => {
                 let written = u128::from(cost(self.written).max(1));
                 let share = u128::from(self.bytes) * u128::from(live);
@@ -82,12 +91,12 @@ impl FileFacts {
         }
     }
 
-    /// Bytes that collecting it frees in the end.
+    /// Returns the bytes that collecting the file frees in the end.
     pub fn garbage_bytes(&self) -> u64 {
         self.bytes - self.copy_bytes()
     }
 
-    /// What a copy takes, of a million of its bytes.
+    /// Returns the size of a copy in millionths of the file's size.
     fn live_ppm(&self) -> u64 {
         let share = u128::from(self.copy_bytes()) * 1_000_000 / u128::from(self.bytes.max(1));
         share as u64
@@ -97,18 +106,18 @@ impl FileFacts {
         self.live.records == 0
     }
 
-    /// Bytes of its records that have died, as a copy counts them.
+    /// Returns the bytes of dead records, including their overhead in a copy.
     fn died_bytes(&self) -> u64 {
         cost(self.written).saturating_sub(cost(self.live))
     }
 
-    /// True if so much of it has died, percent: what was never alive does not count.
+    /// Returns true if at least this percentage of the records has died. Padding does not count.
     fn has_died(&self, garbage_percent: u32) -> bool {
         let died = u128::from(self.died_bytes()) * 100;
         died > 0 && died >= u128::from(cost(self.written)) * u128::from(garbage_percent)
     }
 
-    /// True if so much of it is garbage, percent, and any at all.
+    /// Returns true if at least this percentage of the file is garbage, and some of it is.
     fn is_worth_it(&self, garbage_percent: u32) -> bool {
         let garbage = u128::from(self.garbage_bytes()) * 100;
         garbage > 0 && garbage >= u128::from(self.bytes) * u128::from(garbage_percent)
@@ -119,27 +128,29 @@ impl FileFacts {
     }
 }
 
-/// When and how much is collected.
+/// Parameters of the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PickOptions {
-    /// A file is worth it from this share of garbage on. Lower it as room gets short.
+    /// Minimum share of garbage for a file to be collected. Lowered when space is short.
     pub garbage_percent: u32,
-    /// Nothing is copied as long as less than this share of all files is garbage, percent.
+    /// Minimum share of garbage in all files together for any copy, percent.
     pub all_garbage_percent: u32,
-    /// A group of which less than the threshold has died, and the rest is padding, is worth it when there are so many younger ones.
+    /// Number of younger groups after which a group may be collected for its padding alone.
     pub padded_groups: usize,
-    /// If more than this share of the oldest group is alive, groups are taken by what is alive instead of by age.
+    /// If more than this share of the oldest group is live, groups are chosen by live share instead
+    /// of by age.
     pub live_head_percent: u32,
-    /// The bytes that are to become free. Files are taken until they are: those that come later have had less time to become garbage.
+    /// Bytes to free. Files are added until this is reached; later ones have had less time to
+    /// become garbage.
     pub wanted_bytes: u64,
-    /// Files of the first generation are copied when so much is alive of those that are worth it, or as many files or as much garbage as are
-    /// taken at once.
+    /// Minimum live bytes of collectable first-generation files for a second copy. The maximum
+    /// number of inputs, or enough bytes to free, also suffices.
     pub second_bytes_min: u64,
-    /// The most bytes that are copied into one output. A file of which more is alive is taken alone.
+    /// Maximum bytes copied into one output. A file with more live bytes is collected alone.
     pub output_bytes: u64,
-    /// The room there is for an output. Nothing is taken that does not fit.
+    /// Space available for an output. Files that do not fit are not chosen.
     pub room_bytes: u64,
-    /// The most files that are taken together.
+    /// Maximum number of inputs.
     pub inputs_max: usize,
 }
 
@@ -159,32 +170,32 @@ impl Default for PickOptions {
     }
 }
 
-/// What to do.
+/// The chosen work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// Nothing of these is alive: they can go as they are.
+    /// Free these files, which have no live records.
     Free(Vec<Source>),
-    /// What is alive of these is copied into a cold file, then they go.
+    /// Copy the live records of these files into cold files, then free them.
     Copy {
-        /// Which files, all groups or all cold files of one generation.
+        /// The inputs: all groups, or all cold files of one generation.
         inputs: Vec<Source>,
-        /// The generation of the output.
+        /// Generation of the output.
         generation: u32,
-        /// About how many bytes are copied.
+        /// Approximate number of bytes to copy.
         copy_bytes: u64,
-        /// About how many bytes are free in the end.
+        /// Approximate number of bytes freed in the end.
         free_bytes: u64,
     },
 }
 
 impl Pick {
-    /// How many files it takes.
+    /// Returns the number of inputs.
     pub fn files(&self) -> usize {
         let (Pick::Free(inputs) | Pick::Copy { inputs, .. }) = self;
         inputs.len()
     }
 
-    /// True if it is worth a second copy.
+    /// Returns true if the work justifies a second copy.
     fn is_enough(&self, options: &PickOptions) -> bool {
         match self {
             Pick::Free(_) => true,
@@ -197,18 +208,19 @@ impl Pick {
     }
 }
 
-/// So many small cold files are put together, and not fewer.
+/// Minimum number of small cold files to merge.
 const MERGED_MIN: usize = 16;
-/// So many are put together however short they are, and not more.
+/// Number of small cold files that are merged whatever their size, and the maximum for one merge.
 pub const MERGED_MAX: usize = 256;
-/// The most files that are dropped at once.
+/// Maximum number of files freed at once.
 const FREED_MAX: usize = 256;
-/// A cold file is small if it has no more than this part of an output.
+/// A cold file is small if its size is at most this fraction of an output.
 const SMALL_PART: u64 = 16;
-/// So many candidates are looked at for one output.
+/// Maximum number of candidates examined for one output.
 const LOOKED_AT_MAX: usize = 1024;
 
-/// What is most worth collecting of the candidates, if anything is. Files that are busy, or cannot be read, are left out by the caller.
+/// Returns the most worthwhile collection of the candidates, if any. The caller excludes files that
+/// are busy or unreadable.
 pub fn pick(files: &mut Candidates, options: &PickOptions) -> Option<Pick> {
     let dead = files.dead(FREED_MAX);
     if !dead.is_empty() {
@@ -225,7 +237,7 @@ pub fn pick(files: &mut Candidates, options: &PickOptions) -> Option<Pick> {
     let is_due = |file: &&FileFacts| {
         file.has_died(options.garbage_percent) || padded_age.is_some_and(|age| file.age <= age)
     };
-    // Those that are passed over as not due yet are among the youngest: a few.
+    // Groups skipped as not yet due are among the youngest: only a few.
     let groups = |by_age: bool| files.groups(by_age).filter(is_due).filter(fits);
     let second = copy(files.cold().filter(fits).filter(|file| file.generation == 1), options);
     let waits = second.is_some_and(|second| !second.is_enough(options));
@@ -243,7 +255,7 @@ pub fn pick(files: &mut Candidates, options: &PickOptions) -> Option<Pick> {
     picked.or_else(|| merge(files, options))
 }
 
-/// The first of the candidates, and those after it that fit with it.
+/// Takes the first candidate, and the following ones that fit the same output.
 fn copy<'a>(candidates: impl Iterator<Item = &'a FileFacts>, options: &PickOptions) -> Option<Pick> {
     let mut candidates = candidates.peekable();
     let generation = candidates.peek()?.generation;
@@ -265,8 +277,8 @@ fn copy<'a>(candidates: impl Iterator<Item = &'a FileFacts>, options: &PickOptio
     Some(Pick::Copy { inputs, generation: generation.saturating_add(1), copy_bytes, free_bytes })
 }
 
-/// Small cold files of the first generation, if they make one that is not small, or there are very many. (What was copied twice is not
-/// copied again for that.)
+/// Merges small first-generation cold files if the result is not small, or there are very many.
+/// Second-generation files are not copied for this.
 fn merge(files: &Candidates, options: &PickOptions) -> Option<Pick> {
     let small_bytes = options.output_bytes / SMALL_PART;
     let small = files.smallest(1).take(MERGED_MAX);

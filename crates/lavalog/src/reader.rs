@@ -1,27 +1,29 @@
-//! A store of logs that is only read, beside its writer, who goes on.
+//! A read-only store of logs whose writer continues.
 //!
-//! A record that the writer has collected since is not where this store looks for it. So before something counts as damaged the
-//! manifest is read anew: what it names no more, or as something else, has only gone ([`crate::records::Records::judge`]). That is `Busy`: who opens
-//! the store again finds it.
+//! The writer may collect a record after the read-only open, so that the reader looks for it in the
+//! wrong place. Before a reader reports damage, it reads the manifest again. A file that the
+//! manifest no longer lists, or lists in another role, was only replaced
+//! ([`crate::records::Records::judge`]). The error is then `Busy`, and reopening the store finds
+//! the record.
 
 use base::{Error, ErrorKind};
 use std::path::Path;
 use store::manifest::State;
 
-/// A store that is only read.
+/// State of a read-only store.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// What is wrong with lane and manifest; what is behind it is not shown.
+    /// Damage of the record lane and the manifest; data after the damage is not shown.
     pub damage: Vec<Error>,
 }
 
-/// What a reader is told that met its writer at work.
+/// Returns the error for a read that conflicts with changes of the writer.
 pub(crate) fn changed(dir: &Path) -> Error {
     let why = "the process that writes the logs changed them meanwhile: open the store again";
     Error::new(ErrorKind::Busy, why).at_file(dir)
 }
 
-/// True if a group has the file that it had.
+/// Returns true if a group still has the same file.
 pub(crate) fn is_same_group(then: &State, now: &State, ltn: u64) -> bool {
     let of = |state: &State| state.log_groups.get(&ltn).map(|group| (group.file, group.uid));
     of(then) == of(now)

@@ -1,30 +1,33 @@
-//! The bytes of the newest records, in memory: whoever follows a log reads them without the device.
+//! The bytes of the newest records, in memory. A reader that follows the end of a log reads them
+//! without the device.
 //!
-//! A ring of chunks. Records come in the order of their places in the log lane, which ascend ([`GroupPlace`]), so a chunk is found by
-//! the place that it begins with and a record in it by its own: nothing is kept for a record but its place and where it ends.
-//! The oldest chunk goes when there are too many bytes. What is not here any more is on the device, or in the log's own buffer; a
-//! place means the same bytes for ever, as groups get new numbers before they are used again. So nothing here is ever wrong,
-//! and nothing is ever taken out because it was trimmed or moved.
+//! A ring of chunks. Records arrive in ascending order of their positions in the record lane
+//! ([`GroupPlace`]). So two binary searches find a record: one for the chunk by its first position,
+//! one for the record within it. Per record, only its position and end are stored. The oldest chunk
+//! is dropped when the bytes exceed the limit. A dropped record is on the device or in the log's
+//! tail buffer. A position always means the same bytes, as a reused group gets a new number. So
+//! entries never become invalid, and trims and moves remove none.
 //!
-//! Cost: an append copies its bytes; a look-up is two binary searches. Memory: [`Recent::bytes_max`] and one chunk, 16 bytes a record.
+//! Cost: an append copies its bytes; a look-up is two binary searches. Memory:
+//! [`Recent::bytes_max`] plus one chunk, and 16 bytes per record.
 
 use crate::logs::GroupPlace;
 use base::sync::{RwLock, rank, read, write};
 use std::collections::VecDeque;
 
-/// Bytes of records in a chunk; one that is longer than that has a chunk of its own.
+/// Bytes of records in a chunk; a longer record gets its own chunk.
 const CHUNK_BYTES: usize = 256 << 10;
-/// What a record takes in memory beside its bytes.
+/// Memory per record in addition to its bytes.
 const ROW_BYTES: usize = size_of::<Row>();
 
-/// Where a record begins in its group, and where its bytes end in the chunk.
+/// Position of a record in its group, and the end of its bytes in the chunk.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     at: u64,
     end: u32,
 }
 
-/// Records of one group that follow each other.
+/// Consecutive records of one group.
 #[derive(Debug)]
 struct Chunk {
     first: GroupPlace,
@@ -45,22 +48,22 @@ impl Chunk {
     }
 }
 
-/// See the module.
+/// The bytes of the newest records.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     chunks: VecDeque<Chunk>,
     memory_bytes: usize,
-    /// Above this the oldest go. Nothing is kept if it is 0.
+    /// Limit above which the oldest chunks are dropped. 0 keeps nothing.
     pub bytes_max: usize,
 }
 
 impl Recent {
-    /// Nothing yet.
+    /// Creates an empty ring.
     pub fn new(bytes_max: usize) -> Recent {
         Recent { bytes_max, ..Recent::default() }
     }
 
-    /// Keeps a record that was just appended, behind all before it.
+    /// Keeps a record that was just appended, after all earlier ones.
     pub fn push(&mut self, place: GroupPlace, record: &[u8]) {
         if record.is_empty() || record.len() > self.bytes_max {
             return;
@@ -84,7 +87,7 @@ impl Recent {
         }
     }
 
-    /// The bytes of the record at a place, if they are still here.
+    /// Returns the bytes of the record at a position, if the ring still has them.
     pub fn find(&self, place: GroupPlace) -> Option<&[u8]> {
         let behind =
             self.chunks.partition_point(|chunk| (chunk.first.ltn, chunk.first.at) <= (place.ltn, place.at));
@@ -92,7 +95,7 @@ impl Recent {
         (chunk.first.ltn == place.ltn).then(|| chunk.find(place.at)).flatten()
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory of the ring, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
@@ -106,18 +109,19 @@ pub(crate) struct RecentRecords {
 }
 
 impl RecentRecords {
-    /// Nothing yet.
+    /// Creates an empty ring.
     pub fn new(bytes_max: usize) -> RecentRecords {
         RecentRecords { recent: RwLock::new(Recent::new(bytes_max)) }
     }
 
-    /// Keeps the records of a batch, before any reader can find them by the index.
+    /// Keeps the records of a batch. Called before the index refers to them.
     pub fn push_all<'a>(&self, records: impl Iterator<Item = (GroupPlace, &'a [u8])>) {
         let mut recent = write(&self.recent);
         records.for_each(|(place, record)| recent.push(place, record));
     }
 
-    /// Appends the bytes of the record at a place to `out`. False if they are not here any more.
+    /// Appends the bytes of the record at a position to `out`. Returns false if the ring no longer
+    /// has them.
     pub fn copy(&self, place: GroupPlace, out: &mut Vec<u8>) -> bool {
         let recent = read(&self.recent);
         let bytes = recent.find(place);
@@ -125,7 +129,7 @@ impl RecentRecords {
         bytes.is_some()
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory of the ring, bytes.
     pub fn memory_bytes(&self) -> usize {
         read(&self.recent).memory_bytes()
     }

@@ -1,8 +1,9 @@
-//! Reading: where a record is, by the index, and its bytes, from memory or a file.
+//! Reads of records: locates a record in the index, then reads its bytes from memory or a file.
 //!
-//! Nothing is pinned and no lock is held while a file is read. Until it was read a record may be moved, trimmed or truncated, and its file may
-//! go: so whatever fails is looked up again ([`Records::read_found`]). A damaged row of a group is read again once a job has rewritten it
-//! ([`crate::remake`]), or from the group itself.
+//! Reads pin nothing and hold no lock during I/O. Meanwhile the record may be moved, trimmed or
+//! truncated, and its file may be deleted. So a failed read looks the record up again
+//! ([`Records::read_found`]). When an index block of a group is damaged, the reader waits for a job
+//! to rebuild it ([`crate::remake`]), or reads the group itself.
 
 use crate::catalog::Catalog;
 use crate::cold::ColdFile;
@@ -27,26 +28,26 @@ use store::manifest::{Engines, Manifest};
 use store::names::{self, FileKind};
 use store::read_only::attempt;
 
-/// How often records are looked for that are moved while they are read.
+/// Maximum number of look-ups for records that move while they are read.
 const MOVES_MAX: usize = 64;
-/// A reader waits so long for a job, and then reads the group.
+/// Time that a reader waits for a job to rebuild an index file before it reads the group.
 const WAIT_NS: u64 = 5_000_000_000;
 
-/// Whether a job has rewritten an index file.
+/// Whether a job has rebuilt an index file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rewritten {
-    /// Another file has the rows, or memory.
+    /// The rows are in another index file, or in memory.
     Yes,
-    /// A job tried, and pages of the group are damaged, too.
+    /// A job tried and failed: the group has damaged pages, too.
     Failed,
-    /// No job has come to it.
+    /// No job has tried yet.
     NotYet,
 }
 
-/// A place of the index, as the log knows places.
+/// Converts a position of the index into a position of the log.
 ///
 /// # Errors
-/// `Corruption` if no group is so long.
+/// `Corruption` if no group is long enough.
 pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
     match page_of(at) {
         Some((block, pos)) => Ok(Place { ltn, block, pos }),
@@ -54,7 +55,7 @@ pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
     }
 }
 
-/// See the module.
+/// The read path.
 pub(crate) struct Records {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -65,7 +66,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Of these logs, whose rows are in these files.
+    /// Creates the read path over these logs and files.
     pub fn new(
         store: &Arc<Foundation>,
         catalog: &Arc<Catalog>,
@@ -78,25 +79,26 @@ impl Records {
         Records { store: store.clone(), catalog, rows, recent, remakes: remakes.clone(), times }
     }
 
-    /// How long reads take.
+    /// Returns the latency statistics of reads.
     pub fn times(&self) -> &ReadTimes {
         &self.times
     }
 
-    /// Bytes of memory that the newest records take.
+    /// Returns the memory of the newest records, bytes.
     pub fn recent_bytes(&self) -> usize {
         self.recent.memory_bytes()
     }
 
-    /// The files of rows.
+    /// Returns the open index and cold files.
     pub fn rows(&self) -> &RowFiles {
         &self.rows
     }
 
-    /// Appends a record to `out`; false if there is none.
+    /// Appends a record to `out`. Returns false if the LSN has no record.
     ///
     /// # Errors
-    /// `Trimmed`; `NotFound` if there is no such log; `Corruption` of the file it is in, or may have been in; those of reading. Then `out` is as it was.
+    /// `Trimmed`; `NotFound` if the log does not exist; `Corruption` of the file that has the
+    /// record, or may have had it; I/O errors. Then `out` is unchanged.
     pub fn read(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
         self.times.read.time(|| self.read_where_it_is(log, lsn, out))
     }
@@ -117,12 +119,14 @@ impl Records {
         Ok(read?.is_some())
     }
 
-    /// Looks something up, and reads what it leads to, without a lock. Until that was read it may be moved, trimmed or truncated, and the
-    /// file that it was in may go: so whatever fails is looked up again, and it has failed only if it is still found in the same place.
-    /// `None` if nothing is found.
+    /// Looks something up and reads it without a lock. Meanwhile it may be moved, trimmed or
+    /// truncated, and its file may be deleted. So after an error the look-up is repeated, and the
+    /// error is returned only if the look-up gives the same position. Returns `None` if the look-up
+    /// finds nothing.
     ///
     /// # Errors
-    /// Those of `look_up`; those of `read`, of what is still there; `Busy` if it is moved again and again.
+    /// Errors of `look_up`; errors of `read` at a position that is still valid; `Busy` after too
+    /// many moves.
     pub fn read_found<F, T>(
         &self,
         look_up: impl Fn(&Logs) -> Result<Option<F>>,
@@ -137,7 +141,7 @@ impl Records {
             }
             failed = match read(&found) {
                 Ok(done) => return Ok(Some(done)),
-                // It was there a moment ago: it was moved, or has gone.
+                // The file existed a moment ago: the record was moved or removed.
                 Err(e) if e.kind() == ErrorKind::NotFound => None,
                 Err(e) => Some((found, e)),
             };
@@ -146,10 +150,11 @@ impl Records {
         Err(Error::new(ErrorKind::Busy, why))
     }
 
-    /// Where a record is, by what was found of it, and [`crate::logs::GroupLogs::taken_in`] then.
+    /// Returns the row of a record from its look-up result and the value of
+    /// [`crate::logs::GroupLogs::taken_in`] at the look-up.
     ///
     /// # Errors
-    /// `NotFound` if it was moved meanwhile; those of reading.
+    /// `NotFound` if the record was moved meanwhile; I/O errors.
     pub fn row_of(&self, log: LogId, lsn: Lsn, (found, taken_in): (Found, u64)) -> Result<(Source, Entry)> {
         match found {
             Found::Record(source, entry) => Ok((source, entry)),
@@ -165,15 +170,16 @@ impl Records {
     /// Appends the bytes of a record to `out`.
     ///
     /// # Errors
-    /// `NotFound` if it was moved meanwhile; those of reading.
+    /// `NotFound` if the record was moved meanwhile; I/O errors.
     pub fn bytes_of(&self, source: Source, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
         self.bytes_ahead(source, row, &mut ReadAhead::new(0), out)
     }
 
-    /// The same, by one who reads what follows next.
+    /// Appends the bytes of a record to `out` as [`Records::bytes_of`] does, with read-ahead for
+    /// the next records.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Records::bytes_of`].
     pub fn bytes_ahead(
         &self,
         source: Source,
@@ -196,10 +202,10 @@ impl Records {
         }
     }
 
-    /// The cold file of a source.
+    /// Returns the cold file of a source.
     ///
     /// # Errors
-    /// `NotFound` if it was collected; those of opening it.
+    /// `NotFound` if the file was collected; I/O errors of opening it.
     pub fn cold(&self, source: Source) -> Result<Arc<ColdFile>> {
         match self.rows.of(source)? {
             RowFile::Cold(file) => Ok(file),
@@ -207,12 +213,13 @@ impl Records {
         }
     }
 
-    /// Reads the rows of some consecutive records from the block that is said to have them. `taken_in`: [`crate::logs::GroupLogs::taken_in`] when
-    /// the index said so. Of a group, a damaged block is read again once a job has rewritten it; without a job, the group itself is read.
+    /// Reads the rows of consecutive records from the given block. `taken_in` is the value of
+    /// [`crate::logs::GroupLogs::taken_in`] at the look-up. If a block of an index file is damaged,
+    /// the rows are read again after a job has rebuilt the file, or else from the group itself.
     ///
     /// # Errors
-    /// Those of [`crate::files::RowFiles::rows`]: `Corruption` if the group has not all of the records. `NotFound`: the index is to be asked
-    /// again.
+    /// The errors of [`crate::files::RowFiles::rows`]; `Corruption` if the group lacks some of the
+    /// records; `NotFound`: the caller must repeat the look-up.
     pub fn rows_of(
         &self,
         (source, taken_in): (Source, u64),
@@ -223,7 +230,7 @@ impl Records {
         let number = self.rows.number(source);
         let read = || self.rows.rows(source, log, lsns, block);
         let rows = match (read(), source, number) {
-            // A store that is only read has no jobs.
+            // No jobs run on a read-only store.
             (Err(e), Source::Group(ltn), Some(number)) if e.is_corruption() && !self.store.is_read_only() => {
                 match self.wait_for_rows(ltn, number) {
                     Rewritten::Yes => read(),
@@ -240,7 +247,7 @@ impl Records {
         Err(Error::not_found(format!("the rows of {source:?} may have moved while they were read")))
     }
 
-    /// Waits for a job that rewrites an index file.
+    /// Waits for a job to rebuild an index file.
     fn wait_for_rows(&self, ltn: u64, number: u64) -> Rewritten {
         let (context, source) = (self.store.context(), Source::Group(ltn));
         let outcome = || {
@@ -266,7 +273,8 @@ impl Records {
         outcome()
     }
 
-    /// Reads rows of a log from the group itself. `None`: it has not all of them, or is damaged, or was collected.
+    /// Reads rows of a log from the group itself. Returns `None` if the group lacks some of them,
+    /// is damaged, or was collected.
     fn rows_in_group(&self, ltn: u64, log: LogId, lsns: &RangeInclusive<Lsn>) -> Result<Option<Vec<Entry>>> {
         let mut scan = match self.store.lane.reader().scan(ltn) {
             Err(e) if is_damage(&e) => return Ok(None),
@@ -277,7 +285,7 @@ impl Records {
             let taken = take_rows(&mut rows, batch, |of, lsn| of == log && lsns.contains(&lsn));
             failed = failed.take().or(taken.err());
         };
-        // Damage of the group shows by the records that are missing then.
+        // Records missing at the end reveal damage of the group.
         while scan.step(&mut LogFindings::default(), &mut take) {}
         let mut wanted = lsns.clone();
         let is_whole = rows.keys().all(|(_, lsn)| wanted.next() == Some(*lsn)) && wanted.is_empty();
@@ -287,7 +295,8 @@ impl Records {
         }
     }
 
-    /// In a store that is only read: what looks like damage and is of a file that its writer let go of since is `Busy`.
+    /// Turns apparent damage of a file that the writer has since deleted into `Busy`, in a
+    /// read-only store.
     pub fn judge(&self, e: Error) -> Error {
         if self.store.is_read_only() && self.has_gone(&e) {
             changed(&self.store.context().dir).caused_by(e)
@@ -296,7 +305,8 @@ impl Records {
         }
     }
 
-    /// True for an error of a file that the manifest does not name any more, or as something else.
+    /// Returns true if the error concerns a file that the manifest no longer lists, or lists in
+    /// another role.
     pub fn has_gone(&self, e: &Error) -> bool {
         let name = e.file().and_then(|path| path.file_name()?.to_str());
         let Some(kind) = name.and_then(names::parse).filter(|_| e.is_corruption()) else { return false };

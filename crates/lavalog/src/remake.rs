@@ -1,22 +1,29 @@
-//! The rows of a group, made again from the group: they are a copy of what its pages say, so what is damaged of them costs nobody a record.
+//! Rebuilding of index files from their log groups. An index file duplicates information of the
+//! group's pages, so its damage loses no record.
 //!
-//! * **At open**, an index file that is gone or has no readable directory: the group is read and what is alive of it is in memory
-//!   again (`open`). From there a new index file is written as soon as a job is free, so that the next open reads no group for it.
-//! * **While the store runs**, an index file that is gone or has no readable directory: whoever meets that says so and waits for a job (for a
-//!   bounded time), which reads the group. What is alive is known, so its rows are taken into memory again, log by log, and a new file is
-//!   written from there. Its blocks lie elsewhere: who has found a block before that asks the index again ([`crate::logs::GroupLogs::taken_in`]).
-//! * **While the store runs**, a block that cannot be read: whoever meets it waits as well, for a job that reads the file and, if it finds damage, the group. The directory says which records there were when the file was written, and of
-//!   several with one LSN that of the highest sequence was alive then, since it takes the place of the others. So the new file has
-//!   the same blocks in the same places, and all that leads into the old one leads into it: only the number and the uid differ.
+//! * **At open**, an index file is missing or has no readable directory. `open` reads the group and
+//!   restores its live rows to memory. A job then writes a new index file from memory, so that the
+//!   next open does not read the group.
+//! * **While the store runs**, an index file is missing or has no readable directory. The reader
+//!   reports that and waits, for a bounded time, for a job, which reads the group. The live records
+//!   are known, so the job restores their rows to memory, log by log, and then writes a new file.
+//!   Its blocks have new positions: a reader with an old block looks up again
+//!   ([`crate::logs::GroupLogs::taken_in`]).
+//! * **While the store runs**, a block is unreadable. The reader waits for a job that reads the
+//!   file and, if it finds damage, the group. The directory lists the records at the time of
+//!   writing. Of several records with one LSN, the one with the highest sequence number was live
+//!   then, since it replaces the others. So the new file has the same blocks at the same positions,
+//!   and references into the old file remain valid. Only the number and the uid differ.
 //!
-//! No reader depends on the job. It may be late, as other groups come first, a checkpoint holds the groups, or room is short. A reader that
-//! has waited for so long reads its rows from the group itself ([`crate::records::Records::rows_of`]), and the readers after it do so at once.
+//! No reader depends on the job. It may be late because other groups come first, a checkpoint holds
+//! the groups, or space is short. A reader that has waited too long reads its rows from the group
+//! itself ([`crate::records::Records::rows_of`]), and later readers do so at once.
 //!
-//! The edit that names the new file drops the old one. Each file is tried once: what cannot be made again (pages of the group are damaged,
-//! too) says `Corruption` as before, and is tried again by the next open.
+//! The edit that names the new file drops the old one. Each file is tried once. If pages of the
+//! group are damaged, too, reads still fail with `Corruption`, and the next open tries again.
 //!
-//! One job at a time, with the right to move groups ([`MovingRight`]), so that no file goes that it reads. It stands back where
-//! room is short: what frees room comes first.
+//! One job runs at a time, with the right to move groups ([`MovingRight`]), so that no file that it
+//! reads is removed. It does not run while space is short: jobs that free space come first.
 
 use crate::catalog::Catalog;
 use crate::collect::Collector;
@@ -41,7 +48,7 @@ use store::run::{Job, JobClass, Progress};
 
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
-/// Makes index files again.
+/// Rebuilds index files.
 pub(crate) struct Remaker {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -51,11 +58,11 @@ pub(crate) struct Remaker {
     reserve: Arc<Reserve>,
     collector: Arc<Collector>,
     sealer: Arc<Sealer>,
-    /// Index files that were made again.
+    /// Number of rebuilt index files.
     remade_files: Counter,
 }
 
-/// The parts that a remaker works with.
+/// The components that the remaker uses.
 pub(crate) struct RemakerParts {
     pub rows: Arc<RowFiles>,
     pub remakes: Arc<Remakes>,
@@ -66,24 +73,24 @@ pub(crate) struct RemakerParts {
 }
 
 impl Remaker {
-    /// Of these logs, with these parts.
+    /// Creates the remaker over these components.
     pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: RemakerParts) -> Remaker {
         let RemakerParts { rows, remakes, room, reserve, collector, sealer } = parts;
         let (store, catalog, remade_files) = (store.clone(), catalog.clone(), Counter::default());
         Remaker { store, catalog, rows, remakes, room, reserve, collector, sealer, remade_files }
     }
 
-    /// Index files that were made again since the store was opened.
+    /// Returns the number of index files rebuilt since the store was opened.
     pub fn remade_files(&self) -> u64 {
         self.remade_files.get()
     }
 
-    /// True if a job can make rows again.
+    /// Returns true if a job can rebuild an index file.
     pub fn has_to_remake(&self) -> bool {
         self.remakes.is_wanted() && !self.store.context().health.out_of_space()
     }
 
-    /// The index file that took the place of another is named: what belongs to that goes.
+    /// Finishes the replacement of an index file after the manifest names the new one.
     fn remade(&self, old: &FileMeta, new: &FileMeta, group_len: u64) -> Result<()> {
         self.rows.close(old.number);
         new.source().iter().for_each(|source| self.collector.mended(*source));
@@ -98,62 +105,62 @@ impl Remaker {
     }
 }
 
-/// See the module. Of the oldest group that needs it.
+/// The job that rebuilds the index file of the oldest group in need.
 pub(crate) struct Remake {
     remaker: Arc<Remaker>,
     at: At,
     _right: MovingRight,
 }
 
-/// How far it has come.
+/// Phase of the job.
 enum At {
     Begin,
-    /// From the group, into memory.
+    /// Reading the group into memory.
     Reading(Box<Reading>),
-    /// From memory.
+    /// Writing the index file from memory.
     Writing(Box<Writing>, FileMeta, u64),
-    /// From the group.
+    /// Replacing damaged blocks from the group.
     Mending(Box<Mending>),
 }
 
-/// An index file that is lost as a whole.
+/// Rebuilding of an index file that is lost as a whole.
 struct Reading {
     old: FileMeta,
     group: LaneGroup,
     scan: LogCheck,
     found: LogFindings,
-    /// The sequences of the group.
+    /// First and last sequence number of the group.
     seqs: Option<(SeqNo, SeqNo)>,
-    /// Of what was alive when it was read.
+    /// Rows that were live when they were read.
     rows: BTreeMap<(LogId, Lsn), Entry>,
 }
 
-/// An index file with damaged blocks.
+/// Rebuilding of an index file with damaged blocks.
 struct Mending {
     old: FileMeta,
     ltn: u64,
     group_len: u64,
     file: Arc<IndexFile>,
     directory: Directory,
-    /// How many logs of the directory are read, and then written.
+    /// Number of logs of the directory that are checked, and then written.
     at: usize,
     damaged: BTreeSet<LogId>,
     scan: Option<LogCheck>,
-    /// Of the damaged logs.
+    /// Rows of the damaged logs.
     rows: BTreeMap<(LogId, Lsn), Entry>,
     output: Option<(NewFile, IndexFileWriter)>,
 }
 
-/// What a step led to.
+/// Result of a step.
 enum Stepped {
     More,
     Done,
-    /// Nothing is damaged, or it cannot be mended.
+    /// Nothing is damaged, or the damage cannot be repaired.
     GivenUp,
 }
 
 impl Remake {
-    /// With the right to move groups.
+    /// Creates the job, which holds the right to move groups.
     pub fn new(remaker: &Arc<Remaker>, right: MovingRight) -> Remake {
         Remake { remaker: remaker.clone(), at: At::Begin, _right: right }
     }
@@ -167,7 +174,7 @@ impl Remake {
         let old =
             remaker.store.manifest.state().rows_of(Source::Group(ltn)).filter(|meta| meta.number == number);
         let (Some(mut group), Some(old)) = (group, old) else {
-            // It was collected.
+            // The group was collected.
             remaker.remakes.done(ltn, number);
             return Ok(Stepped::More);
         };
@@ -254,7 +261,7 @@ impl Remake {
 }
 
 impl Reading {
-    /// Reads a part of the group. False if that was the last.
+    /// Reads the next part of the group. Returns false after the last part.
     fn read_some(&mut self, remaker: &Remaker) -> Result<bool> {
         let (rows, seqs, source) = (&mut self.rows, &mut self.seqs, Source::Group(self.group.ltn));
         let mut failed = None;
@@ -271,7 +278,8 @@ impl Reading {
         failed.map_or(Ok(is_more), Err)
     }
 
-    /// The rows take the place of those of the file, in memory. `None`: pages of the group are damaged, and some rows are missing.
+    /// Restores the rows of the lost file to memory. Returns `None` if pages of the group are
+    /// damaged and rows are missing.
     fn take_in(&mut self, remaker: &Remaker) -> Option<(LaneGroup, (SeqNo, SeqNo))> {
         let seqs = self.seqs.filter(|_| self.found.errors.is_empty())?;
         let ltn = self.group.ltn;
@@ -311,7 +319,7 @@ impl Mending {
                     });
                     failed = failed.take().or(taken.err());
                 };
-                // What is damaged of the group shows by the records that are missing then.
+                // Rows missing at the end reveal damage of the group.
                 let is_more = scan.step(&mut LogFindings::default(), &mut take);
                 failed.map_or(Ok(()), Err)?;
                 if !is_more {
@@ -323,7 +331,7 @@ impl Mending {
         Ok(Stepped::More)
     }
 
-    /// Looks which logs have damaged blocks.
+    /// Finds the logs with damaged blocks.
     fn check_some(&mut self) -> Result<()> {
         let end = (self.at + LOGS_IN_STEP).min(self.directory.logs.len());
         for rows in self.directory.logs.get(self.at..end).unwrap_or_default() {
@@ -368,7 +376,7 @@ impl Mending {
             }
             finished => {
                 remaker.store.remove_unnamed(&[file]);
-                // Records are missing, or another release put the blocks into other places.
+                // Rows are missing, or another release placed the blocks differently.
                 finished.map(|_| Stepped::GivenUp)
             }
         }

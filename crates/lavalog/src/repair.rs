@@ -1,22 +1,29 @@
-//! Repair: a new store of every record that can be proved in a damaged one.
+//! Repair: salvages the provable records of a damaged store into a new store.
 //!
-//! 1. `sources` looks at every file of the directory: the manifest, or what intact records of a damaged one tell; checkpoints, index
-//!    files and cold files, by what they say of themselves; the groups of the lane of records, page by page.
-//! 2. `known` replays all of it into the state that an open would come to ([`crate::logs`]): the checkpoint, every operation of every
-//!    group, every record of every cold file. What a row of an index says is taken as well, although it proves nothing: so it is known of
-//!    a record that is lost that it was there, and a record that a newer one had replaced does not come up in its place.
-//! 3. `save` reads groups and cold files once more, and appends each record that is alive by that state, with the bytes under whose
-//!    checksum it was found, to a new store. What is alive and was not found is lost, and the `report` tells it, log by log.
+//! 1. `sources` examines every file of the directory. These are the manifest, or the intact records
+//!    of a damaged one; checkpoints, index files and cold files, by their own contents; and the
+//!    groups of the record lane, page by page.
+//! 2. `known` replays all of it into the state that an open would reach ([`crate::logs`]): the
+//!    checkpoint, every operation of every group, every record of every cold file. It also adds the
+//!    rows of index files, although a row proves nothing. So the existence of a lost record is
+//!    known, and a record replaced by a newer one does not reappear.
+//! 3. `save` reads groups and cold files again. It appends each record that is live in that state,
+//!    with the bytes that passed their checksum, to a new store. Live records that were not found
+//!    are lost; the `report` lists them by log.
 //!
-//! A record is saved only from a batch or a cold record whose checksum holds, and only under the log and LSN that stand under the same
-//! checksum; so nothing is saved that was never appended. What is trimmed, truncated or deleted stays so, as far as the checkpoint or an
-//! operation that is left tells; where these are damaged the report says what may have come back.
+//! A record is saved only from a batch or a cold record with a valid checksum, and only under the
+//! log and LSN that the same checksum covers. So nothing is saved that was never appended. Trims,
+//! truncations and deletions stay in effect as far as the checkpoint or a remaining operation has
+//! them. Where these are damaged, the report lists the records that may have come back.
 //!
-//! The original is opened for reading only, under its lock where it has one. Nothing is linked: the two stores share no file.
+//! The original is opened read-only, under its lock if it has one. Nothing is linked: the two
+//! stores share no file.
 //!
-//! In a store that has keys as well LavaKV, its host, does the same with those, and both halves go into one new store ([`RepairBeside`]).
+//! In a store shared with LavaKV, the host LavaKV repairs its own data, and both parts go into one
+//! new store ([`RepairBeside`]).
 //!
-//! Memory: the index of all records (a few bytes for each), about 150 bytes for each page of the lane, and what the new store is allowed.
+//! Memory: the index of all records (a few bytes for each), about 150 bytes per page of the record
+//! lane, and the memory of the new store.
 
 mod known;
 mod loose;
@@ -41,29 +48,33 @@ use store::guest::Guest;
 use store::manifest::{Engine, EngineId};
 use store::repair::{FewOpen, GuestRepair, Judged, Places};
 
-/// How a store of logs is repaired.
+/// Options of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// Of the new store.
+    /// Options of the new store.
     pub options: Options,
-    /// Reads everything, and writes nothing.
+    /// Whether to read everything and write nothing.
     pub dry_run: bool,
-    /// The speed disk of the store is lost, and what is in its log alone with it: records in groups that are storage among it.
+    /// Whether the fast tier is lost, and with it all records in the log, including sealed groups.
     pub without_speed: bool,
-    /// Of a store that another engine has something in as well, which is refused otherwise: the logs alone are saved.
+    /// Whether to save only the logs of a store shared with another engine. Otherwise such a store
+    /// is refused.
     pub leave_out_others: bool,
-    /// Ends the repair before its time: then nothing is left of the new store.
+    /// Token that cancels the repair, which then removes the new store.
     pub cancel: Option<Cancel>,
 }
 
 impl LogStore {
-    /// Makes a new store in `into` of every record that can be proved in the store at `path`, and says what is lost. The damaged store is
-    /// only read. `into` must be missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+    /// Salvages every provable record of the store at `path` into a new store in `into`, and
+    /// reports losses. The damaged store is only read. `into` must be missing, empty, or left by an
+    /// interrupted repair; every open refuses it until the repair is complete.
     ///
     /// # Errors
-    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer release
-    /// wrote the store, or another engine has something in it; those of writing the new store; what passes by itself, such as a lack of
-    /// descriptors, since what could not be read for that is not damaged. Damage is no error: the report tells it.
+    /// `Locked` if a process has the store open; `AlreadyExists` if `into` is not empty;
+    /// `Unsupported` if a newer release wrote the store, or it is shared with another engine;
+    /// errors of writing the new store. Also temporary errors such as a lack of descriptors, since
+    /// data that could not be read for such a reason is not damaged. Damage is no error: the report
+    /// describes it.
     pub fn repair(
         from: &Env,
         path: &Path,
@@ -111,14 +122,14 @@ impl LogStore {
             places.clear_target(makes_dir);
             return Err(e);
         }
-        // Still under the lock: with the mark there, the next repair would clear away what this one has made.
+        // Still under the lock: as long as the mark exists, another repair would remove this store.
         mark.finish()?;
         new.close()?;
         Ok(report)
     }
 }
 
-/// The logs of a store whose host repairs it: see [`GuestRepair`].
+/// The repair of logs for the host engine: see [`GuestRepair`].
 pub struct RepairBeside {
     guest: Beside,
     found: Option<(Sources, Known)>,
@@ -126,15 +137,15 @@ pub struct RepairBeside {
 }
 
 impl RepairBeside {
-    /// With the options of the new store's logs.
+    /// Creates the repair with the options of the new store's logs.
     ///
     /// # Errors
-    /// Those of [`Beside::new`].
+    /// The errors of [`Beside::new`].
     pub fn new(options: &Options) -> Result<RepairBeside> {
         Ok(RepairBeside { guest: Beside::new(options)?, found: None, report: RepairReport::default() })
     }
 
-    /// What was done with the logs; `None`: the store has none.
+    /// Returns the report, or `None` if the store has no logs.
     pub fn report(self) -> Option<RepairReport> {
         self.found.map(|_| self.report)
     }
@@ -152,7 +163,7 @@ impl GuestRepair for RepairBeside {
         let lost_end = sources.lost_end.clone();
         if lost_end.is_none() {
             let known = Known::of(&sources, &mut report)?;
-            // What they carry is saved by the host.
+            // The host engine saves the embedded batches.
             report.carried = 0;
             (self.report, self.found) = (report, Some((sources, known)));
         }

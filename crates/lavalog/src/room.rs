@@ -1,38 +1,43 @@
-//! Where there is no room: who is refused, who is not, and how things go on.
+//! Operation on a full volume: which requests are refused, and how the store gets space again.
 //!
-//! A volume that is full, by this store or by others, refuses a new group of the log, an index file, a cold file. Then
+//! A volume can be full because of this store or of other files. It then refuses new log groups,
+//! index files and cold files. In that state:
 //!
-//! * appends are refused with `NoSpace`, and nothing of them has happened. What is in the group that is written still goes on.
-//! * trims, truncations and deletes pass, as they make room: their group is one that waits to be used again, or a short one in the room
-//!   that the store's ballast had (`store::commit::GroupFiles`).
-//! * jobs are tried again every tenth of a second. What they need is little beside what they free, and they are given the rest of
-//!   the ballast, then the groups that wait to be used again, one for each time they were refused.
-//! * reads need no room.
+//! * Appends fail with `NoSpace` and write nothing, unless the active group still has space.
+//! * Trims, truncations and deletes succeed, as they free space. They use a spare group, or a short
+//!   group in the space that the reserved-space file occupied (`store::commit::GroupFiles`).
+//! * Jobs are retried every tenth of a second. They need little space compared with what they free.
+//!   After each refusal they get more: first the rest of the reserved space, then one spare group
+//!   at a time.
+//! * Reads need no space.
 //!
-//! There is one ballast, with the first lane of the log, for this engine and one that it is opened beside.
+//! The reserved space belongs to the first lane of the log; the engines of a store share it.
 //!
-//! Once ballast was given, appends are refused until it is whole again, or what was freed would be taken before the next who has to
-//! free. Whoever is to append, and each job that came to its end, tries to make it whole.
+//! After reserved space was used, appends are refused until it is complete again. Otherwise appends
+//! would consume the freed space before the next trim or job. Every append and every finished job
+//! tries to complete it.
 //!
-//! Invariant: nothing here is remembered but by the ballast itself, so that whoever opens the store next is in the same place.
+//! Invariant: the reserved space itself is the only state, so the next open continues in the same
+//! situation.
 
 use crate::foundation::Foundation;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use store::commit::{Ballast, Need};
 
-/// See the module.
+/// Operation on a full volume.
 pub(crate) struct Room {
     store: Arc<Foundation>,
 }
 
 impl Room {
-    /// Of this store.
+    /// Creates the component for a store.
     pub fn new(store: &Arc<Foundation>) -> Room {
         Room { store: store.clone() }
     }
 
-    /// Refuses what frees no room while the ballast is not whole, and everything in a store that is only read.
+    /// Refuses requests that free no space while the reserved space is incomplete, and all writes
+    /// on a read-only store.
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`.
@@ -41,7 +46,7 @@ impl Room {
         if frees || !self.store.lane.spares().ballast_is_short() {
             return Ok(());
         }
-        // What stopped the store is the reason then, and not that there is no room.
+        // If the store has failed, that is the error to report.
         self.store.context().health.check()?;
         if self.fill_ballast()? {
             return Ok(());
@@ -50,7 +55,8 @@ impl Room {
         Err(Error::new(ErrorKind::NoSpace, why).at_file(&self.store.context().dir))
     }
 
-    /// Makes the ballast whole, if there is room for it. Files that wait to be used again go for it: they are room that is had.
+    /// Completes the reserved space if the volume has space for it. Spare groups are given up for
+    /// it, since they occupy space.
     fn fill_ballast(&self) -> Result<bool> {
         let Some(first) = &self.store.first else { return Ok(true) };
         loop {
@@ -68,11 +74,11 @@ impl Room {
         self.store.first.as_ref().is_some_and(|first| first.spares().give_ballast(part))
     }
 
-    /// Gives the log a group for a batch that frees room, where there is none for a new one: a shorter one, one that waits to be used
-    /// again, or the room of the ballast.
+    /// Provides a log group for a batch that frees space when the volume has no space for a new
+    /// group. This is a shorter group, a spare one, or one in the reserved space.
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
+    /// `NoSpace`: nothing was written. Errors of the manifest and I/O errors.
     pub fn provide_last(&self, len: usize) -> Result<()> {
         loop {
             match self.store.lane.preparation().provide(len, Need::Last) {
@@ -86,12 +92,13 @@ impl Room {
         }
     }
 
-    /// A job found no room: there is to be some for the next try. False if there is nothing to give.
+    /// Makes space for the next attempt of a job that failed with `NoSpace`. Returns false if
+    /// nothing is left to give.
     pub fn job_found_no_room(&self) -> Result<bool> {
         if self.give_ballast(Ballast::Jobs) { Ok(true) } else { self.store.lane.spares().give_free() }
     }
 
-    /// A job came to its end: there is room.
+    /// Notes that a job finished, so there is space again.
     pub fn job_found_room(&self) -> Result<()> {
         self.store.context().health.space_found();
         if self.store.lane.spares().ballast_is_short() {

@@ -1,12 +1,13 @@
-//! Records of a log in the order of their LSNs, and waiting for those to come.
+//! Reads the records of a log in LSN order, and waits for new ones.
 //!
-//! A scan keeps no lock and pins nothing: it asks the index for the next spans, reads what they lead to, and asks again where that was
-//! moved. So it sees every record that was there when it began and was not truncated before the scan came to it (nor trimmed, unless it was
-//! read ahead by then), and of those that came meanwhile each above where it stands. What was read ahead and truncated since is not handed
-//! out: others may be in its places.
+//! A scan holds no lock and pins nothing. It asks the index for the next spans, reads their
+//! records, and asks again if a record was moved. So it returns every record that exists when it
+//! begins and is not truncated before the scan reaches it. The same holds for trimmed records,
+//! unless they are already read ahead. New records above its position are included. Records that
+//! were read ahead and truncated since are discarded, because others may have replaced them.
 //!
-//! Records are read ahead: few at first, and twice as many each time, up to a bound. Those that lie one behind another in a group
-//! (`store::commit::ReadAhead`) or in a cold file come with one request of the device.
+//! The read-ahead starts small and doubles with each read, up to a bound. One device request reads
+//! adjacent records of a group (`store::commit::ReadAhead`) or of a cold file.
 
 use crate::cold::ColdFile;
 use crate::core::Core;
@@ -20,33 +21,34 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::commit::ReadAhead;
 
-/// Spans of the index that are asked for at once.
+/// Number of spans requested from the index at once.
 const SPANS: usize = 64;
-/// Bytes of records that are read ahead at first.
+/// Initial read-ahead, bytes of records.
 const AHEAD_FIRST: usize = 16 << 10;
-/// And at most, if nobody says otherwise.
+/// Default maximum read-ahead.
 const AHEAD_DEFAULT: usize = 512 << 10;
-/// The most that may be asked for.
+/// Upper bound of the configurable maximum.
 const AHEAD_MAX: usize = 8 << 20;
 
-/// How long a reader sleeps that waits for records, before he looks whether the store is still sound.
+/// Interval at which a waiting reader checks the health of the store.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A record with its LSN.
 pub type Record = (Lsn, Vec<u8>);
 
-/// Goes through the records of a log. An iterator over results; after an error it may be asked again.
+/// Iterator over the records of a log. Continuing after an error repeats the read.
 #[derive(Debug)]
 pub struct Scan {
     core: Arc<Core>,
     log: LogId,
     next: Option<Lsn>,
     last: Lsn,
-    /// Records that were read and not handed out.
+    /// Records that were read ahead.
     ahead: VecDeque<Record>,
-    /// What [`Catalog::removals`] and [`crate::logs::LiveRecords::truncated`] were before these were looked for.
+    /// Values of [`Catalog::removals`] and [`crate::logs::LiveRecords::truncated`] at the look-up
+    /// of these records.
     before: (u64, u64),
-    /// Bytes of them that are read the next time, and at most.
+    /// Size of the next read-ahead, and its maximum.
     ahead_bytes: (usize, usize),
     files: ReadAhead,
 }
@@ -68,8 +70,8 @@ impl Scan {
         scan.reading_ahead(AHEAD_DEFAULT)
     }
 
-    /// As it is, but that at most so many bytes are read ahead (8 MiB at most; by default 512 KiB); 0: each record is read when it is
-    /// asked for.
+    /// Sets the maximum read-ahead in bytes (default 512 KiB, at most 8 MiB). With 0, each record
+    /// is read when it is requested.
     #[must_use]
     pub fn reading_ahead(mut self, bytes: usize) -> Scan {
         let most = bytes.min(AHEAD_MAX);
@@ -78,11 +80,11 @@ impl Scan {
         self
     }
 
-    /// The next record; `None` if there is none for the moment, or behind the last LSN of the scan.
+    /// Returns the next record, or `None` if there is none yet or the scan is past its last LSN.
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted; `Corruption` of the file that the next record is in, or may have been in ([`Scan::skip_to`] goes
-    /// behind it); those of reading.
+    /// `NotFound` if the log was deleted; `Corruption` of the file that has the next record, or may
+    /// have had it ([`Scan::skip_to`] continues after it); I/O errors.
     pub fn read_next(&mut self) -> Result<Option<Record>> {
         self.core.context().check_open()?;
         let begun = self.core.records.times().scan.begin();
@@ -103,10 +105,11 @@ impl Scan {
         Ok(record)
     }
 
-    /// Appends the bytes of the next record to `out` and returns its LSN; `None` as [`Scan::read_next`] says.
+    /// Appends the bytes of the next record to `out`. Returns its LSN, or `None` as
+    /// [`Scan::read_next`] does.
     ///
     /// # Errors
-    /// As there; `out` is then as it was.
+    /// The errors of [`Scan::read_next`]; `out` is then unchanged.
     pub fn read_next_into(&mut self, out: &mut Vec<u8>) -> Result<Option<Lsn>> {
         let next = self.read_next()?;
         Ok(next.map(|(lsn, bytes)| {
@@ -115,10 +118,11 @@ impl Scan {
         }))
     }
 
-    /// The next record, which is waited for if there is none yet, so long at most. `None` at once behind the last LSN of the scan.
+    /// Returns the next record, waiting for it for at most `timeout`. Returns `None` at once past
+    /// the last LSN of the scan.
     ///
     /// # Errors
-    /// As [`Scan::read_next`]; `Closed` if the store is closed meanwhile.
+    /// The errors of [`Scan::read_next`]; `Closed` if the store is closed meanwhile.
     pub fn wait_next(&mut self, timeout: Duration) -> Result<Option<Record>> {
         let (core, log) = (self.core.clone(), self.log);
         let context = core.context();
@@ -130,7 +134,7 @@ impl Scan {
             done => Some(done),
         };
         if context.env.is_simulated() {
-            // Nobody else is there to write: what is under way is done meanwhile.
+            // A simulation has no other threads: run pending background work instead of sleeping.
             return context.wait_until(look);
         }
         if let Some(found) = look() {
@@ -147,13 +151,13 @@ impl Scan {
         }
     }
 
-    /// Leaves out what is damaged, and goes on behind it: up to this LSN.
+    /// Skips damaged records and continues at this LSN.
     pub fn skip_to(&mut self, lsn: Lsn) {
         self.ahead.clear();
         self.next = self.next.map(|next| next.max(lsn));
     }
 
-    /// Forgets what was read ahead if something of the log was truncated since, or the log deleted.
+    /// Discards the read-ahead if the log was truncated since its look-up, or deleted.
     fn let_go_of_truncated(&mut self) {
         let removals = self.core.catalog.removals();
         if self.ahead.is_empty() || removals == self.before.0 {
@@ -174,7 +178,7 @@ impl Scan {
         let read = core.records.read_found(look_up, is_same, |looked| {
             self.before = (looked.removals, looked.truncated);
             match self.read_spans(looked) {
-                // What was read before the error is handed out first.
+                // Return the records read before the error first.
                 Err(_) if !self.ahead.is_empty() => Ok(()),
                 read => read,
             }
@@ -211,7 +215,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Reads the first of some records, and of a cold file those behind it, up to so many bytes. Returns how many.
+    /// Reads the first of these records; in a cold file also the following ones, up to `bytes`.
+    /// Returns the number of records read.
     fn read_some(&mut self, source: Source, rows: &[Entry], bytes: u64) -> Result<usize> {
         if let Source::Cold(_) = source {
             let mut sum = 0;
@@ -221,7 +226,7 @@ impl Scan {
             };
             let some = rows.get(..rows.iter().take_while(fits).count().max(1)).unwrap_or_default();
             let cold = self.core.records.cold(source)?;
-            // Where one of them cannot be read, those before it can.
+            // If one of the records is unreadable, read the earlier ones singly.
             if some.len() > 1
                 && let Ok(count) = self.read_run(&cold, some)
             {
@@ -236,7 +241,7 @@ impl Scan {
         Ok(1)
     }
 
-    /// Reads records of a cold file with one request: all of them, or none. Returns how many.
+    /// Reads records of a cold file in one request, all or none. Returns their number.
     fn read_run(&mut self, cold: &ColdFile, rows: &[Entry]) -> Result<usize> {
         let mut records = Vec::with_capacity(rows.len());
         cold.read_run(rows, &mut |row, bytes| {
@@ -248,31 +253,32 @@ impl Scan {
     }
 }
 
-/// Where the next records of a scan are, as the index said.
+/// The positions of the next records of a scan, from one look-up.
 struct Looked {
-    /// One at least.
+    /// Spans of the index, at least one.
     spans: Vec<Span>,
-    /// What [`crate::logs::GroupLogs::taken_in`] and [`crate::logs::LiveRecords::truncated`] were.
+    /// Values of [`crate::logs::GroupLogs::taken_in`] and [`crate::logs::LiveRecords::truncated`]
+    /// at the look-up.
     taken_in: u64,
     truncated: u64,
-    /// [`Catalog::removals`] before the look-up: the index has these and no more.
+    /// Value of [`Catalog::removals`] at the look-up: the index reflects exactly these removals.
     removals: u64,
 }
 
 impl Looked {
-    /// Where those of a log from one LSN to another are. `None` if there are none.
+    /// Looks up the records of a log from LSN `from` to `last`. Returns `None` if there are none.
     ///
     /// # Errors
-    /// `NotFound` if there is no such log; `Corruption` if the first of them may be lost.
+    /// `NotFound` if the log does not exist; `Corruption` if the first of the records may be lost.
     fn up(core: &Core, logs: &Logs, (log, last): (LogId, Lsn), from: Lsn) -> Result<Option<Looked>> {
         let log = logs.log(log)?;
-        // What is trimmed may be in the index still.
+        // The index may still have trimmed records.
         let from = from.max(log.live().trimmed_below());
         let lost = log.lost().first(from).filter(|lost| *lost <= last);
         if lost.is_some_and(|lost| lost <= from) {
             return log.lost().check(from, last).map(|()| None);
         }
-        // What may be lost is told when the scan comes there.
+        // Lost records are reported when the scan reaches them.
         let end = lost.map_or(last, |lost| lost - 1);
         let mut spans = Vec::new();
         log.live().index().spans(log.id(), from, SPANS, &mut spans);
@@ -301,7 +307,7 @@ mod tests {
     use io::sim::SimEnv;
     use std::path::Path;
 
-    /// A scan compares the two to find out that what it read ahead may be gone.
+    /// A scan compares the two values to detect that its read-ahead may be gone.
     #[test]
     fn a_removal_behind_a_look_up_is_not_among_those_that_it_saw() {
         let env = SimEnv::new(1).env();

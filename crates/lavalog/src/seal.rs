@@ -1,16 +1,21 @@
-//! Groups of the log become storage: each gets its index file, and all together a checkpoint that they are not needed for any more.
+//! Sealing: turns log groups into storage. Each group gets an index file; a common checkpoint then
+//! makes their replay unnecessary.
 //!
-//! A group is closed, and all that is in it is applied. Its index file is written from the recent records of memory, by log and
-//! LSN, then, in two copies, a checkpoint with names, trims, truncations and metadata, and one edit names both, takes the group out of what
-//! is replayed, and lets go of the checkpoint before. Operations go on meanwhile: what dies is taken out when the file is installed,
-//! and what the checkpoint has of operations behind the group is replayed once more and changes nothing.
+//! The groups are closed, and all their operations are applied. The job writes each index file from
+//! the recent records in memory, by log and LSN. Then it writes a checkpoint of names, trims,
+//! truncations and metadata, in two copies. One manifest edit adds these files, ends the replay of
+//! the groups, and drops the previous checkpoint. Operations continue meanwhile. Installing an
+//! index file removes the records that died during its writing. Operations after the groups that
+//! the checkpoint already reflects are replayed again without effect.
 //!
-//! A checkpoint has all logs, however little of them is in the group. So where it is long beside a group, groups that are closed *wait* for
-//! others, until it is a small part of them all ([`CHECKPOINT_PART`]); an open replays what waits, which is no more than one group of
-//! the default length. Under a space limit, and where room is short, nothing waits, and each group is sealed alone: that takes the least.
+//! A checkpoint contains all logs, however few of them have records in the group. So if it is long
+//! compared with a group, closed groups *wait* for more, until the checkpoint is a small fraction
+//! of them ([`CHECKPOINT_PART`]). An open replays the waiting groups, in total no more than one
+//! group of the default size. Under a space limit, or when space is short, nothing waits: each
+//! group is sealed alone, which takes the least space.
 //!
-//! Groups are taken in their order. After a crash on the way the groups are replayed as if nothing had been begun; files that no edit
-//! names are removed at open.
+//! Groups are sealed in order. After a crash during sealing, the groups are replayed as if it had
+//! not begun; the open removes files that no edit names.
 
 use crate::catalog::Catalog;
 use crate::checkpoint::{CheckpointHead, CheckpointWriter};
@@ -38,17 +43,20 @@ use store::run::{Job, JobClass, Progress};
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
 
-/// Groups wait until both copies of the checkpoint are at most this part of what is sealed with it.
+/// Groups wait until both copies of the checkpoint are at most this fraction of the groups sealed
+/// with it.
 const CHECKPOINT_PART: u64 = 64;
-/// Nothing waits for a checkpoint that is no longer, with its copy, than this part of the longest group (64 KiB by default): what is
-/// replayed at open is worth less when it is damaged.
+/// Nothing waits if the checkpoint with its copy is at most this fraction of the maximum group size
+/// (64 KiB by default): avoiding it is not worth the risk that a replayed group is damaged.
 const CHECKPOINT_SHORT_PART: u64 = 4096;
-/// Nothing waits once so many bytes do, or so many groups: they are replayed at open, and their records are in memory one by one. It is a group
+/// Groups stop waiting at this many bytes or groups: an open replays them, and memory has an entry
+/// for each of their records. The bytes are one default group, less the space that the last batch
+/// may leave free at its end.
 /// of the default length, but for what the last batch leaves free at its end.
 const WAITING_BYTES_MAX: u64 = (256 << 20) - (17 << 20);
 const WAITING_GROUPS_MAX: usize = 8;
 
-/// Which groups become storage, and when.
+/// Decides which groups to seal, and when.
 pub(crate) struct Sealer {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -57,22 +65,23 @@ pub(crate) struct Sealer {
     room: Arc<Room>,
     reserve: Arc<Reserve>,
     collector: Arc<Collector>,
-    /// Guards which groups are sealed soon, and which wait for another engine.
+    /// Guards the requests to seal and to flush.
     asked: Mutex<Asked, rank::RecordSeals>,
-    /// Groups that got an index file.
+    /// Number of sealed groups.
     sealed_groups: Counter,
 }
 
-/// What was asked for.
+/// Requests to seal and to flush.
 #[derive(Debug, Default)]
 struct Asked {
-    /// The groups up to this number are sealed as soon as they are closed: a caller asked for it.
+    /// Groups up to this number are sealed as soon as they are closed, because a caller asked for
+    /// it.
     seal_to: u64,
-    /// The group for which the other engine was asked to flush its memory.
+    /// The group for which the host engine was last asked to flush its memtables.
     relieved: Option<u64>,
 }
 
-/// The parts that a sealer works with.
+/// The components that the sealer uses.
 pub(crate) struct SealerParts {
     pub rows: Arc<RowFiles>,
     pub log: Arc<LogWriter>,
@@ -82,7 +91,7 @@ pub(crate) struct SealerParts {
 }
 
 impl Sealer {
-    /// Of these logs, with these parts.
+    /// Creates the sealer over these components.
     pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: SealerParts) -> Sealer {
         let SealerParts { rows, log, room, reserve, collector } = parts;
         let (asked, sealed_groups) = (Mutex::new(Asked::default()), Counter::default());
@@ -90,12 +99,12 @@ impl Sealer {
         Sealer { store, catalog, rows, log, room, reserve, collector, asked, sealed_groups }
     }
 
-    /// Groups that got an index file since the store was opened.
+    /// Returns the number of groups sealed since the store was opened.
     pub fn sealed_groups(&self) -> u64 {
         self.sealed_groups.get()
     }
 
-    /// True if closed groups are to get their index files now.
+    /// Returns true if closed groups are to be sealed now.
     pub fn has_to_seal(&self) -> bool {
         let groups = self.sealable();
         let filled: u64 = groups.iter().map(|group| group.filled).sum();
@@ -106,13 +115,14 @@ impl Sealer {
         is_enough || self.seals_alone() || first.ltn <= lock(&self.asked).seal_to
     }
 
-    /// Bytes of the checkpoint with its copy.
+    /// Returns the size of the current checkpoint with its copy.
     fn checkpoint_bytes(&self) -> u64 {
         self.store.manifest.state().checkpoints().map(|file| file.len).sum()
     }
 
-    /// True where the checkpoint is short, or room is, or may be: then no group waits for others. Under a limit the room that is kept free has to do for index
-    /// files and a checkpoint as well, and the fewer of them come at once the better it does.
+    /// Returns true if groups do not wait for others: the checkpoint is short, or space is or may
+    /// be short. Under a space limit the reserve must also hold index files and a checkpoint, so
+    /// few of them at a time are best.
     fn seals_alone(&self) -> bool {
         let is_refused =
             self.store.context().health.out_of_space() || self.store.lane.spares().ballast_is_short();
@@ -120,15 +130,16 @@ impl Sealer {
         is_short || is_refused || self.store.space.has_own_limit() || self.store.space.is_short()
     }
 
-    /// Closes the group that is written, and has all groups sealed that are closed, without waiting for others.
+    /// Closes the active group and requests the sealing of all closed groups without waiting for
+    /// more.
     ///
     /// # Errors
-    /// Those of the log.
+    /// Errors of writing the log.
     pub fn seal_active(&self) -> Result<()> {
         let active = self.store.lane.reader().to_retain().last().map(|group| group.ltn);
         let sealed = match self.store.lane.upkeep().seal_active() {
             Err(e) if e.kind() == ErrorKind::NoSpace && self.store.lane.spares().ballast_is_short() => {
-                // There may be room by now: the ballast comes first.
+                // There may be space by now; the reserved space has precedence.
                 self.room.admit(false).and_then(|()| self.store.lane.upkeep().seal_active())
             }
             sealed => sealed,
@@ -137,7 +148,8 @@ impl Sealer {
         sealed.map(drop)
     }
 
-    /// The groups with something of this engine that are closed and have no index file, oldest first.
+    /// Returns the closed groups of this engine that may be sealed, oldest first. They have no
+    /// index file and no embedded batch that the host engine still needs.
     fn sealable(&self) -> Vec<LaneGroup> {
         let held = self.log.held_from();
         let mut groups = self.closed();
@@ -145,25 +157,26 @@ impl Sealer {
         groups
     }
 
-    /// How many of them there are.
+    /// Returns the number of groups that may be sealed.
     pub fn waiting_groups(&self) -> usize {
         self.sealable().len()
     }
 
-    /// The oldest such group, if all that can be done for it is that the engine that opened the store writes down what it has in
-    /// memory, and it was not asked for that yet.
+    /// Returns the oldest closed group, if it can be sealed only after the host engine flushes its
+    /// memtables, and that was not yet requested for it.
     pub fn to_relieve(&self) -> Option<u64> {
         let held = self.log.held_from().filter(|_| !self.store.is_owner())?;
         let group = self.closed().into_iter().next().filter(|group| group.ltn >= held)?;
         (lock(&self.asked).relieved != Some(group.ltn)).then_some(group.ltn)
     }
 
-    /// Notes that the other engine was asked to flush its memory, for this group.
+    /// Notes that the host engine was asked to flush its memtables for this group.
     pub fn relieved(&self, ltn: u64) {
         lock(&self.asked).relieved = Some(ltn);
     }
 
-    /// The groups of this engine's that are closed and have no index file, oldest first.
+    /// Returns the closed groups with records of this engine and without an index file, oldest
+    /// first.
     fn closed(&self) -> Vec<LaneGroup> {
         let mut groups = self.store.lane.reader().to_retain();
         groups.retain(|group| {
@@ -173,13 +186,14 @@ impl Sealer {
         groups
     }
 
-    /// The oldest of them above a number that may be sealed, after the log has let go of it: what is in it is applied, and durable.
+    /// Returns the oldest group above `above` that may be sealed, after the log has released it.
+    /// Its operations are then applied and durable.
     fn passed(&self, above: u64) -> Result<Option<LaneGroup>> {
         let oldest = || {
             let held = self.log.held_from();
             match self.store.lane.stored().first_passed(above, |group| group.seqs.of(TENANT).is_some()) {
                 Some(group) => Some(group).filter(|group| held.is_none_or(|ltn| group.ltn < ltn)),
-                // Those that the log has not let go of lie behind all others.
+                // Groups that the log has not released come after all released ones.
                 None => self.sealable().into_iter().find(|group| group.ltn > above),
             }
         };
@@ -189,7 +203,8 @@ impl Sealer {
                 return Ok(group);
             }
             if must_be {
-                // The group after it needs a durable page before this one may go.
+                // A durable page of the following group must exist before this group may be
+                // released.
                 self.store.lane.upkeep().persist_watermark()?;
             }
             self.pass_closed()?;
@@ -197,10 +212,11 @@ impl Sealer {
         Ok(oldest().filter(|group| group.state == GroupState::Passed))
     }
 
-    /// Lets the log go of all groups before the one that is written.
+    /// Asks the log to release all closed groups that this engine may seal.
     fn pass_closed(&self) -> Result<()> {
         let groups = self.store.lane.reader().to_retain();
-        // All that is in a closed group was applied under the lock of the order, and what it carries noted.
+        // All operations of a closed group were applied under the order lock, and their embedded
+        // batches noted.
         self.log.wait_applied();
         let held = self.log.held_from();
         let closed = groups.iter().filter(|group| group.state == GroupState::Closed);
@@ -212,7 +228,7 @@ impl Sealer {
         self.store.lane.upkeep().release(|| ())
     }
 
-    /// The index file of a group is named: it stands for the recent records of the group.
+    /// Installs a named index file in place of the group's recent records.
     fn become_storage(&self, indexed: Indexed) {
         let Indexed { group, seqs, logs, parts, file } = indexed;
         self.rows.add(&file.meta);
@@ -221,7 +237,7 @@ impl Sealer {
         self.collector.may_collect(&file.meta, group.len);
     }
 
-    /// Writes a checkpoint from which replay goes on at a sequence.
+    /// Writes a checkpoint with which replay starts at a sequence number.
     fn checkpoint(&self, replay_from: SeqNo) -> Result<NewFile> {
         let (mut file, append) = self.store.new_file(Role::Checkpoint)?;
         match self.write_checkpoint(&file, append, replay_from) {
@@ -243,7 +259,7 @@ impl Sealer {
         replay_from: SeqNo,
     ) -> Result<u64> {
         let (next_seq, next_log) = self.log.next();
-        // The operations of later logs create them again at replay.
+        // Replay creates later logs again from their operations.
         let mut ids: Vec<LogId> = Vec::new();
         self.catalog.each_log(|log| ids.extend(Some(log.id()).filter(|id| *id < next_log)));
         ids.sort_unstable();
@@ -257,23 +273,23 @@ impl Sealer {
     }
 }
 
-/// Returns the part of each log in a file, for the index in memory.
+/// Returns the parts of a file for the in-memory index, one per log.
 pub(crate) fn parts_of(source: Source, directory: &Directory) -> Result<Vec<(LogId, Part)>> {
     directory.logs.iter().map(|rows| Ok((rows.log, Part::of(source, rows)?))).collect()
 }
 
-/// See the module.
+/// The job that seals groups.
 pub(crate) struct Seal {
     sealer: Arc<Sealer>,
-    /// How many groups there are in it at most.
+    /// Maximum number of groups in one run of the job.
     most: usize,
     writing: Option<Writing>,
-    /// Groups whose index files are written, and not named yet.
+    /// Groups with written index files that the manifest does not name yet.
     indexed: Vec<Indexed>,
     _right: MovingRight,
 }
 
-/// A group whose index file is written.
+/// A group with a written index file.
 struct Indexed {
     group: LaneGroup,
     seqs: (SeqNo, SeqNo),
@@ -282,12 +298,12 @@ struct Indexed {
     file: NewFile,
 }
 
-/// A group whose index file is being written, from the recent records of memory.
+/// A group whose index file is being written from the recent records in memory.
 pub(crate) struct Writing {
     sealer: Arc<Sealer>,
     group: LaneGroup,
     seqs: (SeqNo, SeqNo),
-    /// The logs that have records in the group, and how many of them are written.
+    /// Logs with records in the group, and the number of them already written.
     logs: Vec<LogId>,
     at: usize,
     index: Option<IndexFileWriter>,
@@ -295,7 +311,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Begins the file; `seqs`: the first and the last sequence in the group.
+    /// Creates the index file. `seqs` are the first and the last sequence number in the group.
     pub fn begin(sealer: &Arc<Sealer>, group: LaneGroup, seqs: (SeqNo, SeqNo)) -> Result<Writing> {
         let logs = sealer.catalog.logs_in(group.ltn);
         let (file, append) = sealer.store.new_file(Role::Index { ltn: group.ltn })?;
@@ -315,12 +331,12 @@ impl Writing {
         })
     }
 
-    /// True if all logs are written.
+    /// Returns true if all logs are written.
     pub fn is_written(&self) -> bool {
         self.at == self.logs.len()
     }
 
-    /// Writes the rows of some logs.
+    /// Writes the rows of the next logs.
     pub fn write_some(&mut self) -> Result<()> {
         let end = (self.at + LOGS_IN_STEP).min(self.logs.len());
         let Some(index) = &mut self.index else { return Ok(()) };
@@ -336,7 +352,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends the index file. Returns its part of each log.
+    /// Finishes the index file. Returns its parts, one per log.
     fn finish_index(&mut self) -> Result<Option<Vec<(LogId, Part)>>> {
         let Some(index) = self.index.take() else { return Ok(None) };
         let finished = index.finish()?;
@@ -344,18 +360,18 @@ impl Writing {
         parts_of(Source::Group(self.group.ltn), &finished.directory).map(Some)
     }
 
-    /// Removes the unfinished files.
+    /// Removes the unfinished file.
     pub fn abandon(&mut self) {
         self.index = None;
         self.sealer.store.remove_unnamed(&self.files);
     }
 
-    /// The group is storage already, and this its new index file in the place of one that was lost. Returns it.
+    /// Replaces the lost index file of a sealed group by this one. Returns the new file.
     pub fn replace(&mut self, old: &FileMeta) -> Result<Vec<FileMeta>> {
         let sealer = self.sealer.clone();
         let Some(parts) = self.finish_index()? else { return Ok(Vec::new()) };
         sealer.store.files.sync_dir()?;
-        // What was left out follows from operations that may not be durable yet.
+        // Rows may be missing because of operations that are not durable yet.
         sealer.log.sync()?;
         let add: Vec<FileMeta> = self.files.iter().map(|file| file.meta).collect();
         let files = std::mem::take(&mut self.files);
@@ -368,7 +384,7 @@ impl Writing {
         Ok(add)
     }
 
-    /// Ends the index file of a group that is not storage yet.
+    /// Finishes the index file of a group that is not sealed yet.
     fn end(&mut self) -> Result<Option<Indexed>> {
         let Some(parts) = self.finish_index()? else { return Ok(None) };
         let (group, seqs, logs) = (self.group.clone(), self.seqs, std::mem::take(&mut self.logs));
@@ -377,13 +393,13 @@ impl Writing {
 }
 
 impl Seal {
-    /// Of the oldest groups that are not storage yet, with the right to move groups.
+    /// Creates a job that seals the oldest closed groups.
     pub fn new(sealer: &Arc<Sealer>, right: MovingRight) -> Seal {
         let most = if sealer.seals_alone() { 1 } else { WAITING_GROUPS_MAX };
         Seal { sealer: sealer.clone(), most, writing: None, indexed: Vec::new(), _right: right }
     }
 
-    /// Begins the next group, if one more may be in it.
+    /// Begins the next group, unless the job has the maximum number.
     fn begin(&mut self) -> Result<Option<Writing>> {
         let last = self.indexed.last().map_or(0, |indexed| indexed.group.ltn);
         let is_more = self.indexed.len() < self.most;
@@ -394,16 +410,16 @@ impl Seal {
         Writing::begin(&self.sealer, group, seqs).map(Some)
     }
 
-    /// Writes the checkpoint, and names all.
+    /// Writes the checkpoint and its copy, then commits all files.
     fn finish(&mut self) -> Result<()> {
         let sealer = self.sealer.clone();
         let Some(floor) = self.indexed.last().map(|last| last.seqs.1 + 1) else { return Ok(()) };
         let mut checkpoints = vec![sealer.checkpoint(floor)?];
         match sealer.checkpoint(floor) {
-            // The edit that names them takes room as well, and nobody may refuse it any more.
+            // No later step may refuse the manifest edit, so it must have space.
             Ok(copy) if !sealer.reserve.has_room_for_edits() => sealer.store.remove_unnamed(&[copy]),
             Ok(copy) => checkpoints.push(copy),
-            // The room is wanted for what frees more; the next one has its copy again.
+            // The space is better used to free more. The next checkpoint has a copy again.
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             Err(e) => {
                 sealer.store.remove_unnamed(&checkpoints);
@@ -419,7 +435,8 @@ impl Seal {
     fn name(&mut self, floor: SeqNo, checkpoints: &[NewFile]) -> Result<()> {
         let sealer = self.sealer.clone();
         sealer.store.files.sync_dir()?;
-        // What was left out of the index, or is in the checkpoint, follows from operations that may not be durable yet.
+        // Dead records missing from the index, and the contents of the checkpoint, depend on
+        // operations that may not be durable yet.
         sealer.log.sync()?;
         let indexed = &mut self.indexed;
         let index_files = indexed.iter().map(|indexed| &indexed.file);
@@ -428,7 +445,8 @@ impl Seal {
         let remove = old.iter().map(|file| file.number).collect();
         let step = Step { floor: Some(floor), remove, add };
         let ltns: Vec<u64> = indexed.iter().map(|indexed| indexed.group.ltn).collect();
-        // Once the edit is there the index follows it, whatever happens to files afterwards.
+        // Once the edit is committed, the index must follow it, whatever happens to files
+        // afterwards.
         sealer.store.lane.stored().retain(&ltns, |records| {
             sealer.store.manifest.commit(commit(step, records))?;
             indexed.drain(..).for_each(|indexed| sealer.become_storage(indexed));
@@ -436,7 +454,7 @@ impl Seal {
             Ok(())
         })?;
         sealer.sealed_groups.add(ltns.len() as u64);
-        // One that was lost is none to be removed.
+        // A lost checkpoint file needs no removal.
         old.iter().try_for_each(|old| match sealer.store.files.remove(&old.name()) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             removed => removed,

@@ -1,25 +1,28 @@
-//! The space limit: appends are refused before it is passed, and what frees room goes on.
+//! The space limit: refuses appends before the limit is exceeded, and lets requests that free space
+//! proceed.
 //!
-//! The files of a store of logs are few kinds: groups of the log, which are made at their full length, index files, cold files, checkpoints,
-//! the manifest. The budget (`store::space`) knows what they occupy at every moment, and its ceiling refuses what would lift them above
-//! the limit. This module sees to it that nobody gets there: a group for appends is made only if, beside everything, a *reserve* stays
-//! free of what the way out needs:
+//! A store of logs has few kinds of files: log groups, which are created at full length, index
+//! files, cold files, checkpoints, and the manifest. The budget (`store::space`) tracks their size,
+//! and its ceiling refuses a file that would exceed the limit. This module keeps the store away
+//! from the ceiling. A group for appends is created only if a *reserve* for freeing space remains:
 //!
-//! * *pool*: one cold file, as long as a group, so that a collection can always run;
-//! * *fixed*: one group, which trims and deletes may take; the index files of the groups that have none yet; the next
-//!   checkpoint, in two copies, beside the present one; the growth of the manifest; open pages of the log.
+//! * *pool*: one cold file of the size of a group, so that a collection can always run;
+//! * *fixed*: one group for trims and deletes; the index files of the unsealed groups; the next
+//!   checkpoint, in two copies, in addition to the current one; the growth of the manifest; open
+//!   pages of the log.
 //!
-//! What a group takes is known before it is made, and its records take no more; so what is admitted is groups, not records. An append
-//! that finds no room in its group waits, while something is under way or could be collected, up to [`STALL_NS`], and
-//! is refused then, or at once if nothing is; nothing of it was done. As room gets short, files are collected with less and less garbage
-//! in them.
+//! The size of a group is known before its creation, and its records take no more. So the limit
+//! admits groups, not records. An append without space in its group waits up to [`STALL_NS`] while
+//! a job is running or could collect files. Then, or at once if no job can free space, it is
+//! refused without effect. The less space is left, the less garbage a file needs to be collected.
 //!
-//! The last [`EDITS_BYTES`] below the limit are the manifest's, which is never refused: no other file is let into them, and that holds while
-//! the store is opened as well (`store::open`). A store that is opened at its limit begins its logs in what was kept for that, the ballast,
-//! and refuses appends until that is whole again.
+//! The last [`EDITS_BYTES`] below the limit belong to the manifest, whose edits are never refused.
+//! No other file may use them, not even while the store is being opened (`store::open`). A store
+//! opened at its limit begins its logs in the reserved space, and refuses appends until that is
+//! complete again.
 //!
-//! Trims and deletes take the group of the reserve where they must. What they trim frees groups; a group of nothing but trims
-//! is dead when it is closed. So the reserve comes back by itself.
+//! Trims and deletes use the reserve's group if necessary. The trimmed records free groups, and a
+//! group with only trims is dead when it is closed. So the reserve replenishes itself.
 
 use crate::catalog::Catalog;
 use crate::foundation::Foundation;
@@ -31,20 +34,21 @@ use std::sync::Arc;
 use store::commit::{GroupState, ballast_bytes, staging_len};
 use store::space::{Demands, EDITS_BYTES, OUTPUT_BYTES, Sizes, SpaceLimit, Terms, with_overhead};
 
-/// What an index file takes for each record and log of a group, about.
+/// Approximate size of an index file per record and per log of a group, bytes.
 const ROW_BYTES: u64 = 16;
-/// The least share of garbage for which anything is copied where room is short, percent.
+/// Minimum share of garbage for any copy when space is short, percent.
 const GARBAGE_PERCENT_MIN: u32 = 5;
-/// The steps in which that share is lowered.
+/// Step by which that share is lowered.
 const GARBAGE_PERCENT_STEP: u32 = 10;
 
-/// Younger groups that there are when one is collected for its padding alone, unless room is short.
+/// Number of younger groups before a group is collected for its padding alone, unless space is
+/// short.
 const PADDED_GROUPS: usize = 8;
 
-/// What is copied for the second time waits until it is this part of a group, unless room is short.
+/// A second copy waits until its data reaches this fraction of a group, unless space is short.
 const SECOND_PART: u64 = 4;
 
-/// What the store is told of the space it needs.
+/// Returns the space requirements of the engine for the store.
 pub(crate) fn terms(options: &Options) -> Terms {
     let first = options.first_lane_terms().group_bytes;
     let sizes = Sizes {
@@ -52,30 +56,30 @@ pub(crate) fn terms(options: &Options) -> Terms {
         memory_bytes: 0,
         log_group_bytes: first,
         ballast_bytes: ballast_bytes(first),
-        // Nothing is written to it.
+        // The engine writes nothing to the first lane.
         wal_bytes_max: 2 * first,
     };
     let limit = options.space_limit.map(SpaceLimit::Bytes);
     Terms { limit, overhead_bytes: options.overhead_bytes(), is_strict: true, ..Terms::unlimited(sizes) }
 }
 
-/// The reserve below the space limit, and its consequences for collections.
+/// The reserve below the space limit, and its effect on garbage collection.
 pub(crate) struct Reserve {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
 }
 
 impl Reserve {
-    /// Of these logs in this store.
+    /// Creates the reserve for these logs.
     pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>) -> Reserve {
         Reserve { store: store.clone(), catalog: catalog.clone() }
     }
 
-    /// Computes the reserve anew: after files were added or removed, and before a group is made.
+    /// Recomputes the reserve, after files were added or removed, and before a group is created.
     pub fn refresh(&self) {
         let space = &self.store.space;
         if !self.store.is_owner() || !space.has_own_limit() {
-            // What is kept free of a store that another engine opened is that engine's affair.
+            // The host engine manages the reserve of a shared store.
             return;
         }
         space.refresh(|roll_bytes| self.demands(roll_bytes));
@@ -98,7 +102,7 @@ impl Reserve {
         Demands { fixed_bytes, pool_bytes, collected_bytes: group_bytes, ..Demands::default() }
     }
 
-    /// About what the index files will take of the groups that have none yet.
+    /// Estimates the size of the index files of all unsealed groups.
     fn unwritten_index_bytes(&self) -> u64 {
         let groups = self.store.lane.reader().to_retain();
         let logs = self.catalog.view();
@@ -109,7 +113,7 @@ impl Reserve {
         rows.sum()
     }
 
-    /// How a collection is chosen now.
+    /// Returns the current parameters for choosing a collection.
     pub fn pick_options(&self, garbage_percent: u32) -> PickOptions {
         PickOptions {
             garbage_percent,
@@ -127,17 +131,18 @@ impl Reserve {
         }
     }
 
-    /// True unless a limit is so near that the manifest would pass it.
+    /// Returns true unless a manifest edit would exceed the space limit.
     pub fn has_room_for_edits(&self) -> bool {
         let space = &self.store.space;
         let used = space.used_bytes().saturating_add(EDITS_BYTES);
         !space.has_own_limit() || used <= space.limit_bytes()
     }
 
-    /// To be called after files were added or removed. Begins another manifest if this one is long, and computes the reserve.
+    /// Updates the reserve after files were added or removed. Starts a new manifest file if the
+    /// current one is long.
     ///
     /// # Errors
-    /// Those of the manifest.
+    /// Errors of the manifest.
     pub fn files_changed(&self) -> Result<()> {
         if self.store.manifest.should_roll() {
             self.store.manifest.commits().roll()?;
@@ -151,7 +156,8 @@ impl Reserve {
         self.store.space.has_own_limit() && self.store.space.is_short()
     }
 
-    /// The shares of garbage that make a file worth it, the best first: where room is short, less and less.
+    /// Returns the garbage thresholds to try, highest first. When space is short, they go down to a
+    /// minimum.
     pub fn garbage_percents(&self) -> impl Iterator<Item = u32> + use<> {
         let most = self.store.options.garbage_percent;
         let least = if self.is_short() { GARBAGE_PERCENT_MIN.min(most) } else { most };

@@ -1,8 +1,9 @@
-//! The space ledger of a store of logs: every byte of its directory has an owner.
+//! Space report of a store of logs: assigns every byte of the directory to an owner.
 //!
-//! The sum is taken over a listing of the directory, each file attributed by what the manifest says of it, so that nothing can drift; what is
-//! alive in a file is asked of the index. Bytes are those that the file system has allocated. It is taken while operations go on: each
-//! part is then true of some moment, and the sum is that of the listing all the same.
+//! The report is computed from a directory listing, with each file assigned by the manifest, so
+//! that no counter can drift. The index supplies the live bytes of a file. Bytes are those
+//! allocated by the file system. Operations continue meanwhile: the parts may belong to different
+//! moments, but their sum is that of the listing.
 
 use crate::catalog::Catalog;
 use crate::entry::Source;
@@ -16,81 +17,84 @@ use store::manifest::{Engine, StateOf};
 use store::names::{self, FileKind};
 use store::speed::SpeedSpace;
 
-/// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for the files of
-/// the store (allocated, not logical, bytes).
+/// Space by owner. The [`parts`](Space::parts) sum to `total_bytes`, the bytes that the file system
+/// has allocated for the files of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Each part of the sum.
+    /// Bytes by owner.
     pub owners: Owners,
-    /// All of them.
+    /// Sum of all owners.
     pub total_bytes: u64,
-    /// Of groups that are storage, and cold files: bytes of the files of either.
+    /// Number and bytes of sealed groups and cold files.
     pub stored: Stored,
-    /// Bytes still free on the volume.
+    /// Free bytes of the volume.
     pub available_bytes: u64,
-    /// The second disk, if the log has one.
+    /// Space of the fast tier, if the log has one.
     pub speed: Option<SpeedSpace>,
-    /// What the files may occupy together: the limit, or what the volume has for them if that is less; 0: there is no limit.
+    /// Maximum bytes of all files: the space limit, or the capacity of the volume for them if
+    /// lower; 0: no limit.
     pub limit_bytes: u64,
-    /// Bytes below the limit that appends may not take, so that collection, trims and deletes can go on.
+    /// Bytes below the limit that appends may not use, reserved for garbage collection, trims and
+    /// deletes.
     pub reserve_bytes: u64,
-    /// What is alive of each log, by their names.
+    /// Live data of each log, in name order.
     pub logs: Vec<LogSpace>,
 }
 
-/// The parts of the sum.
+/// Bytes by owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
-    /// Records that are alive, without what is stored with them.
+    /// Live records, without metadata.
     pub live_bytes: u64,
-    /// What else is in groups that are storage, and in cold files: trimmed records, heads and padding, rows of cold files.
+    /// Rest of the sealed groups and cold files: dead records, headers, padding, and rows of cold
+    /// files.
     pub garbage_bytes: u64,
-    /// What else is in groups that are not storage yet: the same, and room that is not written to.
+    /// Rest of the unsealed groups: dead records, headers, padding, and unwritten space.
     pub open_bytes: u64,
     /// Index files.
     pub index_bytes: u64,
     /// Checkpoints.
     pub checkpoint_bytes: u64,
-    /// Files of jobs under way, and such that are about to be removed.
+    /// Files of running jobs, and files about to be removed.
     pub job_bytes: u64,
-    /// Files of groups that wait to be used again.
+    /// Files of spare groups.
     pub free_bytes: u64,
-    /// The first lane of the log, its ballast, and open pages of all lanes.
+    /// The first lane of the log with its reserved space, and the open pages of all lanes.
     pub wal_bytes: u64,
-    /// Manifests and the pointer to the current one.
+    /// Manifest files and the pointer to the current one.
     pub manifest_bytes: u64,
-    /// Files of other engines on the same store.
+    /// Files of other engines of the store.
     pub engines_bytes: u64,
-    /// Files the store does not know.
+    /// Unknown files.
     pub other_bytes: u64,
 }
 
-/// Files that hold records and are not written to any more.
+/// Storage files, which hold records and are not written any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// Groups.
+    /// Number of sealed groups.
     pub groups: u64,
-    /// Bytes of their files.
+    /// Bytes of the sealed groups' files.
     pub group_bytes: u64,
-    /// Cold files.
+    /// Number of cold files.
     pub cold_files: u64,
-    /// Their bytes.
+    /// Bytes of the cold files.
     pub cold_bytes: u64,
 }
 
-/// What is alive of one log.
+/// Live data of one log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSpace {
-    /// Its name.
+    /// Name of the log.
     pub name: Arc<str>,
-    /// Records.
+    /// Number of live records.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of live records.
     pub live_bytes: u64,
 }
 
 impl Space {
-    /// Name and value of each part of the sum.
+    /// Returns the name and value of each owner.
     pub fn parts(&self) -> [(&'static str, u64); 11] {
         let owners = &self.owners;
         [
@@ -109,7 +113,7 @@ impl Space {
     }
 }
 
-/// Takes the ledger: one directory listing, attributed by the manifest's state.
+/// Computes the report from one directory listing and the manifest.
 pub(crate) fn take(store: &Foundation, catalog: &Catalog) -> Result<Space> {
     let mut out = Space::default();
     let listing = store.context().env.fs.list(&store.context().dir)?;

@@ -1,13 +1,14 @@
-//! Who waits for records of which log: an append wakes those, and nobody else.
+//! Readers waiting for new records of a log. An append wakes only the readers of its logs.
 //!
-//! A reader that found nothing more says which log it waits for, looks once more, and sleeps until that log has changed since. Who has
-//! written asks first whether anybody waits at all, which costs one look at a number, and then for readers of the logs that he
-//! wrote to.
+//! A reader at the end of a log registers, looks once more, and sleeps until the log changes. A
+//! writer first checks the number of waiting readers, which costs one load, and then looks for
+//! readers of its logs.
 //!
-//! **No wake-up is lost.** A reader is counted before he looks at the logs, and the writer asks for the count after he changed them, both under
-//! the lock of all logs. Either the reader comes to that lock second, and sees the record; or the writer does, and then he sees the count, too. A
-//! change that comes between the look and the sleep has raised the count of changes, which is compared under the lock that the
-//! reader sleeps by.
+//! **No wake-up is lost.** A reader increments the count before it looks at the logs. A writer
+//! reads the count after it changed them. Both happen around a critical section of the lock of all
+//! logs. If the reader locks second, it sees the record; if the writer locks second, it sees the
+//! count. A change between the reader's look and its sleep increments `changes`, which the reader
+//! compares under the lock of its condition variable.
 
 use crate::entry::LogId;
 use base::HashMap;
@@ -17,25 +18,25 @@ use base::sync::rank;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
+/// Readers waiting for new records.
 #[derive(Debug, Default)]
 pub(crate) struct Tails {
-    /// How many wait.
+    /// Number of waiting readers.
     waiting: AtomicUsize,
-    /// Guards the logs that somebody waits for.
+    /// Guards the logs with waiting readers.
     logs: Mutex<HashMap<LogId, Tail>, rank::Parked>,
 }
 
-/// A log that is waited for.
+/// A log with waiting readers.
 #[derive(Debug, Default)]
 struct Tail {
     readers: usize,
-    /// How often it has changed since somebody waits.
+    /// Number of changes since the first of these readers registered.
     changes: u64,
     changed: Arc<Condvar>,
 }
 
-/// One who waits for a log, as long as this lives.
+/// Registration of a reader for a log, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
     tails: &'a Tails,
@@ -44,7 +45,7 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Tails {
-    /// Somebody is going to wait for a log: before he looks for the last time.
+    /// Registers a reader of a log. The reader must look at the log once more after this.
     pub fn enter(&self, log: LogId) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut logs = lock(&self.logs);
@@ -53,7 +54,7 @@ impl Tails {
         Waiting { tails: self, log, changed: tail.changed.clone() }
     }
 
-    /// Logs have changed: after what did it was applied.
+    /// Wakes the readers of changed logs. Called after the changes are applied.
     pub fn changed(&self, logs: impl IntoIterator<Item = LogId>) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
@@ -67,7 +68,7 @@ impl Tails {
         }
     }
 
-    /// All are to look: something has happened to the store.
+    /// Wakes all readers, after a change of the store's state.
     pub fn wake_all(&self) {
         for tail in lock(&self.logs).values_mut() {
             tail.changes += 1;
@@ -77,12 +78,12 @@ impl Tails {
 }
 
 impl Waiting<'_> {
-    /// What to compare later: see [`Waiting::sleep`].
+    /// Returns the number of changes, for [`Waiting::sleep`].
     pub fn changes(&self) -> u64 {
         lock(&self.tails.logs).get(&self.log).map_or(0, |tail| tail.changes)
     }
 
-    /// Sleeps, so long at most, unless the log has changed since.
+    /// Sleeps for at most `longest`, unless the log has changed since `seen`.
     pub fn sleep(&self, seen: u64, longest: Duration) {
         let logs = lock(&self.tails.logs);
         if logs.get(&self.log).is_some_and(|tail| tail.changes == seen) {

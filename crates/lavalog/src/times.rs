@@ -1,15 +1,16 @@
-//! How long operations on logs take. What is not waited for until it is durable is sampled: see [`io::timing`].
+//! Latency statistics of operations on logs. Operations that do not wait for durability are
+//! sampled: see [`io::timing`].
 
 use io::Env;
 use io::timing::Timing;
 use store::commit::Durability;
 
-/// Of writes.
+/// Latency of writes.
 #[derive(Debug)]
 pub(crate) struct WriteTimes {
-    /// Batches that are written, of appends and whatever else.
+    /// Written batches of any operations.
     pub append: Timing,
-    /// The same, but for the wait until they are durable.
+    /// Asynchronous batches, without the wait for durability.
     pub append_async: Timing,
 }
 
@@ -18,7 +19,7 @@ impl WriteTimes {
         WriteTimes { append: Timing::sampled(env), append_async: Timing::sampled(env) }
     }
 
-    /// Writes a batch.
+    /// Times a write of a batch.
     pub fn write<T>(&self, durability: Durability, write: impl FnOnce() -> T) -> T {
         let is_long = durability.waits_for_device();
         let begun = if is_long { self.append.begin_long() } else { self.append.begin() };
@@ -28,10 +29,10 @@ impl WriteTimes {
     }
 }
 
-/// Of reads.
+/// Latency of reads.
 #[derive(Debug)]
 pub(crate) struct ReadTimes {
-    /// Single records.
+    /// Reads of single records.
     pub read: Timing,
     /// The next record of a scan.
     pub scan: Timing,

@@ -1,40 +1,41 @@
-//! What may be collected, as it comes, changes and goes; and what of it was last found to be most worth it.
+//! The collectable files, and a cache of the last choices.
 //!
-//! Whoever looks for work asks, and far more often than anything changes. So the answer is kept until it does, and what has changed is
-//! told by the ledger, file by file.
+//! The scheduler asks for work far more often than anything changes. So choices are cached until a
+//! file changes; the ledger reports the changed files.
 
 use crate::catalog::Catalog;
 use crate::entry::Source;
 use crate::pick::{Candidates, FileFacts, Pick, PickOptions, pick};
 
-/// Files whose counts are looked at while nobody else looks at any log.
+/// Maximum number of changed files fetched under one hold of the catalog lock.
 const FILES_AT_ONCE: usize = 1024;
 
-/// So many answers are kept.
+/// Maximum number of cached choices.
 const ANSWERS_MAX: usize = 8;
 
-/// See the module.
+/// The collectable files, and a cache of the last choices.
 #[derive(Debug, Default)]
 pub(crate) struct ToCollect {
     files: Candidates,
-    /// What was found by which options since something last changed. Where room is short several are tried one after another.
+    /// Choices since the last change, with their parameters. When space is short, several
+    /// thresholds are tried.
     answers: Vec<(PickOptions, Option<Pick>)>,
 }
 
 impl ToCollect {
-    /// A file has come.
+    /// Adds a file.
     pub fn add(&mut self, file: FileFacts) {
         self.files.set(file);
         self.answers.clear();
     }
 
-    /// A file has gone, or cannot be read.
+    /// Removes a file that is gone or unreadable.
     pub fn remove(&mut self, source: Source) {
         self.files.remove(source);
         self.answers.clear();
     }
 
-    /// What is most worth collecting.
+    /// Returns the most worthwhile collection.
     pub fn pick(&mut self, options: &PickOptions) -> Option<Pick> {
         if let Some((_, pick)) = self.answers.iter().find(|(of, _)| of == options) {
             return pick.clone();
@@ -45,7 +46,8 @@ impl ToCollect {
         pick
     }
 
-    /// Takes note of what has died since this was last called. The lock is held for a bounded number of files each time.
+    /// Fetches the files with new garbage from the catalog, holding its lock for a bounded number
+    /// of files at a time.
     pub fn update(&mut self, catalog: &Catalog) {
         loop {
             let changed = catalog.take_changed(FILES_AT_ONCE);

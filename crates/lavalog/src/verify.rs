@@ -1,17 +1,21 @@
-//! Checks every byte that records are read from, and what leads to them, and says which records are damaged.
+//! Integrity check of all record data and of everything that locates it. Reports the damaged
+//! records.
 //!
-//! In this order, a bounded piece at a time:
+//! The check runs in bounded steps, in this order:
 //!
-//! 1. The manifest, as the next open would read it; and that what it lists is in the directory, and nothing else of the store.
+//! 1. The manifest, as the next open would read it, and the directory: all listed files exist, and
+//!    there are no other files of the store.
 //! 2. Both copies of the checkpoint.
-//! 3. Index files, each with the group of the log that it is of, and cold files (`group`, `cold`): checksums; that every row leads to
-//!    the record of its log, LSN and sequence; that nothing lies between them.
-//! 4. The groups that are not storage yet, as far as their pages are in their files or staged, against the index in memory.
-//! 5. The ledger: what is alive of each file, counted again from the index.
+//! 3. Index files, each with its log group, and cold files (`group`, `cold`): checksums; every row
+//!    must lead to the record of its log, LSN and sequence number; nothing may lie between the
+//!    records.
+//! 4. The unsealed groups, as far as their pages are in their files or staged, against the index in
+//!    memory.
+//! 5. The ledger: the live bytes of each file, recounted from the index.
 //!
-//! Writers go on, and so does the background, but for the moment in which the directory is listed. What is collected, trimmed or
-//! overwritten meanwhile is nobody's any more: before something counts as damaged it is looked for once more where the index leads by then.
-//! After each damage it goes on with the rest.
+//! Writers and background jobs continue, except while the directory is listed. Records that are
+//! collected, trimmed or overwritten meanwhile are not damage: before the check reports a record,
+//! it looks again at the record's current position. After damage it continues with the rest.
 
 mod cold;
 mod group;
@@ -37,13 +41,13 @@ use store::manifest::Engine;
 use store::names::{self, FileKind};
 use store::volumes::Volume;
 
-/// How often what is alive is counted anew because operations went on meanwhile.
+/// Maximum number of recounts of live bytes because operations intervened.
 const COUNTS_MAX: u32 = 5;
 
-/// The longest wait for the index, where a job that has named a file stands still.
+/// Maximum wait for the index to follow an edit, in case the job has stopped.
 const INDEX_WAIT_NS: u64 = 1_000_000_000;
 
-/// What is still to be checked.
+/// A part that remains to be checked.
 enum Part {
     Manifest,
     Directory,
@@ -52,20 +56,20 @@ enum Part {
     Ledger,
 }
 
-/// What is read now.
+/// The part that is being read.
 enum Reading {
     Group(Box<GroupCheck>),
     Cold(Box<ColdCheck>),
 }
 
-/// A verification under way.
+/// A running verification.
 pub(crate) struct Verify {
     core: Arc<Core>,
     parts: VecDeque<Part>,
     reading: Option<Reading>,
 }
 
-/// Checks everything, unless it is cancelled.
+/// Checks everything, unless cancelled.
 pub(crate) fn verify(core: &Arc<Core>, cancel: Option<&Cancel>) -> Result<VerifyReport> {
     let mut report =
         VerifyReport { logs: core.catalog.view().registry().len() as u64, ..VerifyReport::default() };
@@ -85,12 +89,12 @@ pub(crate) fn verify(core: &Arc<Core>, cancel: Option<&Cancel>) -> Result<Verify
 }
 
 impl Verify {
-    /// Of what there is now.
+    /// Creates a verification of the current files.
     pub fn new(core: &Arc<Core>) -> Verify {
-        // In this order none is missed that becomes storage meanwhile, and none is read twice.
+        // This order misses no group that is sealed meanwhile, and reads none twice.
         let open = core.store.lane.reader().to_retain();
         let files = core.store.manifest.state();
-        // Copies of the checkpoint come first: they are what cannot be made again.
+        // The copies of the checkpoint come first: they cannot be rebuilt.
         let (first, others): (Vec<_>, Vec<_>) =
             files.files.values().copied().partition(|meta| meta.role == Role::Checkpoint);
         let open = open.into_iter().filter(|group| files.rows_of(Source::Group(group.ltn)).is_none());
@@ -101,7 +105,7 @@ impl Verify {
         Verify { core: core.clone(), parts, reading: None }
     }
 
-    /// Goes on. False: it is done.
+    /// Performs one step. Returns false at the end.
     pub fn step(&mut self, report: &mut VerifyReport) -> bool {
         let core = &self.core;
         let more = match &mut self.reading {
@@ -141,7 +145,7 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
             }
         },
         Part::Open(ltn, state) => {
-            // Pages that are on their way to the file are waited for, unless the log has stopped.
+            // Wait for pages that are being written to the file, unless the log has stopped.
             let whole =
                 if state == GroupState::Active { None } else { core.store.lane.reader().scan(ltn).ok() };
             let is_whole = whole.is_some();
@@ -150,7 +154,7 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
                     let group = GroupCheck::open(core, ltn, !is_whole, check);
                     return Some(Reading::Group(Box::new(group)));
                 }
-                // It was let go of, or has become storage.
+                // The log released the group, or it was sealed.
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     let meta = core.store.manifest.state().rows_of(Source::Group(ltn))?;
                     return begin(core, Part::File(meta), report);
@@ -162,7 +166,8 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
     None
 }
 
-/// The manifest names an index file a moment before the index leads to it, log by log: until then nothing in it would be found alive.
+/// Waits until the index refers to a newly named index file. It follows the manifest a moment
+/// later, log by log; until then nothing in the file would seem live.
 fn wait_for_index(core: &Core, meta: &FileMeta, ltn: u64) {
     let follows = || core.collector.is_kept(ltn) || !is_there(core, meta.number);
     let until_ns = core.context().now_ns().saturating_add(INDEX_WAIT_NS);
@@ -181,13 +186,14 @@ fn check_manifest(core: &Core, report: &mut VerifyReport) {
         Err(e) => vec![e],
     };
     if !found.is_empty() && core.store.lane.begun().is_some() {
-        // Written anew from memory. It is told below; a failure leaves things as they are.
+        // Write the manifest anew from memory. The damage is reported below; if the rewrite fails,
+        // nothing changes.
         let _ = core.store.manifest.shared().commits().roll();
     }
     found.into_iter().for_each(|e| report.damaged(e, Vec::new()));
 }
 
-/// A copy of the checkpoint. The next one has both copies again.
+/// Checks a copy of the checkpoint. The next checkpoint has both copies again.
 fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
     let context = core.context();
     let read = || -> Result<u64> {
@@ -207,11 +213,11 @@ fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
     }
 }
 
-/// Reports bytes behind the recorded end of a file. Returns the role of the file.
+/// Reports bytes after the recorded end of a file. Returns the role of the file.
 fn tell_of_end(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> Role {
     let context = core.context();
     let len = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered).and_then(|file| file.len());
-    // A file that is missing or too short is met when it is read.
+    // A missing or short file is reported when it is read.
     if let Ok(len) = len
         && len > meta.len
     {
@@ -224,19 +230,19 @@ fn tell_of_end(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> Role 
     meta.role
 }
 
-/// A file that is listed must be there.
+/// Turns `NotFound` for a listed file into damage.
 fn missing_is_damage(core: &Core, meta: &FileMeta, e: Error) -> Error {
     let e = if e.kind() == ErrorKind::NotFound { e.with_kind(ErrorKind::Corruption) } else { e };
     e.at_file(core.context().path(&meta.name()))
 }
 
-/// What is in the directory and is not listed. (What is listed and is not there is met when it is read.)
+/// Reports unlisted files in the directory. (Missing listed files are reported when they are read.)
 fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
     if core.reader().is_some() {
-        // What its writer is about to name, or to remove, is not listed either.
+        // Files that the writer is about to name or to remove are unlisted as well.
         return;
     }
-    // In a store that has stopped files may be on their way for ever.
+    // In a stopped store, files may remain unfinished forever.
     let Ok(_hold) = core.moves.hold() else { return };
     let list = || core.context().env.fs.list(&core.context().dir);
     let mut strange: BTreeSet<String> = BTreeSet::new();
@@ -254,8 +260,8 @@ fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
     }
 }
 
-/// The files of this engine and of the log that nobody lists and nobody keeps. Of the lanes of an engine that opened the store
-/// nothing is known here.
+/// Returns the files of this engine and of the log that are neither listed nor in use. The lanes of
+/// a host engine are unknown here.
 fn unlisted(core: &Core, listing: &[DirEntry]) -> Vec<String> {
     let state = core.store.manifest.state();
     let kept: BTreeSet<String> = core.store.lanes().flat_map(|log| log.files().file_names()).collect();
@@ -273,7 +279,7 @@ fn unlisted(core: &Core, listing: &[DirEntry]) -> Vec<String> {
     listing.iter().filter(is_strange).map(|entry| entry.name.clone()).collect()
 }
 
-/// Counts what is alive of each file from the index, while nothing changes.
+/// Recounts the live bytes of each file from the index, while nothing changes.
 fn check_ledger(core: &Core, report: &mut VerifyReport) {
     for _ in 0..COUNTS_MAX {
         let before = moment(core);
@@ -305,7 +311,8 @@ fn hold_against(core: &Core, report: &mut VerifyReport, source: Source, counted:
     }
 }
 
-/// What changes whenever the index does; `None` while it may be changing. (Records die by operations only.)
+/// Returns a value that changes whenever the index does, or `None` while the index may be changing.
+/// (Records die only by operations.)
 fn moment(core: &Core) -> Option<(SeqNo, u64, u64)> {
     let (sealed, collected) = (core.sealer.sealed_groups(), core.collector.collected_files());
     let is_moving = core.moves.is_moving();
@@ -313,17 +320,17 @@ fn moment(core: &Core) -> Option<(SeqNo, u64, u64)> {
     (!is_moving).then_some((next_seq, sealed, collected))
 }
 
-/// True if a file of the engine is listed still.
+/// Returns true if the manifest still lists a file of the engine.
 fn is_there(core: &Core, number: u64) -> bool {
     core.store.manifest.state().files.contains_key(&number)
 }
 
-/// What a log is called, as long as it is there.
+/// Returns the name of a log, if it exists.
 fn name_of(core: &Core, log: LogId) -> Option<String> {
     core.catalog.view().get(log).map(|log| log.name().to_string())
 }
 
-/// The LSNs of all logs that are alive in a source, as runs.
+/// Calls `take` for the runs of live LSNs of all logs in a source.
 fn alive_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
     part_runs(core, source, &mut take);
     if let Source::Group(ltn) = source {
@@ -333,7 +340,7 @@ fn alive_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)
     }
 }
 
-/// Those of them that are found by the rows of a file.
+/// Calls `take` for the runs of live LSNs that are located by the rows of a file.
 fn part_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
     core.catalog.each_log(|log| {
         for part in log.live().index().parts().filter(|part| part.source() == source) {
@@ -342,7 +349,8 @@ fn part_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn))
     });
 }
 
-/// Where records may have been that are lost with a source whose rows could not be read when the store was opened: nobody knows more.
+/// Calls `take` for the runs of LSNs that may be lost with a source whose rows were unreadable at
+/// open. More is not known.
 fn lost_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
     if core.collector.is_damaged(source) {
         core.catalog.each_log(|log| {

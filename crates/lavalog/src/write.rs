@@ -1,16 +1,19 @@
-//! How operations get into the log and are applied.
+//! The write path: how operations reach the log and are applied.
 //!
-//! 1. Under the lock of the order each operation is checked against the state and those before it in the batch. A record whose
-//!    LSN is taken is compared with the one that has it, without the lock, and left out if they are the same.
-//! 2. The batch is appended to the log, and applied: from then on it is seen, and survives the death of the process.
-//! 3. A durable one waits for its sync, which it shares with all who wait at the same time.
+//! 1. Under the order lock, the writer checks each operation against the state and the earlier
+//!    operations of the batch. If the LSN of a record is taken, the writer releases the lock and
+//!    compares the bytes. It leaves the append out if they are equal.
+//! 2. The batch is appended to the log and applied. From then on readers see it, and it survives a
+//!    process crash.
+//! 3. A durable write waits for the sync of its commit group.
 //!
-//! Who is told `NoSpace`, `Busy` or that something is wrong with an operation has done nothing at all.
+//! A write that fails with `NoSpace`, `Busy` or an error of an operation changes nothing.
 //!
-//! Nothing is acknowledged once something failed, in the background or here: what was written may be lost then, and the index may
-//! say what the log does not. Reads go on; writes are refused with what failed first, until the store is opened again.
+//! After any failure, in the foreground or the background, no write is acknowledged. Written data
+//! may be lost then, and the index may disagree with the log. Reads continue. Writes fail with the
+//! first error until the store is opened again.
 //!
-//! What frees room (trims, truncations, deletes) is written where there is no room for anything else: see `room`.
+//! Trims, truncations and deletes free space, so they can use reserved space: see `room`.
 
 use crate::catalog::Catalog;
 use crate::collect::Collector;
@@ -33,10 +36,10 @@ use std::sync::Arc;
 use store::commit::{Completion, Durability, Need, Ticket};
 use store::guest::{BatchSink, Carried, HostWrite};
 
-/// How long an append waits for collection.
+/// Maximum time that an append waits for garbage collection.
 const STALL_NS: u64 = 10_000_000_000;
 
-/// See the module.
+/// The write path.
 pub(crate) struct WritePath {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -47,12 +50,12 @@ pub(crate) struct WritePath {
     moves: Arc<Moves>,
     collector: Arc<Collector>,
     sealer: Arc<Sealer>,
-    /// Readers that wait for records.
+    /// Readers waiting for records.
     tails: Tails,
     times: WriteTimes,
 }
 
-/// The parts that the write path works with.
+/// The components that the write path uses.
 pub(crate) struct WriteParts {
     pub records: Arc<Records>,
     pub log: Arc<LogWriter>,
@@ -63,13 +66,13 @@ pub(crate) struct WriteParts {
     pub sealer: Arc<Sealer>,
 }
 
-/// The sink of a batch of the engine that opened the store: a batch of these operations carries it.
+/// Sink for a batch of the host engine, which becomes an embedded batch of these operations.
 struct Carrier<'a> {
     log: &'a LogWriter,
     ops: &'a [Op<'a>],
-    /// Operations that change nothing.
+    /// Operations that are already done and change nothing.
     done: &'a BTreeSet<usize>,
-    /// The outcome of an attempt in which nothing was appended.
+    /// Outcome of an attempt that appended nothing.
     refused: Option<Tried>,
 }
 
@@ -86,7 +89,7 @@ impl BatchSink for Carrier<'_> {
 }
 
 impl WritePath {
-    /// Into these logs, with these parts.
+    /// Creates the write path over these components.
     pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: WriteParts) -> WritePath {
         let WriteParts { records, log, room, reserve, moves, collector, sealer } = parts;
         let (tails, times) = (Tails::default(), WriteTimes::new(&store.context().env));
@@ -94,21 +97,21 @@ impl WritePath {
         WritePath { store, catalog, records, log, room, reserve, moves, collector, sealer, tails, times }
     }
 
-    /// Returns the readers that wait for records.
+    /// Returns the readers waiting for records.
     pub fn tails(&self) -> &Tails {
         &self.tails
     }
 
-    /// How long writes take.
+    /// Returns the latency statistics of writes.
     pub fn times(&self) -> &WriteTimes {
         &self.times
     }
 
-    /// Writes operations as one batch, which happens whole or not at all.
+    /// Writes operations as one atomic batch.
     ///
     /// # Errors
-    /// `Trimmed`, `AlreadyExists`, `NotFound` and `InvalidArgument` of an operation; `TooLarge`; `NoSpace`: nothing happened. Those
-    /// of the log.
+    /// `Trimmed`, `AlreadyExists`, `NotFound` and `InvalidArgument` of an operation, `TooLarge` and
+    /// `NoSpace`: nothing was written. Errors of writing the log.
     pub fn write(&self, ops: &[Op<'_>], durability: Durability) -> Result<()> {
         self.times.write(durability, || {
             let ticket = self.submit(ops, durability)?;
@@ -116,10 +119,11 @@ impl WritePath {
         })
     }
 
-    /// As [`WritePath::write`] of a durable batch, without waiting: it is seen, and not durable yet.
+    /// Writes a durable batch as [`WritePath::write`] does, without waiting for durability. Readers
+    /// see the batch at once.
     ///
     /// # Errors
-    /// As there; those of a device that failed later are told by the completion.
+    /// The errors of [`WritePath::write`]. The completion reports a later device failure.
     pub fn write_async(&self, ops: &[Op<'_>]) -> Result<Completion> {
         Ok(self
             .store
@@ -127,7 +131,8 @@ impl WritePath {
             .when_durable(self.times.append_async.time(|| self.submit(ops, Durability::Durable))?))
     }
 
-    /// Puts operations into the log, and applies them. What makes them durable; none if nothing was ever written.
+    /// Appends operations to the log and applies them. Returns the ticket to sync, or `None` if the
+    /// log is empty.
     fn submit(&self, ops: &[Op<'_>], durability: Durability) -> Result<Option<Ticket>> {
         if !durability.is_logged() {
             return Err(never_volatile());
@@ -137,7 +142,7 @@ impl WritePath {
         self.room.admit(frees)?;
         loop {
             if done.len() == ops.len() {
-                // What is there already may not be durable yet.
+                // The existing records may not be durable yet.
                 return Ok(self.store.lane.wal().content().last_position());
             }
             match self.log.attempt(ops, &done, None, durability)? {
@@ -157,11 +162,12 @@ impl WritePath {
         }
     }
 
-    /// As [`WritePath::write`], with a batch of the engine that opened the store. `host` assigns the sequences of that batch and
-    /// appends it to the sink that it is given, once. That engine sees to its durability.
+    /// Writes a batch as [`WritePath::write`] does, with an embedded batch of the host engine.
+    /// `host` assigns the sequence numbers of that batch and appends it to the given sink once. The
+    /// host engine provides for its durability.
     ///
     /// # Errors
-    /// As there, and those of `host`: nothing happened.
+    /// The errors of [`WritePath::write`], and those of `host`: nothing was written.
     pub fn write_carrying(&self, ops: &[Op<'_>], host: &mut HostWrite<'_>) -> Result<()> {
         self.room.admit(false)?;
         let mut done = BTreeSet::new();
@@ -188,7 +194,8 @@ impl WritePath {
     /// Creates a log.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name; `NoSpace`: nothing happened. Those of the log.
+    /// `AlreadyExists`, `InvalidArgument` and `TooLarge` for the name, and `NoSpace`: nothing was
+    /// written. Errors of writing the log.
     pub fn create(&self, name: &str, durability: Durability) -> Result<LogId> {
         self.room.admit(false)?;
         loop {
@@ -207,11 +214,11 @@ impl WritePath {
         self.store.context().signals.wake_dozing();
     }
 
-    /// There is no group for a batch of so many bytes: makes one, as soon as there is room. `frees`: the batch has nothing but trims,
-    /// truncations and deletes.
+    /// Provides a log group for a batch of `len` bytes, waiting for space if necessary. `frees`:
+    /// the batch consists of trims, truncations and deletes.
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened. Those of the log.
+    /// `NoSpace`: nothing was written. Errors of writing the log.
     fn make_room(&self, len: usize, frees: bool) -> Result<()> {
         self.reserve.refresh();
         if frees {
@@ -239,7 +246,7 @@ impl WritePath {
                 return Some(Err(e));
             }
             self.reserve.refresh();
-            // Asked first: what ends meanwhile has made room.
+            // Check before `provide`: a job that ends in between has made space for `provide`.
             let may_free = self.may_free();
             match self.store.lane.preparation().provide(len, Need::Usual) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => refused = e,
@@ -252,17 +259,18 @@ impl WritePath {
         outcome
     }
 
-    /// True if something is under way, or could be, that frees room.
+    /// Returns true if a running or possible job can free space.
     pub fn may_free(&self) -> bool {
         let is_moving = self.moves.is_moving();
         let can_move = !self.store.context().health.out_of_space();
         can_move && (is_moving || self.sealer.has_to_seal() || self.collector.to_collect().is_some())
     }
 
-    /// Whether an append whose LSN is taken has been done already. False: look again.
+    /// Returns whether an append whose LSN is taken repeats the existing record. False: the record
+    /// has moved; try again.
     ///
     /// # Errors
-    /// `AlreadyExists` if other bytes are there; those of reading.
+    /// `AlreadyExists` if the record has other bytes; I/O errors.
     fn is_there(&self, op: &Op<'_>, found: (Found, u64)) -> Result<bool> {
         let Op::Append { log, lsn, bytes } = *op else { return Ok(false) };
         let mut there = Vec::new();
@@ -270,7 +278,7 @@ impl WritePath {
         match row.and_then(|(source, row)| self.records.bytes_of(source, &row, &mut there)) {
             Ok(()) if there == bytes => Ok(true),
             Ok(()) => Err(self.catalog.view().log(log)?.exists(lsn)),
-            // It was moved or has gone: the next try finds out.
+            // The record was moved or removed; the next attempt decides.
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),
         }

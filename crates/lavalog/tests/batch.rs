@@ -1,6 +1,7 @@
-//! The batches of operations do not change by accident: one that was written once is still read, and still written, byte for byte.
+//! The format of batches must not change by accident: golden batches must remain readable, and
+//! writing must produce the same bytes.
 //!
-//! `LAVASTORE_BLESS=1 cargo test -p lavastore-lavalog --test batch` writes the file anew.
+//! `LAVASTORE_BLESS=1 cargo test -p lavastore-lavalog --test batch` rewrites the files.
 
 use lavastore_lavalog::ops::{Batch, Op, Ops};
 use store::guest::{Carried, CarriedRead};
@@ -9,11 +10,11 @@ use store::guest::{Carried, CarriedRead};
 mod golden_files;
 
 const GOLDEN: &[u8] = include_bytes!("golden/batch-v1.bin");
-/// One that carries a batch of another engine's, with operations of its own and without any.
+/// A batch with an embedded batch of another engine, with and without operations of its own.
 const JOINT: &[u8] = include_bytes!("golden/batch-v2.bin");
 const CARRIER: &[u8] = include_bytes!("golden/batch-v2-carrier.bin");
 
-/// One of each kind, and of each that leaves something out.
+/// An operation of each kind, and of each with omitted fields.
 const OPS: &[Op<'_>] = &[
     Op::Create { log: 7, name: "raft/1" },
     Op::Append { log: 7, lsn: 300, bytes: b"first" },

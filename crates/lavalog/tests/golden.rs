@@ -1,4 +1,5 @@
-//! Files of format version 1, checked in: they must stay readable, and the writers must go on producing them byte for byte.
+//! Golden files of format version 1: they must stay readable, and the writers must produce them
+//! byte for byte.
 //!
 //! After a deliberate change of a format: raise its version, then run with `LAVASTORE_BLESS=1`.
 
@@ -21,7 +22,7 @@ fn uid() -> Uid {
     Uid::from_words(0x0102_0304_0506_0708, 0x1112_1314_1516_1718)
 }
 
-/// What `write` writes into a file.
+/// Returns the bytes that `write` writes to a file.
 fn written(write: impl FnOnce(Box<dyn AppendFile>, &Path)) -> Vec<u8> {
     let (fs, path) = (SimEnv::new(1).env().fs, Path::new("f"));
     write(fs.create(path, &CreateOptions::default()).unwrap(), path);
@@ -47,7 +48,8 @@ fn golden(name: &str, now: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// Log, LSN, sequence and length of each record: two blocks of even columns, gaps, lone records, the largest numbers.
+/// Log, LSN, sequence number and length of each record: two blocks of even columns, gaps, single
+/// records, the largest numbers.
 fn records() -> Vec<(LogId, Lsn, u64, u32)> {
     let mut all: Vec<_> = (0..300).map(|i| (1, 1000 + i, 50 + 7 * i, 20)).collect();
     all.extend((0..40).map(|i| (2, 10 * i + i % 3, 9000 + i * i, (i % 5) as u32)));

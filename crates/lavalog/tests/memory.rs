@@ -1,4 +1,5 @@
-//! How much memory the index takes, from the allocator: 1,000 logs of 4,000 records of 1,000 bytes each, in groups of 256 MB.
+//! Memory of the index, measured by the allocator: 1,000 logs of 4,000 records of 1,000 bytes each,
+//! in groups of 256 MB.
 
 use lavastore_lavalog::disk::directory::{Block, LogRows};
 use lavastore_lavalog::index::Part;
@@ -13,12 +14,12 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: every call is passed on as it came to the system's allocator, which fulfils the contract; the counter neither allocates
-// nor touches the memory.
+// SAFETY: every call is forwarded unchanged to the system allocator, which fulfils the contract;
+// the counter neither allocates nor touches the memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promises about `layout` are those that `System` asks for.
+        // SAFETY: the caller's guarantees about `layout` are those that `System` requires.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
@@ -35,13 +36,14 @@ const LOGS: u64 = 1000;
 const RECORDS: u64 = 4000;
 const LEN: usize = 1000;
 const GROUP_LEN: u64 = 256 << 20;
-/// What a record takes in a group beside its bytes, about.
+/// Approximate overhead of a record in a group, bytes.
 const OVERHEAD: u64 = 60;
 
-/// How much a place grows with each byte of a group: there are 512 bytes in a block, and 4,096 positions for each.
+/// Growth of `at` per byte of a group: a block has 512 bytes, and 4,096 positions.
 const AT_PER_BYTE: u64 = 8;
 
-/// The largest memory there was, in parts of the bytes of all logs at the end, and as the logs count it.
+/// Returns the maximum memory as a fraction of the final bytes of all logs: measured, and as the
+/// logs count it.
 fn measure(late_in: u64) -> (f64, f64) {
     let (mut rng, bytes) = (io::Rng::new(1), [7; LEN]);
     let before = LIVE.load(Relaxed);
@@ -59,7 +61,7 @@ fn measure(late_in: u64) -> (f64, f64) {
             if late_in > 0 && rng.one_in(late_in) {
                 late.extend(now.take());
             }
-            // What is late comes some thousand records of all logs later.
+            // Late records arrive some thousand records later.
             let due = (late.len() > 200).then(|| late.swap_remove(rng.below(late.len() as u64) as usize));
             for (log, lsn) in now.into_iter().chain(due) {
                 seq += 1;
@@ -67,7 +69,7 @@ fn measure(late_in: u64) -> (f64, f64) {
                 at += (LEN as u64 + OVERHEAD) * AT_PER_BYTE;
             }
             if at >= GROUP_LEN * AT_PER_BYTE {
-                // Its index is largest when a group is full.
+                // The index is largest when a group is full.
                 let held = late.capacity() * size_of::<(LogId, u64)>();
                 peak = peak.max(LIVE.load(Relaxed) - before - held);
                 counted = counted.max(logs.memory_bytes());

@@ -1,5 +1,6 @@
-//! What goes through many logs does so a few hundred at a time, and others come in between: every record is found all the time
-//! while index files take the places of recent records, and cold files those of groups.
+//! Changes of many logs happen a few hundred logs at a time, with other operations in between.
+//! Every record is found at any time while index files replace recent records, and cold files
+//! replace groups.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const SEEDS: u64 = 8;
-/// More than two pieces of them.
+/// Enough for more than two steps.
 const LOGS: u64 = 600;
-/// Groups that are written.
+/// Number of groups written.
 const ROUNDS: u64 = 5;
 const LEN: usize = 100;
 
@@ -25,10 +26,10 @@ fn bytes(log: u64, lsn: Lsn) -> Vec<u8> {
     out
 }
 
-/// What the readers go by.
+/// State shared by the readers and the writer.
 struct Shared {
     logs: Vec<LogHandle>,
-    /// Records of each log that were acknowledged: LSNs from 1 on.
+    /// Number of acknowledged records of each log, with LSNs from 1 on.
     written: AtomicU64,
     is_done: AtomicBool,
 }
@@ -39,7 +40,7 @@ fn reader(shared: &Shared, mut rng: Rng) -> u64 {
         let written = shared.written.load(Ordering::SeqCst);
         let n = rng.below(LOGS);
         let log = &shared.logs[n as usize];
-        // Of every eighth log all is kept, of the others what is trimmed may be gone.
+        // Every eighth log keeps all records; in the others, trimmed records may be gone.
         let lsn = rng.range(1, written.max(1) + 1);
         match log.read(lsn) {
             Ok(Some(found)) => assert_eq!(found, bytes(n, lsn)),

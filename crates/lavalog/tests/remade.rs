@@ -1,5 +1,6 @@
-//! Rows that are damaged, or whose file is lost under the open store, are made again from their group while many read by them, others
-//! append and trim, and files are collected: under every schedule of the threads each reader gets its record, whoever met the damage first.
+//! Damaged rows, or lost index files of an open store, are rebuilt from their group during
+//! concurrent reads, appends, trims and collections. Under every schedule each reader gets its
+//! record, whichever thread meets the damage first.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -27,7 +28,7 @@ fn bytes(log: u64, lsn: u64) -> Vec<u8> {
     out
 }
 
-/// A store whose index files are damaged, or some of them gone.
+/// Makes a store with damaged index files, or without some of them.
 fn damaged(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
@@ -102,7 +103,7 @@ fn every_reader_gets_its_record_while_rows_are_made_again() {
             let mut indexes = files.into_iter().map(|file| file.name).filter(|name| name.ends_with(".e1-1"));
             for below in 1..=20 {
                 if let Some(lost) = indexes.next().filter(|_| seed % 2 == 1 && rng.one_in(2)) {
-                    // It may have gone by itself.
+                    // The file may be gone already.
                     let _ = env.fs.remove(&io::fs::join(Path::new(DIR), &lost));
                 }
                 trimmed.store(below * 25, Ordering::SeqCst);

@@ -1,6 +1,6 @@
-//! Scans beside trims and collection, under schedules: files go and records are moved while somebody goes through a log, some of whose
-//! rows are damaged. A scan reads on where its records are by then, hands out every one that is still there, and leaves out what was
-//! trimmed before it began.
+//! Scans next to trims and collections, under schedules: files are removed and records moved during
+//! a scan, and some rows are damaged. A scan follows its records to their new positions, returns
+//! every remaining record, and omits those trimmed before it began.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const DIR: &str = "/logs";
 const SEEDS: u64 = 80;
 const RECORDS: u64 = 600;
-/// Trims of log 0, and how far each goes.
+/// Number of trims of log 0, and the LSNs removed by each.
 const TRIMS: u64 = 20;
 const STEP: u64 = 25;
 
@@ -25,19 +25,19 @@ fn options() -> Options {
     Options { group_bytes: Some(256 << 10), garbage_percent: 30, recent_bytes, ..Options::default() }
 }
 
-/// Log 0 has most of the bytes: what goes with it makes garbage of the files in which log 1 is as well.
+/// Log 0 has most of the bytes: its trims make garbage of the files that log 1 shares.
 fn bytes(log: u64, lsn: Lsn) -> Vec<u8> {
     let mut out = vec![0; if log == 0 { 700 } else { 100 }];
     Rng::new(log << 32 ^ lsn).fill(&mut out);
     out
 }
 
-/// A store with some groups, and rows that may be damaged.
+/// Makes a store with some groups and possibly damaged rows.
 fn filled(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     let logs: Vec<LogHandle> = (0..2).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
-    // The first group dies as a whole.
+    // The first group dies completely.
     for lsn in 1..=RECORDS / 2 {
         logs[0].append(lsn, &bytes(0, lsn), Durability::Buffered).unwrap();
     }
@@ -61,14 +61,14 @@ fn filled(seed: u64) -> SimEnv {
     sim
 }
 
-/// What log 0 is trimmed below.
+/// Trim point of log 0.
 #[derive(Default)]
 struct Trimmed {
     begun: AtomicU64,
     done: AtomicU64,
 }
 
-/// Goes through a log some times. Returns how many records a trim took from before it.
+/// Scans a log several times. Returns the number of records that trims removed during the scans.
 fn scanner(log: &LogHandle, n: u64, trimmed: &Trimmed, rng: &mut Rng) -> u64 {
     let mut skipped = 0;
     for _ in 0..6 {

@@ -1,8 +1,8 @@
-//! The engine under schedules: threads append, trim, read and close groups, the background makes index files and collects, and
-//! the power fails anywhere.
+//! The engine under schedules: threads append, trim, read and close groups, the background seals
+//! and collects, and the power fails at any point.
 //!
-//! Every schedule ends; what was acknowledged is read back by everybody at once; and after a crash at any operation each log has
-//! all that was promised by then and not trimmed, and nothing that was never written.
+//! Every schedule ends. All threads can read acknowledged records at once. After a crash at any
+//! operation each log has all guaranteed and untrimmed records, and nothing else.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -15,18 +15,18 @@ use lavastore_lavalog as lavalog;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Seeds that every change is tried with.
+/// Number of seeds for every change.
 const SEEDS: u64 = 120;
-/// One in so many is also tried with crashes.
+/// One in this many seeds is also tried with crashes.
 const CRASHES_ONE_IN: u64 = 2;
 const PATIENCE_NS: u64 = 200_000_000;
 
-/// What one writer did to its log, whose LSNs count from 1.
+/// The operations of one writer on its log, with LSNs from 1.
 #[derive(Clone, Debug, Default)]
 struct History {
-    /// The length of each record, and the operation by which it was buffered and durable.
+    /// Length of each record, and the operations by which it was buffered and durable.
     records: Vec<(usize, Option<u64>, Option<u64>)>,
-    /// Trims, each from the operation at which it was about to be made.
+    /// Trims, each with the operation before its execution.
     trims: Vec<(u64, Lsn)>,
 }
 
@@ -50,7 +50,7 @@ fn open_with(env: &Env, loggers: Loggers) -> LogStore {
     let options = Options {
         group_bytes: Some(256 << 10),
         garbage_percent: 30,
-        // So few that some are read from memory and others, just written, are not.
+        // Few enough that some reads come from memory and others, of recent records, do not.
         recent_bytes: 20 << 10,
         loggers,
         ..Options::default()
@@ -58,7 +58,7 @@ fn open_with(env: &Env, loggers: Loggers) -> LogStore {
     LogStore::open(env, Path::new("/logs"), &options).unwrap()
 }
 
-/// One write of the log at the device, or up to three wherever there are so many to be made.
+/// One log write at the device, or up to three if there are enough.
 fn loggers_of(seed: u64) -> Loggers {
     Loggers { writes_max: 1 + (seed % 3) as usize, threads_min: 0 }
 }
@@ -98,7 +98,7 @@ fn reader(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// What was done, and the operation at which the store was open; or why a schedule does not end.
+/// The history, and the operation after the open; or the reason that a schedule does not end.
 type Outcome = Result<Ran<(u64, Vec<History>, u64)>, Stuck>;
 
 fn run(seed: u64) -> (SimEnv, Outcome) {
@@ -130,7 +130,7 @@ fn run(seed: u64) -> (SimEnv, Outcome) {
     (sim, ran)
 }
 
-/// One log after a crash at `op`.
+/// Checks one log after a crash at `op`.
 fn check(store: &LogStore, n: usize, history: &History, op: u64, kind: CrashKind) -> Result<(), String> {
     let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
     let promised = |(_, buffered, durable): &(usize, Option<u64>, Option<u64>)| {
@@ -163,7 +163,7 @@ fn check(store: &LogStore, n: usize, history: &History, op: u64, kind: CrashKind
     }
 }
 
-/// Seeds that found something once. 1468: a group went by a trim that the power failure took back.
+/// Seeds that found a bug. 1468: a group was freed because of a trim that a power failure undid.
 const FOUND: [u64; 1] = [1468];
 
 #[test]
@@ -193,7 +193,8 @@ fn no_schedule_loses_a_record_that_was_promised() {
     assert!(first.is_some() || sealed > 10, "{sealed} groups became storage");
 }
 
-/// Threads that want to apply one log: one has it at a time, the others are refused, and each gets it when it is free.
+/// Threads claim the right to apply one log: one has it at a time, the others are refused, and each
+/// gets it when it is free.
 #[test]
 fn one_applies_a_log_at_a_time() {
     let mut refused = 0;
@@ -202,7 +203,7 @@ fn one_applies_a_log_at_a_time() {
         let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, |env| {
             let store = open(env);
             store.create_log("log").unwrap();
-            // Who is at it, and how many were refused.
+            // The thread with the right, and the number of refusals.
             let shared = Arc::new((store.clone(), Mutex::<(u64, u64), rank::Outside>::default()));
             let spawner = env.spawner.clone().unwrap();
             let mut threads = Vec::new();
@@ -238,7 +239,8 @@ fn one_applies_a_log_at_a_time() {
     assert!(refused > 10, "{refused} were refused");
 }
 
-/// Somebody scans a log while it is truncated and written anew: once that has returned nothing of the old is handed out any more.
+/// A scan runs while the log is truncated and rewritten: after the rewrite returns, the scan
+/// returns no old records.
 #[test]
 fn no_scan_hands_out_what_a_truncation_took_before() {
     let mut after = 0;
@@ -261,7 +263,7 @@ fn no_scan_hands_out_what_a_truncation_took_before() {
             loop {
                 let must_be_new = *lock(&is_new);
                 let Some((lsn, bytes)) = scan.read_next().unwrap() else { break };
-                // In half of the runs all that was read ahead is old by then.
+                // In half of the runs the complete read-ahead is outdated by then.
                 while lsn == 1 && seed.is_multiple_of(2) && !*lock(&is_new) {
                     env.clock.sleep_ns(1_000);
                 }

@@ -1,4 +1,5 @@
-//! Readers that wait for records, under schedules: each is woken by what is written to its log, and none sleeps on.
+//! Readers waiting for records, under schedules: each is woken by writes to its log, and no wake-up
+//! is lost.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -14,7 +15,8 @@ use std::time::Duration;
 
 const SEEDS: u64 = 150;
 const WAIT: Duration = Duration::from_secs(60);
-/// Shorter than a reader sleeps when nobody wakes it: a schedule in which one sleeps on has nothing to do for longer than that.
+/// Shorter than the sleep of a reader without a wake-up: a schedule with a lost wake-up is idle for
+/// longer.
 const PATIENCE_NS: u64 = 500_000_000;
 
 fn reader(log: &LogHandle, last: Lsn) {

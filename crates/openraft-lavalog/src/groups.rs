@@ -1,19 +1,19 @@
-//! Which groups of a node are in use. A group has one log storage and one state machine at a time: two would each take the other's
-//! entries for their own.
+//! The Raft groups in use on a node. A group has at most one log storage and one state machine at a
+//! time, since each of two would overwrite the other's entries.
 
 use base::sync::{Mutex, lock, rank};
 use lavastore::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The groups of a node that are in use, by name.
+/// The groups in use, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     /// Guards the names.
     names: Arc<Mutex<BTreeSet<String>, rank::Outside>>,
 }
 
-/// That a group is in use: as long as this lives.
+/// Registration of a group in use, removed on drop.
 #[derive(Debug)]
 pub(crate) struct InUse {
     groups: Groups,
@@ -21,7 +21,8 @@ pub(crate) struct InUse {
 }
 
 impl Groups {
-    /// Enters a group. Refused if it is in use: its log storage, its state machine or a snapshot in the making is still there.
+    /// Registers a group. Fails if its log storage, its state machine or an unfinished snapshot
+    /// still exists.
     pub fn enter(&self, name: &str) -> Result<Arc<InUse>> {
         if !lock(&self.names).insert(name.to_owned()) {
             let why = format!(

@@ -1,9 +1,10 @@
 //! Log storage and state machine for [openraft] 0.9 on LavaStore: any number of Raft groups in one directory.
 //!
-//! A group's entries are the records of a log of LavaLog, its vote and what is committed the metadata of that log
-//! ([`LogStorage`]). Its state is a column family ([`StateMachine`]); what an [`Application`] changes is written there together with
-//! the position up to which the log was applied, as volatile writes: the state has no log but that of Raft. After a crash it is as
-//! it was flushed last, or as the last snapshot has it, and openraft applies what is committed behind that.
+//! The entries of a group are the records of a LavaLog log; its vote and committed log id are the
+//! metadata of that log ([`LogStorage`]). Its state is a column family ([`StateMachine`]). Changes
+//! by an [`Application`] and the applied position are written to the family together, as volatile
+//! writes: the state has no log but that of Raft. After a crash the state is the last flushed one
+//! or that of the last snapshot, and openraft applies the committed entries after it.
 //!
 //! ```
 //! use lavastore::{Family, Result, testing::SimEnv};
@@ -35,7 +36,8 @@
 //! # Ok::<(), lavastore::Error>(())
 //! ```
 //!
-//! `examples/raft_kv` is a cluster of three processes: network, clients, linearizable reads, and kills under load.
+//! `examples/raft_kv` is a cluster of three processes: network, clients, linearizable reads, and
+//! kills under load.
 
 #![warn(missing_debug_implementations)]
 

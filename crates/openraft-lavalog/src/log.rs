@@ -1,11 +1,12 @@
-//! Raft's log in a log of LavaLog.
+//! Raft log storage in a LavaLog log.
 //!
-//! The entry of index `i` is the record `i + 1`: so there is a place before the first, after which all can be truncated. The metadata
-//! of the log are the vote, the last committed and the last purged log id.
+//! The entry with index `i` is the record with LSN `i + 1`. So there is an LSN before the first
+//! entry, after which all entries can be truncated. The metadata of the log contains the vote, the
+//! last committed and the last purged log id.
 //!
-//! All writes go into one lane, in their order, and become durable in that order. So only two wait: a vote, and the callback of an
-//! append, which is a task that awaits the completion of its last record. A truncation, a purge or a committed id that a loss of
-//! power takes had nothing durable behind it.
+//! All writes go to one lane and become durable in order. So only two writes wait: a vote, and the
+//! callback of an append, which a task calls after the completion of its last record. If a power
+//! failure loses a truncation, a purge or a committed id, nothing after it was durable.
 
 use crate::groups::InUse;
 use crate::record::{decode, encode};
@@ -22,9 +23,9 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// Bytes of entries that are appended as one batch; one entry may be longer.
+/// Size at which a batch of appended entries is closed, bytes; a single entry may be longer.
 const BATCH_BYTES: usize = 4 << 20;
-/// Bytes of entries that a replication is given at once; one entry may be longer.
+/// Maximum bytes of entries per read for replication; a single entry may be longer.
 const READ_BYTES: usize = 1 << 20;
 
 /// The metadata of the log.
@@ -42,7 +43,7 @@ impl<N: NodeId> Default for Meta<N> {
     }
 }
 
-/// The log of a Raft group; made by [`Store::group`](crate::Store::group).
+/// The log storage of a Raft group, created by [`Store::group`](crate::Store::group).
 #[derive(Debug)]
 pub struct LogStorage<C: RaftTypeConfig> {
     log: Log,
@@ -51,7 +52,7 @@ pub struct LogStorage<C: RaftTypeConfig> {
     _in_use: Arc<InUse>,
 }
 
-/// Reads the entries of a group's log.
+/// Reader of a group's log entries.
 #[derive(Clone, Debug)]
 pub struct LogReader<C> {
     log: Log,
@@ -69,12 +70,12 @@ impl<C: RaftTypeConfig> LogStorage<C> {
         Ok(LogStorage { log, store, meta, _in_use: in_use })
     }
 
-    /// The number of its log.
+    /// Returns the number of the LavaLog log.
     pub(crate) fn id(&self) -> u64 {
         self.log.id()
     }
 
-    /// Up to which entry it was purged.
+    /// Returns the last purged log id.
     pub(crate) fn purged(&self) -> Option<&LogId<C::NodeId>> {
         self.meta.purged.as_ref()
     }
@@ -83,7 +84,7 @@ impl<C: RaftTypeConfig> LogStorage<C> {
         LogReader { log: self.log.clone(), types: PhantomData }
     }
 
-    /// Replaces the metadata, trimming the log before if that is asked for.
+    /// Replaces the metadata and, in the same batch, trims the log if requested.
     fn write_meta(&mut self, meta: Meta<C::NodeId>, trim: Option<Lsn>) -> lavastore::Result<()> {
         let bytes = encode(&meta)?;
         let mut batch = LogBatch::new();
@@ -96,7 +97,7 @@ impl<C: RaftTypeConfig> LogStorage<C> {
     }
 }
 
-/// The entries of a range, until they have so many bytes.
+/// Reads the entries of a range up to about `bytes_max` bytes.
 fn entries<E: DeserializeOwned>(
     log: &Log,
     range: (Bound<Lsn>, Bound<Lsn>),
@@ -158,7 +159,7 @@ where
 
     async fn get_log_state(&mut self) -> Result<LogState<C>, StorageError<C::NodeId>> {
         let last = || -> lavastore::Result<Option<C::Entry>> {
-            // Without a first there is none: the last LSN is then that of an entry that was purged.
+            // Without a first LSN the log is empty, and the last LSN is that of a purged entry.
             let (Some(_), Some(last)) = (self.log.first_lsn()?, self.log.last_lsn()?) else {
                 return Ok(None);
             };
@@ -205,7 +206,8 @@ where
         I::IntoIter: OptionalSend,
     {
         let mut encoded = Vec::new();
-        // A purge is for good: of entries that it was for nobody asks any more, and the log would refuse them.
+        // A purge is permanent: entries below it are never requested, and the log would refuse
+        // them.
         let purged = self.meta.purged.as_ref().map(|purged| purged.index);
         for entry in entries {
             if purged.is_some_and(|purged| entry.get_log_id().index <= purged) {
@@ -216,7 +218,7 @@ where
         }
         let last =
             append_all(&self.store, &self.log, &encoded).map_err(|e| StorageIOError::write_logs(&e))?;
-        // The only place that calls it: behind the last record, which is durable after those before it.
+        // The only call of the callback. The last record becomes durable after all earlier ones.
         drop(<C::AsyncRuntime as AsyncRuntime>::spawn(async move {
             let durable = match last {
                 Some(last) => last.await,
@@ -240,7 +242,7 @@ where
     }
 }
 
-/// Appends records, in batches of a length that the log takes; what resolves when the last is durable.
+/// Appends records in batches. Returns the completion of the last one.
 fn append_all(
     store: &LogStore,
     log: &Log,

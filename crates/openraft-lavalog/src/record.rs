@@ -1,5 +1,5 @@
-//! What openraft's values are in records: a byte that says the version, then MessagePack. The fields of a struct are an array there, so
-//! one that is added at the end, with a default, leaves older records readable.
+//! Encoding of openraft's values: a version byte, then MessagePack. Structs are encoded as arrays
+//! of fields, so a field added at the end with a default keeps older records readable.
 
 use base::{Error, ErrorKind, Result};
 use serde::Serialize;

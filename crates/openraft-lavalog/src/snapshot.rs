@@ -1,10 +1,12 @@
-//! Snapshots in files: `docs/format/raft-snapshot.md` has the bytes.
+//! Snapshot files. Byte map: `docs/format/raft-snapshot.md`.
 //!
-//! A group has one snapshot, `ID.snapshot` with the number of its log, and *parts*, files in the making, `ID.UID.part`, each with a name of
-//! its own: so whoever makes one, how many at once, meets no other. A part is synced, renamed over the snapshot, and the
-//! directory is synced: so there is always one whole snapshot or none. Who has the one before open goes on reading it. An
-//! older one never takes the place of a newer one, however late it is finished; a damaged one gives way to any. A part that does not
-//! become the snapshot is removed with its handle; what a crash leaves of parts, when the group is opened.
+//! A group has one snapshot, `ID.snapshot`, named after the number of its log, and *parts*:
+//! unfinished files `ID.UID.part`. Each part has a unique name, so concurrent writers do not
+//! conflict. A finished part is synced and renamed over the snapshot, and the directory is synced.
+//! So there is always one complete snapshot or none. A reader of the previous snapshot keeps
+//! reading the open file. A snapshot never replaces a newer one, however late it is finished; a
+//! damaged snapshot is always replaced. Dropping the handle of an unused part removes it; opening
+//! the group removes parts left by a crash.
 
 use crate::groups::InUse;
 use base::codec::{Reader, put_bytes, put_u32};
@@ -19,19 +21,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
-/// Bytes of the identity that the file begins with.
+/// Length of the identity at the start of the file, bytes.
 const HEAD: u64 = 16;
 /// Bytes before the payload of a frame: its length and its checksum.
 const FRAME_HEAD: u64 = 8;
-/// Bytes of entries in a frame; one entry may be longer.
+/// Size at which a frame of entries is closed, bytes; a single entry may be longer.
 const FRAME_BYTES: usize = 64 << 10;
-/// The longest frame that is believed.
+/// Maximum length of a frame.
 const FRAME_MAX: usize = 64 << 20;
 const META: u8 = 0;
 const ENTRIES: u8 = 1;
 const END: u8 = 2;
 
-/// Where the snapshots of a node are.
+/// The directory with the snapshots of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct SnapshotDir {
     env: Env,
@@ -54,12 +56,12 @@ impl SnapshotDir {
 pub(crate) struct Snapshots {
     place: SnapshotDir,
     group: u64,
-    /// Guards the choice which of two becomes the snapshot.
+    /// Serializes the comparison of snapshots and the rename.
     turn: Arc<Mutex<(), rank::Outside>>,
     _in_use: Arc<InUse>,
 }
 
-/// A file in the making. If it is still there when this goes, it is removed.
+/// An unfinished file, removed on drop unless it was renamed.
 pub(crate) struct Part {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
@@ -67,7 +69,8 @@ pub(crate) struct Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // Renamed, it is not there. What cannot be removed now is removed when the group is opened.
+        // A renamed file no longer exists under this name. If removal fails, opening the group
+        // removes the file.
         if self.fs.exists(&self.path).unwrap_or(false) {
             let _ = self.fs.remove(&self.path);
         }
@@ -79,7 +82,7 @@ impl Snapshots {
         self.place.dir.join(format!("{}.snapshot", self.group))
     }
 
-    /// Removes what was left in the making.
+    /// Removes the parts left by a crash.
     pub fn clean(&self) -> Result<()> {
         let (fs, begins) = (&self.place.env.fs, format!("{}.", self.group));
         for entry in fs.list(&self.place.dir)? {
@@ -97,19 +100,19 @@ impl Snapshots {
         Ok((Part { fs, path }, file))
     }
 
-    /// A file for what a leader sends.
+    /// Creates a file for a snapshot sent by the leader.
     pub fn receive(&self) -> Result<SnapshotFile> {
         let (part, file) = self.create()?;
         Ok(SnapshotFile { at: 0, side: Side::Writing(file, part) })
     }
 
-    /// A writer of a snapshot that begins with `meta`.
+    /// Creates a writer of a snapshot that begins with `meta`.
     pub fn build(&self, meta: &[u8]) -> Result<Writer> {
         let (part, file) = self.create()?;
         Writer::begin(file, part, self.place.env.new_uid(), meta)
     }
 
-    /// What was sent, durable in a part: it is one, or is copied into one.
+    /// Makes a received snapshot a durable part, by copying it if necessary.
     pub fn adopt(&self, sent: SnapshotFile) -> Result<Part> {
         match sent.side {
             Side::Writing(mut file, part) if Arc::ptr_eq(&part.fs, &self.place.env.fs) => {
@@ -134,12 +137,13 @@ impl Snapshots {
         Ok(part)
     }
 
-    /// The frames of a file in the making.
+    /// Opens the frames of a part.
     pub fn frames(&self, part: &Part) -> Result<Frames> {
         Frames::open(&*self.place.env.fs, &part.path)
     }
 
-    /// Makes a synced file the snapshot, unless `is_older` says of the meta of the present one that it is not to give way: then false.
+    /// Makes a synced part the snapshot. Returns false if `is_older`, called with the meta of the
+    /// current snapshot, forbids the replacement.
     pub fn commit(&self, part: &Part, is_older: impl FnOnce(&[u8]) -> Result<bool>) -> Result<bool> {
         let _turn = lock(&self.turn);
         let fs = &self.place.env.fs;
@@ -157,18 +161,18 @@ impl Snapshots {
         Ok(true)
     }
 
-    /// True for the damage of the snapshot, and of nothing else.
+    /// Returns true if the error is damage of the snapshot itself.
     pub fn is_damage(&self, error: &Error) -> bool {
         error.kind() == ErrorKind::Corruption && error.file() == Some(&self.path())
     }
 
-    /// Removes a damaged snapshot. Nobody else makes one meanwhile.
+    /// Removes a damaged snapshot. No snapshot may be created concurrently.
     pub fn remove(&self) -> Result<()> {
         self.place.env.fs.remove(&self.path())?;
         self.place.env.fs.sync_dir(&self.place.dir)
     }
 
-    /// The snapshot, if there is one: its meta and its frames behind that.
+    /// Opens the snapshot, if there is one. Returns its meta and the following frames.
     pub fn current(&self) -> Result<Option<(Vec<u8>, Frames)>> {
         if !self.place.env.fs.exists(&self.path())? {
             return Ok(None);
@@ -177,14 +181,14 @@ impl Snapshots {
         Ok(Some((frames.meta()?, frames)))
     }
 
-    /// The snapshot, all of which was read and found whole.
+    /// Opens the snapshot after reading and verifying all of it.
     pub fn checked(&self) -> Result<Option<(Vec<u8>, Frames)>> {
         let Some((meta, mut frames)) = self.current()? else { return Ok(None) };
         while frames.entries(&mut |_, _| ())? {}
         Ok(Some((meta, frames)))
     }
 
-    /// The bytes of a file, for who sends them.
+    /// Returns the bytes of a snapshot for sending.
     pub fn sent(&self, frames: &Frames) -> SnapshotFile {
         SnapshotFile { at: 0, side: Side::Reading(frames.file.clone(), frames.len) }
     }
@@ -224,7 +228,7 @@ impl Writer {
         self.file.append(&payload)
     }
 
-    /// Adds an entry; keys ascend.
+    /// Adds an entry, in ascending order of keys.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         put_bytes(&mut self.entries, key);
         put_bytes(&mut self.entries, value);
@@ -237,7 +241,7 @@ impl Writer {
         if entries.is_empty() { Ok(()) } else { self.frame(ENTRIES, &entries) }
     }
 
-    /// Makes it durable.
+    /// Finishes the file and makes it durable.
     pub fn finish(mut self) -> Result<Part> {
         self.end_frame()?;
         let count = self.count.to_le_bytes();
@@ -247,7 +251,7 @@ impl Writer {
     }
 }
 
-/// Reads a snapshot, frame by frame.
+/// Reads a snapshot frame by frame.
 pub(crate) struct Frames {
     file: Arc<dyn ReadFile>,
     uid: Uid,
@@ -269,7 +273,7 @@ impl Frames {
         Error::corruption(why).at_file(self.file.path()).at_offset(self.at)
     }
 
-    /// The next frame: its kind and its body.
+    /// Reads the next frame. Returns its kind and its body.
     fn frame(&mut self) -> Result<(u8, Vec<u8>)> {
         let mut head = [0; FRAME_HEAD as usize];
         self.file.read_at(&mut head, self.at)?;
@@ -287,7 +291,7 @@ impl Frames {
         Ok((kind, payload))
     }
 
-    /// The meta, which comes first.
+    /// Reads the meta frame, which comes first.
     pub fn meta(&mut self) -> Result<Vec<u8>> {
         match self.frame()? {
             (META, body) => Ok(body),
@@ -295,7 +299,8 @@ impl Frames {
         }
     }
 
-    /// The entries of the next frame, handed out one by one; false behind the last, when all that were written have been seen.
+    /// Calls `each` for the entries of the next frame. Returns false at the end, after verifying
+    /// the number of entries.
     pub fn entries(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
         let (kind, body) = self.frame()?;
         let mut reader = Reader::new(&body);
@@ -315,8 +320,8 @@ impl Frames {
     }
 }
 
-/// A snapshot on its way from one node to another, as openraft reads and writes it. It is written from front to back; what is sent
-/// twice is taken once.
+/// A snapshot in transfer between nodes, as openraft reads and writes it. It is written
+/// sequentially; bytes sent twice are written once.
 pub struct SnapshotFile {
     at: u64,
     side: Side,
@@ -325,12 +330,12 @@ pub struct SnapshotFile {
 enum Side {
     Writing(Box<dyn AppendFile>, Part),
     Reading(Arc<dyn ReadFile>, u64),
-    /// Of a snapshot that was not taken.
+    /// Placeholder for a snapshot that was not taken.
     Nothing,
 }
 
 impl SnapshotFile {
-    /// What stands for a snapshot that was not taken. Nobody sends it.
+    /// Creates the placeholder for a snapshot that was not taken. It is never sent.
     pub(crate) fn nothing() -> SnapshotFile {
         SnapshotFile { at: 0, side: Side::Nothing }
     }
@@ -377,7 +382,7 @@ impl AsyncWrite for SnapshotFile {
         let Side::Writing(file, _) = &mut this.side else {
             return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
         };
-        // What it has already is sent once more where an answer was lost.
+        // The sender repeats a chunk after a lost reply; skip the bytes already written.
         let seen = file.len().saturating_sub(this.at).min(bytes.len() as u64) as usize;
         file.append(&bytes[seen..]).map_err(std::io::Error::other)?;
         this.at += bytes.len() as u64;
@@ -404,7 +409,7 @@ impl AsyncSeek for SnapshotFile {
             SeekFrom::End(by) => len.checked_add_signed(by),
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
         };
-        // Behind the end there would be a hole.
+        // Seeking past the end would leave a hole.
         self.at = at.filter(|at| *at <= len).ok_or(std::io::ErrorKind::InvalidInput)?;
         Ok(())
     }

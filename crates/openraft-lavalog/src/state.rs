@@ -1,16 +1,18 @@
-//! The state of a group: a column family, and in it, under keys that begin with the byte 0, the log id that was applied last and the
-//! membership. What an entry changes is one batch with these, in one family: so whatever is flushed, the position is that of the
-//! state, and volatile writes are enough.
+//! The state machine of a group, stored in a column family. Keys that begin with byte 0 hold the
+//! last applied log id and the membership. The changes of an entry form one batch with them, in one
+//! family. So any flush has a state with its matching position, and volatile writes suffice.
 //!
-//! Openraft purges no more of the log than a snapshot has. So after a crash the state is the further of two, what was flushed and the
-//! snapshot, and the log has what comes behind.
+//! openraft purges the log only up to a snapshot. So after a crash the state is the newer of the
+//! flushed state and the snapshot, and the log has the entries after it.
 //!
-//! A damaged snapshot is no damage of a group whose log begins where the state ends, or before: it is removed, and a new one is taken. What
-//! there is no room for is not taken: the group goes on with the snapshot before, or with none, and keeps its log meanwhile.
+//! A damaged snapshot does not damage the group if the log reaches back to the state: the snapshot
+//! is removed, and a new one is taken. If a new snapshot has no space, the group continues with the
+//! previous one or none, and keeps its log meanwhile.
 //!
-//! A snapshot is installed into a new family, flushed; then it becomes the group's snapshot, and then one durable write says that the
-//! group's family is the new one. Readers see the state before or the one after, and a crash leaves one of them: if it comes between
-//! the last two steps, the snapshot is found to be further than the state when the group is opened, and is installed again.
+//! A snapshot is installed in three steps: it is loaded into a new family and flushed; it becomes
+//! the group's snapshot; a durable write makes the new family the state. Readers see the old or the
+//! new state, and a crash leaves one of them. After a crash between the last two steps, the
+//! snapshot is newer than the state, and the next open installs it again.
 
 use crate::record::{decode, encode};
 use crate::snapshot::{Frames, SnapshotFile, Snapshots};
@@ -25,9 +27,10 @@ use std::sync::Arc;
 
 const APPLIED: &[u8] = b"\0applied";
 const MEMBERSHIP: &[u8] = b"\0membership";
-/// Where the keys of the application begin.
+/// First key of the application.
 const FIRST_KEY: &[u8] = b"\x01";
-/// Before the name of a group: the key in the default family that says which family is its state.
+/// Prefix of a key in the default family: with the name of a group, it stores the generation of the
+/// group's family.
 const GENERATION: &str = "raft/";
 
 type Meta<C> = SnapshotMeta<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>;
@@ -36,17 +39,17 @@ type Applied<C> = (
     StoredMembership<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>,
 );
 
-/// What a group is for: turns requests into changes of its state, the same on every node.
+/// The application of a group: turns requests into changes of its state, identically on every node.
 pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
-    /// Applies a request that is committed. `state` is as all requests before it left it. A request that is not to be granted is
-    /// answered so; an error ends the node.
+    /// Applies a committed request. `state` reflects all earlier requests. A refused request needs
+    /// a reply that says so; an error ends the node.
     ///
     /// # Errors
-    /// Those of reading the state.
+    /// Errors of reading the state.
     fn apply(&mut self, request: &C::D, state: &Family, changes: &mut Changes) -> Result<C::R>;
 }
 
-/// What a request changes: all of it or nothing.
+/// Changes by a request, applied atomically.
 #[derive(Debug)]
 pub struct Changes {
     family: Family,
@@ -66,7 +69,7 @@ impl Changes {
         }
     }
 
-    /// Sets a key, which does not begin with the byte 0.
+    /// Sets a key, which must not begin with byte 0.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.check(key.as_ref());
         self.batch.family(&self.family).put(key, value);
@@ -81,11 +84,12 @@ impl Changes {
     }
 }
 
-/// Reads the state of a group, beside the state machine that openraft has. Cheap to clone.
+/// Read access to the state of a group, in addition to openraft's state machine. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct State {
     db: Db,
-    /// Guards which family it is, another one once a snapshot was installed; and why there is no newer snapshot.
+    /// Guards the current family, which changes when a snapshot is installed, and the reason for a
+    /// missing snapshot.
     current: Arc<RwLock<Current, rank::Outside>>,
 }
 
@@ -96,18 +100,19 @@ struct Current {
 }
 
 impl State {
-    /// The family that the state is now. Keys that begin with the byte 0 are not the application's.
+    /// Returns the current family of the state. Keys that begin with byte 0 are internal.
     pub fn family(&self) -> Family {
         read(&self.current).family.clone()
     }
 
-    /// Why the last snapshot that was asked for was not taken, if it was not: there was no room. Until one is taken the log is kept.
+    /// Returns the error of the last snapshot request if it failed for lack of space. The log is
+    /// kept until a snapshot succeeds.
     pub fn snapshot_not_taken(&self) -> Option<Error> {
         read(&self.current).not_taken.clone()
     }
 }
 
-/// The state machine of a Raft group; made by [`Store::group`](crate::Store::group).
+/// The state machine of a Raft group, created by [`Store::group`](crate::Store::group).
 #[derive(Debug)]
 pub struct StateMachine<C, A> {
     name: String,
@@ -130,7 +135,7 @@ fn drop_family(db: &Db, name: &str) -> Result<()> {
     }
 }
 
-/// What was applied, by the bytes at the two keys.
+/// Reads the last applied log id and the membership.
 fn applied<C: RaftTypeConfig>(get: impl Fn(&[u8]) -> Result<Option<lavastore::Value>>) -> Result<Applied<C>> {
     let last = get(APPLIED)?.map(|bytes| decode(&bytes)).transpose()?;
     let membership = get(MEMBERSHIP)?.map(|bytes| decode(&bytes)).transpose()?;
@@ -151,7 +156,7 @@ where
     ) -> Result<Self> {
         let stored = db.get(format!("{GENERATION}{name}"))?;
         let generation: u64 = stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or(0);
-        // What an installation left that came to its end, or did not.
+        // Remove leftovers of complete and incomplete installations.
         if let Some(before) = generation.checked_sub(1) {
             drop_family(db, &family_name(name, before))?;
         }
@@ -169,7 +174,7 @@ where
         Ok(machine)
     }
 
-    /// Makes the snapshot the state if it is further.
+    /// Installs the snapshot if it is newer than the state.
     fn restore(&mut self) -> Result<()> {
         let Some((meta, frames)) = self.snapshots.current()? else { return Ok(()) };
         let meta: Meta<C> = decode(&meta)?;
@@ -181,14 +186,14 @@ where
         Ok(())
     }
 
-    /// Takes a new snapshot in the place of one that is damaged, if the log has what comes behind the state.
+    /// Replaces a damaged snapshot by a new one, if the log has all entries after the state.
     fn do_without(&mut self, purged: Option<&LogId<C::NodeId>>, damage: Error) -> Result<()> {
         let family = self.state.family();
         let last = applied::<C>(|key| family.get(key))?.0;
         if last.as_ref() < purged {
             return Err(damage);
         }
-        // What was loaded of it.
+        // Remove the partially loaded family.
         drop_family(&self.state.db, &family_name(&self.name, self.generation + 1))?;
         self.snapshots.remove()?;
         if last.is_some() {
@@ -209,7 +214,8 @@ where
         }
     }
 
-    /// The snapshot, whole: what a leader sends. One that is found damaged is replaced by one of the state as it is, which is as far at least.
+    /// Returns a verified snapshot for sending. A damaged one is replaced by a new snapshot of the
+    /// current state, which is at least as new.
     fn to_send(&self) -> Result<Option<Snapshot<C>>> {
         match self.snapshots.checked() {
             Err(e) if self.snapshots.is_damage(&e) => self.builder().build(),
@@ -219,12 +225,12 @@ where
         }
     }
 
-    /// What reads the state while openraft has the machine.
+    /// Returns read access to the state, for use after openraft takes the state machine.
     pub fn state(&self) -> State {
         self.state.clone()
     }
 
-    /// A new family with what a snapshot has, durable.
+    /// Loads a snapshot into a new family and makes it durable.
     fn load(&self, meta: &Meta<C>, mut frames: Frames) -> Result<Family> {
         let db = &self.state.db;
         let name = family_name(&self.name, self.generation + 1);
@@ -292,7 +298,7 @@ where
         let (family, volatile) = (self.state.family(), WriteOptions::volatile());
         let mut replies = Vec::new();
         for entry in entries {
-            // An entry sees what the one before it changed, so each is a batch.
+            // An entry sees the changes of the previous one, so each entry is a batch.
             let mut one = || -> Result<C::R> {
                 let mut changes = Changes::of(&family);
                 let mut reply = C::R::default();
@@ -349,7 +355,7 @@ where
     Ok(Snapshot { meta: decode(meta)?, snapshot: Box::new(snapshots.sent(frames)) })
 }
 
-/// Writes the state of one moment into a file.
+/// Writes a snapshot of the state at one moment to a file.
 #[derive(Debug)]
 pub struct SnapshotBuilder<C> {
     family: Family,
@@ -384,10 +390,11 @@ where
         found.map(|(meta, frames)| snapshot_of(&self.snapshots, &meta, &frames)).transpose()
     }
 
-    /// Takes a snapshot, or says why there is no room for it.
+    /// Takes a snapshot, or stores the error if there is no space.
     fn take(&self) -> Result<Option<Snapshot<C>>> {
         let built = match self.build() {
-            // A snapshot that was installed meanwhile has taken the place of this state, and so of its snapshot.
+            // The family was dropped by a concurrent installation, whose snapshot replaces this
+            // one.
             Err(e) if e.kind() == ErrorKind::NotFound => self.present(),
             built => built,
         };
@@ -407,7 +414,8 @@ where
     async fn build_snapshot(&mut self) -> std::result::Result<Snapshot<C>, StorageError<C::NodeId>> {
         let taken = self.take().map_err(|e| StorageIOError::write_snapshot(None, &e))?;
         if taken.is_none() && self.state.snapshot_not_taken().is_some() {
-            // An error would end the node. A snapshot of nothing is older than any, and openraft takes no notice of it.
+            // An error would end the node. An empty snapshot is older than any other, and openraft
+            // ignores it.
             return Ok(Snapshot { meta: Meta::<C>::default(), snapshot: Box::new(SnapshotFile::nothing()) });
         }
         let missing = || Error::not_found("the snapshot of a Raft group was removed while it was taken");

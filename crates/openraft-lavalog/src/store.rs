@@ -1,6 +1,7 @@
-//! Where the groups of a node are: the seam between Raft and the stores below it.
+//! The stores of a node's Raft groups: the boundary between Raft and LavaStore.
 //!
-//! A node's directory has `store` (the logs and the states, one store) and `snapshots`.
+//! A node's directory contains `store`, a single store with the logs and the states, and
+//! `snapshots`.
 
 use crate::groups::Groups;
 use crate::log::LogStorage;
@@ -12,16 +13,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-/// How the stores of a node are opened.
+/// Options for opening the stores of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// That of the logs.
+    /// Options of the logs.
     pub logs: LogOptions,
-    /// That of the states.
+    /// Options of the states.
     pub state: lavastore::Options,
 }
 
-/// A node's stores, for all of its groups. Open as long as anything made from it lives.
+/// The stores of a node for all of its groups. They stay open while any object created from them
+/// lives.
 #[derive(Clone, Debug)]
 pub struct Store {
     logs: LogStore,
@@ -31,18 +33,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a directory with default options, making what is missing.
+    /// Opens a directory with default options, creating missing parts.
     ///
     /// # Errors
-    /// Those of [`Store::open_in`].
+    /// The errors of [`Store::open_in`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Store> {
         Self::open_in(&Env::kernel(), dir, &Options::default())
     }
 
-    /// Opens a directory in an environment: the kernel's, a volume of LavaFS, or a simulated machine.
+    /// Opens a directory in an environment: the kernel, a volume of LavaFS, or a simulated machine.
     ///
     /// # Errors
-    /// Those of [`Db::open_with_logs_in`].
+    /// The errors of [`Db::open_with_logs_in`].
     pub fn open_in(env: &Env, dir: impl AsRef<Path>, options: &Options) -> Result<Store> {
         let dir = dir.as_ref();
         env.fs.create_dir_all(dir)?;
@@ -53,14 +55,16 @@ impl Store {
         Ok(Store { logs, db, snapshots, groups: Groups::default() })
     }
 
-    /// The storage of a Raft group, which is made if it is missing. A group can be had again when both are gone, and the snapshot that
-    /// is perhaps in the making: after `Raft::shutdown`.
+    /// Opens the storage of a Raft group, creating it if necessary. A group can be opened again
+    /// after both parts and any unfinished snapshot are dropped: after `Raft::shutdown`.
     ///
-    /// A damaged snapshot is replaced by a new one if log and state are whole without it.
+    /// A damaged snapshot is replaced by a new one if the log and the state are complete without
+    /// it.
     ///
     /// # Errors
-    /// `Locked` if the group is in use; those of [`LogStore::log`] and [`Db::family`]; `Corruption` and `Unsupported` for what the log has,
-    /// and for the snapshot if the group needs it.
+    /// `Locked` if the group is in use; the errors of [`LogStore::log`] and [`Db::family`];
+    /// `Corruption` and `Unsupported` for records of the log, and for the snapshot if the group
+    /// needs it.
     pub fn group<C, A>(&self, name: &str, application: A) -> Result<(LogStorage<C>, StateMachine<C, A>)>
     where
         C: RaftTypeConfig<SnapshotData = crate::SnapshotFile>,
@@ -75,12 +79,12 @@ impl Store {
         Ok((log, state))
     }
 
-    /// The store of logs: for operators, and for tests that make durable what was written.
+    /// Returns the store of logs, for operators and for tests that sync it.
     pub fn logs(&self) -> &LogStore {
         &self.logs
     }
 
-    /// The store of states.
+    /// Returns the store of states.
     pub fn db(&self) -> &Db {
         &self.db
     }

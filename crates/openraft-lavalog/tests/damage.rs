@@ -1,5 +1,5 @@
-//! What a damaged snapshot does, or one for which there is no room; a group that is opened twice; a request that sets what is not the
-//! application's.
+//! Damaged snapshots, and snapshots without space; groups that are opened twice; requests that set
+//! internal keys.
 
 #![allow(missing_docs, reason = "openraft's macro makes a public type")]
 
@@ -37,7 +37,7 @@ fn open(machine: &SimEnv) -> Result<Machine> {
     Ok(open_all(machine)?.2)
 }
 
-/// The files of snapshots, with their lengths.
+/// Returns the snapshot files with their lengths.
 fn snapshot_files(machine: &SimEnv) -> Vec<(PathBuf, u64)> {
     machine.files().into_iter().filter(|(path, _)| path.starts_with("/node/snapshots")).collect()
 }
@@ -46,7 +46,7 @@ fn applied(state: &mut Machine) -> Option<u64> {
     block_on(state.applied_state()).unwrap().0.map(|id| id.index)
 }
 
-/// The last entry in the snapshot, if there is one; all of it is read.
+/// Reads the whole snapshot. Returns its last entry, if there is one.
 fn snapshot(state: &mut Machine) -> Option<u64> {
     block_on(state.get_current_snapshot())
         .unwrap()
@@ -62,7 +62,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// The state was volatile and the log is purged, so the group needs its snapshot: it is told that it is damaged, whichever byte it is.
+/// The state was volatile and the log is purged, so the group needs its snapshot. Damage of any
+/// byte is reported.
 #[test]
 fn a_damaged_snapshot_that_is_needed_refuses_the_group_and_is_named() {
     let machine = SimEnv::new(1);
@@ -89,7 +90,8 @@ fn a_damaged_snapshot_that_is_needed_refuses_the_group_and_is_named() {
     }
 }
 
-/// Log and state are whole without it: whichever byte is damaged, the group opens as it was, and has a snapshot that is whole.
+/// Log and state are complete without the snapshot: whichever byte is damaged, the group opens
+/// unchanged and gets an intact snapshot.
 #[test]
 fn a_damaged_snapshot_that_is_not_needed_is_replaced() {
     let machine = SimEnv::new(6);
@@ -110,12 +112,12 @@ fn a_damaged_snapshot_that_is_not_needed_is_replaced() {
         assert_eq!((applied(&mut state), snapshot(&mut state)), (Some(2), Some(2)), "byte {at}");
         assert_eq!(state.state().family().get("b").unwrap().as_deref(), Some(&b"set"[..]));
         drop(state);
-        // It is on the disk, and nothing else is.
+        // The new snapshot is on disk, and nothing else is.
         assert_eq!(snapshot_files(&damaged).len(), 1);
         let again = damaged.crash(CrashKind::PowerLoss, at);
         assert_eq!(snapshot(&mut open(&again).unwrap()), Some(2), "byte {at}");
     }
-    // Without it: there is nothing to take one of, and the log has everything.
+    // Without a state there is nothing to take a snapshot of, and the log has everything.
     let machine = SimEnv::new(7);
     let mut state = open(&machine).unwrap();
     block_on(async {
@@ -128,7 +130,7 @@ fn a_damaged_snapshot_that_is_not_needed_is_replaced() {
     assert_eq!((applied(&mut state), snapshot(&mut state)), (None, None));
 }
 
-/// It was whole when the group was opened, and is not when it is to be sent.
+/// The snapshot was intact when the group was opened, but not when it is to be sent.
 #[test]
 fn a_snapshot_that_is_damaged_meanwhile_is_not_sent() {
     let machine = SimEnv::new(8);
@@ -145,7 +147,8 @@ fn a_snapshot_that_is_damaged_meanwhile_is_not_sent() {
     assert_eq!(snapshot(&mut state), Some(1));
 }
 
-/// The node goes on: it applies and reads, keeps the snapshot that it has, says why there is no newer one, and takes it when there is room.
+/// The node continues: it applies and reads, keeps its snapshot, reports why there is no newer one,
+/// and takes one when there is space.
 #[test]
 fn a_snapshot_without_room_is_not_taken_and_the_group_goes_on() {
     let machine = SimEnv::new(9);
@@ -160,7 +163,7 @@ fn a_snapshot_without_room_is_not_taken_and_the_group_goes_on() {
         block_on(async { state.get_snapshot_builder().await.build_snapshot().await }).unwrap()
     };
     full();
-    // None before: openraft is given one that is older than any.
+    // Without a previous snapshot, openraft gets one that is older than any.
     let nothing = take(&mut state);
     assert_eq!(nothing.meta.last_log_id, None);
     machine.clear_faults();
@@ -179,7 +182,7 @@ fn a_snapshot_without_room_is_not_taken_and_the_group_goes_on() {
     assert_eq!(snapshot_files(&machine).len(), 1, "nothing is left of what was not finished");
 }
 
-/// The volume itself is full, and what was written of the snapshot is given back.
+/// The volume itself is full, and the space of the partial snapshot is freed.
 #[test]
 fn a_full_volume_keeps_nothing_of_a_snapshot_that_was_not_finished() {
     let machine = SimEnv::new(10);
@@ -198,7 +201,7 @@ fn a_full_volume_keeps_nothing_of_a_snapshot_that_was_not_finished() {
     assert_eq!(snapshot(&mut state), Some(4000));
 }
 
-/// Somebody removes what an installation has brought, while an older state is written down.
+/// The installed snapshot is removed while an older state is being written.
 #[test]
 fn a_snapshot_that_is_removed_while_one_is_taken_is_told() {
     let mut leader = open(&SimEnv::new(11)).unwrap();
@@ -216,7 +219,7 @@ fn a_snapshot_that_is_removed_while_one_is_taken_is_told() {
     });
 }
 
-/// Two would take each other's entries for their own.
+/// Two instances would overwrite each other's entries.
 #[test]
 fn a_group_is_in_use_until_all_of_it_is_gone() {
     let (store, log, mut state) = open_all(&SimEnv::new(13)).unwrap();
@@ -250,7 +253,7 @@ fn a_key_that_is_not_the_applications_ends_the_node_and_changes_nothing() {
     assert_eq!(applied.map(|id| id.index), Some(0));
 }
 
-/// A snapshot that could not be read again is not made, and the one before stays.
+/// A snapshot that could not be read back is not created, and the previous one stays.
 #[test]
 fn an_entry_too_long_for_a_snapshot_is_refused_before_the_log_is_purged() {
     let machine = SimEnv::new(4);

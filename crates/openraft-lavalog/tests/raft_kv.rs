@@ -1,5 +1,6 @@
-//! The demonstration of `examples/raft_kv`, short: a cluster of three processes, kills of the leader and of others, and no acknowledged
-//! write is lost. The nodes are processes of this program, so it has a main of its own.
+//! A short run of `examples/raft_kv`: a cluster of three processes, kills of the leader and of
+//! others, and no acknowledged write is lost. The nodes are processes of this program, so it has
+//! its own `main`.
 
 #![allow(clippy::disallowed_methods, reason = "the example is a program of its own")]
 #![allow(missing_docs, reason = "openraft's macro makes a public type")]
@@ -20,7 +21,7 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("node") => return run_node(&args[1..]),
-        // What looks for tests is told that there are none that it could run by name.
+        // Test listings get no names, since no test can run by name.
         Some("--list") => return Ok(()),
         _ => {}
     }
@@ -40,7 +41,7 @@ async fn acknowledged_writes_survive_kills() -> Result<()> {
     Ok(())
 }
 
-/// That the demonstration can fail: a writer remembers a write that no node knows of.
+/// Shows that the demonstration can fail: a writer remembers a write that no node has.
 async fn a_write_that_is_lost_is_found() -> Result<()> {
     let place = Place { dir: raft_kv::default_dir(), cluster: 1 };
     let processes = Processes::start_all(&place)?;

@@ -1,4 +1,4 @@
-//! Parts of `examples/raft_kv` alone: frames that are none, and writes that come twice.
+//! Parts of `examples/raft_kv` alone: invalid frames, and repeated writes.
 
 #![allow(missing_docs, reason = "openraft's macro makes a public type")]
 #![allow(dead_code, reason = "the example has more")]
@@ -45,7 +45,7 @@ fn a_message_comes_back_and_one_cut_off_or_longer_or_of_no_believable_length_doe
     assert!(told.to_string().contains("is longer than"), "{told}");
 }
 
-/// A late copy of a write takes nothing back that came between.
+/// A late copy of a write does not undo later ones.
 #[test]
 fn a_write_that_comes_again_is_made_once() {
     let store = Store::open_in(&SimEnv::new(1).env(), "/node", &Options::default()).unwrap();

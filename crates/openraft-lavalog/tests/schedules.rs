@@ -1,8 +1,10 @@
-//! The locks of a group under schedules: one thread applies entries and installs snapshots, as openraft's worker does, while others take
-//! snapshots, all at once, and read the state; and groups are opened, closed and opened by several.
+//! The locks of a group under schedules. One thread applies entries and installs snapshots, as
+//! openraft's worker does, while others take snapshots concurrently and read the state. Several
+//! threads open and close groups.
 //!
-//! Every schedule ends. A reader sees a state as one entry has left it; the snapshot never goes back; a crash at any operation leaves a
-//! group that opens, with a state that some entry has left, and a snapshot that is whole, no older than one that was finished by then.
+//! Every schedule ends. A reader sees the state after some entry, and the snapshot never goes back.
+//! After a crash at any operation the group opens with the state after some entry. Its snapshot is
+//! complete, and no older than one that was finished by then.
 
 #![allow(missing_docs, reason = "openraft's macro makes a public type")]
 
@@ -26,7 +28,7 @@ openraft::declare_raft_types!(pub Types: D = u64, R = (), SnapshotData = Snapsho
 const SEEDS: u64 = 60;
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
-/// Writes its number under several keys: a state is whole if all have the same.
+/// Writes its number under several keys: a state is consistent if all are equal.
 struct Numbers;
 
 impl Application<Types> for Numbers {
@@ -40,7 +42,7 @@ impl Application<Types> for Numbers {
 
 type Machine = StateMachine<Types, Numbers>;
 
-/// The answer of what waits for nothing.
+/// Polls a future that never waits.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -60,7 +62,7 @@ fn open(env: &Env) -> (Store, Machine) {
     (store, state)
 }
 
-/// The number of a state, in which all keys have the same.
+/// Returns the number of a state, which all keys must have.
 fn number(store: &Store, state: &State) -> Option<u64> {
     let now = store.db().snapshot();
     let family = state.family();
@@ -77,13 +79,13 @@ fn number(store: &Store, state: &State) -> Option<u64> {
     found[0]
 }
 
-/// What threads share.
+/// State shared by the threads.
 struct Shared {
     store: Store,
     state: State,
-    /// Builders that nobody has taken yet, and whether there will be no more.
+    /// Snapshot builders that no thread has taken yet, and whether no more will come.
     builders: Mutex<(Vec<SnapshotBuilder<Types>>, bool), rank::Outside>,
-    /// The last entry of each snapshot that was finished, and the operation by which it was.
+    /// The last entry of each finished snapshot, and the operation by which it was finished.
     finished: Mutex<Vec<(u64, u64)>, rank::Outside>,
     machine: SimEnv,
 }
@@ -95,7 +97,7 @@ impl Shared {
     }
 }
 
-/// openraft's worker: all that changes the state comes through it.
+/// Acts as openraft's worker, the only source of changes of the state.
 fn worker(shared: &Shared, mut state: Machine, leader: &SnapshotOf, mut rng: Rng) {
     let mut next = 0;
     for _ in 0..rng.range(5, 25) {
@@ -144,7 +146,7 @@ fn builder(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// What another node sends.
+/// A snapshot from another node.
 struct SnapshotOf {
     meta: openraft::SnapshotMeta<u64, openraft::BasicNode>,
     last: u64,
@@ -170,7 +172,7 @@ fn spawn(env: &Env, name: &str, body: impl FnOnce() + Send + 'static) -> Box<dyn
     env.spawner.clone().unwrap().spawn(name, Priority::Foreground, Box::new(body)).unwrap()
 }
 
-/// The operations after which snapshots were finished, and the machine.
+/// Runs a schedule. Returns the operations after which snapshots were finished, and the machine.
 fn run(seed: u64) -> (SimEnv, u64, Vec<(u64, u64)>) {
     let machine = SimEnv::new(seed);
     let (of, leader) = (machine.clone(), SnapshotOf::new(8));
@@ -203,7 +205,7 @@ fn run(seed: u64) -> (SimEnv, u64, Vec<(u64, u64)>) {
     (machine, ran.value.0, ran.value.1)
 }
 
-/// A group after a crash.
+/// Checks a group after a crash.
 fn check(left: &SimEnv, finished: Option<u64>) -> std::result::Result<(), String> {
     let (store, mut state) = open(&left.env());
     let applied = ready(state.applied_state()).map_err(|e| e.to_string())?.0.map(|id| id.index);
@@ -238,7 +240,8 @@ fn snapshots_are_built_installed_and_read_at_once() {
     assert!(built > SEEDS as usize, "{built} snapshots");
 }
 
-/// Of several that open a group at once one has it; the others are refused, and may have it afterwards.
+/// Of several threads that open a group, one gets it; the others are refused, and may open it
+/// afterwards.
 #[test]
 fn a_group_is_opened_by_one_of_several() {
     for seed in 0..SEEDS {

@@ -1,4 +1,4 @@
-//! openraft's own tests of a storage, and what a crash leaves of one.
+//! openraft's own tests of a storage, and the storage after a crash.
 
 #![allow(missing_docs, reason = "openraft's macro makes a public type")]
 #![allow(clippy::disallowed_methods, reason = "removes directories of tests")]
@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 
 openraft::declare_raft_types!(pub Types: D = u64, R = Option<u64>, SnapshotData = SnapshotFile);
 
-/// Counts how often each number came.
+/// Counts the occurrences of each number.
 struct Counts;
 
 impl Application<Types> for Counts {
@@ -42,7 +42,7 @@ fn open(machine: &SimEnv) -> (Store, Logs, Machine) {
     (store, log, state)
 }
 
-/// A directory that goes with its guard.
+/// A directory that is removed with its guard.
 struct Dir(std::path::PathBuf);
 
 impl Dir {
@@ -76,8 +76,8 @@ fn openrafts_suite_passes() {
     Suite::test_all(OnDisk).unwrap();
 }
 
-/// Drives a future that waits for nothing but what a sync of the logs makes durable; so often it is polled before that, and must
-/// not be ready.
+/// Drives a future that waits only for a sync of the logs. It is polled this often before the sync,
+/// and must not be ready.
 fn run<T>(store: &Store, future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -87,9 +87,9 @@ fn run<T>(store: &Store, future: impl Future<Output = T>) -> T {
             if let Poll::Ready(answer) = future.as_mut().poll(&mut context) {
                 return answer;
             }
-            // The task that calls back is polled, and then waits for the device.
+            // The task with the callback is polled, and then waits for the device.
             tokio::task::yield_now().await;
-            // A device that failed is told to who waits.
+            // The waiter gets the error of a failed device.
             let _ = store.logs().sync();
             tokio::task::yield_now().await;
         }
@@ -105,7 +105,7 @@ fn indexes(log: &mut Logs) -> Vec<u64> {
     found.into_iter().map(|entry| entry.log_id.index).collect()
 }
 
-/// The answer of what waits for nothing.
+/// Polls a future that never waits.
 fn futures_ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -113,7 +113,8 @@ fn futures_ready<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Without a sync nobody calls back; after one everything that was called back about survives a loss of power.
+/// Without a sync there is no callback; after one, everything that was called back survives a power
+/// failure.
 #[test]
 fn the_callback_comes_only_after_durability() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -137,12 +138,13 @@ fn the_callback_comes_only_after_durability() {
     }
 }
 
-/// At whatever operation the power fails: what was called back about before is there, and the log is a run without a hole.
+/// At whatever operation the power fails: everything called back before is there, and the log has
+/// no hole.
 #[test]
 fn a_crash_at_any_operation_keeps_what_was_called_back_about() {
     let machine = SimEnv::new(3);
     let (store, mut log, _state) = open(&machine);
-    // Operations, and up to which entry callbacks had come by then.
+    // Operations, and the last entry called back by then.
     let mut called_back = Vec::new();
     let begun = machine.op_count();
     for index in 0..12 {
@@ -187,7 +189,8 @@ fn count(machine: &Machine, number: u64) -> Option<u8> {
     machine.state().family().get(format!("count/{number}")).unwrap().map(|count| count[0])
 }
 
-/// The state comes back from what was flushed or from the snapshot, and never from between.
+/// The state comes back as it was flushed or as the snapshot has it, and never as something in
+/// between.
 #[test]
 fn the_state_survives_as_it_was_at_its_position() {
     let machine = SimEnv::new(5);
@@ -210,7 +213,8 @@ fn the_state_survives_as_it_was_at_its_position() {
     }
 }
 
-/// A snapshot that is installed is there whole after a crash at any operation, or the state before it is.
+/// After a crash at any operation, an installed snapshot is there completely, or the previous state
+/// is.
 #[test]
 fn an_installation_is_atomic_and_a_late_snapshot_takes_nothing_back() {
     let (_leaders, _log, mut leader) = open(&SimEnv::new(8));

@@ -32,7 +32,8 @@ fn read(bytes: Vec<u8>) -> Result<(CheckpointHead, Vec<SavedLog>)> {
     Ok((*checkpoint.head(), logs))
 }
 
-/// A log: `5 name created=9 last=7 metadata=11 truncated=7.1,9.2`, where each truncation has its sequence and its LSN.
+/// Parses a log: `5 name created=9 last=7 metadata=11 truncated=7.1,9.2`. Each truncation has its
+/// sequence number and its LSN.
 fn log(line: &str) -> SavedLog {
     let mut words = line.split_whitespace();
     let (id, name) = (words.next().unwrap().parse().unwrap(), words.next().unwrap().to_owned());
@@ -62,7 +63,7 @@ fn shown(result: Result<String>) -> String {
 fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::Error>> {
     let lines: Vec<String> = case.input.lines().map(str::to_owned).collect();
     let out = match &*case.directive {
-        // A checkpoint of these logs, written and read.
+        // Writes a checkpoint of these logs and reads it back.
         "checkpoint" => {
             let logs: Vec<SavedLog> = lines.iter().map(|line| log(line)).collect();
             shown(read(write(&logs)).map(|(head, read)| {
@@ -70,7 +71,7 @@ fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::E
                 format!("next sequence {}, next log {}", head.next_seq, head.next_log)
             }))
         }
-        // A frame of these logs, as the directory describes it.
+        // Encodes these logs as a frame and decodes it against the directory.
         "frame" => {
             let (mut frame, mut least) = (Vec::new(), 0);
             for log in lines.iter().map(|line| log(line)) {
@@ -84,7 +85,8 @@ fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::E
             let (count, behind) = (case.take_arg("logs")?, case.try_take_arg("behind-log")?);
             shown(decode_frame(&frame, count, behind, &head).map(|logs| format!("{} logs", logs.len())))
         }
-        // A directory with frames of these lines, logs and bytes, in a file of 100 bytes of frames and two logs.
+        // A directory with frames of these numbers (logs and bytes), in a file with 100 bytes of
+        // frames and two logs.
         "directory" => {
             let numbers = lines.iter().flat_map(|line| line.split_whitespace()).map(|n| n.parse().unwrap());
             let mut bytes = Vec::new();
@@ -95,7 +97,7 @@ fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::E
                     .map(|(head, frames)| format!("{} frames, {head:?}", frames.len())),
             )
         }
-        // A log of the numbers of a line, behind the log with the id before `least`.
+        // A log encoded from the numbers of a line, after the log with the id before `least`.
         "log" => {
             let mut bytes = Vec::new();
             lines[0].split_whitespace().for_each(|n| match n.parse() {

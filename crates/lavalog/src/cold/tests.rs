@@ -6,10 +6,10 @@ fn uid() -> Uid {
     Uid::from_words(0x3333, 0x4444)
 }
 
-/// Log, LSN, sequence, bytes.
+/// Log, LSN, sequence number, bytes.
 type Record = (LogId, Lsn, SeqNo, Vec<u8>);
 
-/// A cold file of a script.
+/// The cold file of a script.
 #[derive(Default)]
 struct Script {
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ struct Script {
 
 type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The writer of a cold file.
+/// Creates the writer of a cold file.
 fn writer() -> (Written, ColdFileWriter) {
     let (file, head) = (Written::default(), ColdHead { number: 9, generation: 1 });
     let writer = ColdFileWriter::new(file.boxed(), Path::new(PATH), uid(), head);
@@ -64,7 +64,8 @@ impl Script {
         ColdFile::open(Stored::new(self.bytes.clone()), 9, uid())
     }
 
-    /// Writes the records of the lines: log, LSN and bytes. `unlisted`: also one without a row. `wrong-head`: with a byte behind the head.
+    /// Writes the records of the lines: log, LSN and bytes. `unlisted` adds a record without a row.
+    /// `wrong-head` adds a byte to the head of a record.
     fn write(&mut self, case: &mut TestCase, input: &str) -> Outcome<String> {
         let (file, mut writer) = writer();
         self.records.clear();
@@ -107,7 +108,7 @@ impl Script {
         Ok(out)
     }
 
-    /// Reads the records, or one of them by an entry that is changed.
+    /// Reads all records, or one of them by a modified entry.
     fn read(&self, case: &mut TestCase) -> Outcome<String> {
         let (file, _) = self.open()?;
         let read = |entry: &Entry, record: &Record| {

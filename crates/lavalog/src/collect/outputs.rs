@@ -1,7 +1,9 @@
-//! The cold files that a copy writes: one, or several from the second copy of a record on ([`Company`]).
+//! The cold files that a collection writes: one, or several from the second copy of a record on
+//! ([`Company`]).
 //!
-//! A file is begun with the first record that goes to it, so none is empty. One that has a single log is finished with that log; the
-//! others are open until the end. All of them are named by one edit, and none before; if the copy comes to nothing all are removed.
+//! The first record of a class creates its file, so no file is empty. A file for a single log is
+//! finished after that log; the others stay open until the end. One edit names all files. If the
+//! collection fails, all files are removed.
 
 use crate::cold::{ColdFileWriter, ColdHead};
 use crate::disk::indexed::FinishedFile;
@@ -15,30 +17,30 @@ use base::Result;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// See the module.
+/// The cold files of one collection.
 pub(super) struct Outputs {
     generation: u32,
-    /// Of each company at most one file is open; with its place in `files`.
+    /// The open file of each class, with its index in `files`.
     open: BTreeMap<Company, (usize, ColdFileWriter)>,
-    /// All that were begun, with what is in those that are finished.
+    /// All created files; for finished ones, with their contents.
     files: Vec<(NewFile, Option<FinishedFile>)>,
 }
 
 impl Outputs {
-    /// Of a copy whose records are of this generation then.
+    /// Creates the outputs of a collection, whose records then have this generation.
     pub fn new(generation: u32) -> Outputs {
         Outputs { generation, open: BTreeMap::new(), files: Vec::new() }
     }
 
-    /// How often records that come here were copied.
+    /// Returns the generation of the outputs.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Adds a record. They come by log, and by LSN in a log.
+    /// Adds a record, in ascending order of log and LSN.
     ///
     /// # Errors
-    /// Those of making and writing a file.
+    /// I/O errors.
     pub fn add(&mut self, store: &Foundation, company: Company, row: &Entry, bytes: &[u8]) -> Result<()> {
         if !self.open.contains_key(&company) {
             let (file, append) = store.new_file(Role::Cold { generation: self.generation })?;
@@ -51,10 +53,10 @@ impl Outputs {
         open.map_or(Ok(()), |(_, writer)| writer.add(row.log, row.lsn, row.seq, bytes).map(drop))
     }
 
-    /// All of a log was added.
+    /// Notes that all records of a log were added.
     ///
     /// # Errors
-    /// Those of finishing a file.
+    /// Errors of finishing a file.
     pub fn end_log(&mut self, company: Company) -> Result<()> {
         if company == Company::Own { self.finish(company) } else { Ok(()) }
     }
@@ -69,28 +71,28 @@ impl Outputs {
         Ok(())
     }
 
-    /// Finishes all files: their bytes are durable, their names are not yet.
+    /// Finishes all files: their contents are durable, but not yet their directory entries.
     ///
     /// # Errors
-    /// Those of finishing a file.
+    /// Errors of finishing a file.
     pub fn finish_all(&mut self) -> Result<()> {
         [Company::Mixed, Company::Kept, Company::Own].into_iter().try_for_each(|company| self.finish(company))
     }
 
-    /// Numbers and paths of all files so far.
+    /// Returns the numbers and paths of all files so far.
     pub fn created(&self) -> Vec<(u64, PathBuf)> {
         self.files.iter().map(|(file, _)| (file.meta.number, file.path.clone())).collect()
     }
 
-    /// What the manifest is told of them.
+    /// Returns the manifest entries of the files.
     pub fn metas(&self) -> Vec<FileMeta> {
         self.files.iter().map(|(file, _)| file.meta).collect()
     }
 
-    /// What they have of each log. A log is in one of them.
+    /// Returns the parts of the files, one for each log. Every log is in a single file.
     ///
     /// # Errors
-    /// Those of [`Part::of`].
+    /// The errors of [`Part::of`].
     pub fn parts(&self) -> Result<Vec<(LogId, Part)>> {
         let mut out = Vec::new();
         for (file, finished) in &self.files {
@@ -101,7 +103,7 @@ impl Outputs {
         Ok(out)
     }
 
-    /// Removes all of them, unless an edit names them.
+    /// Removes all files that no edit names.
     pub fn remove(self, store: &Foundation) {
         drop(self.open);
         let files: Vec<NewFile> = self.files.into_iter().map(|(file, _)| file).collect();

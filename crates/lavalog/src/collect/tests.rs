@@ -7,7 +7,7 @@ const LIMIT: u64 = 4 << 20;
 const LEN: usize = 1000;
 const ROUNDS: u64 = 400;
 
-/// How many records of a log were copied how often: a cold file says how often all in it were.
+/// Counts the records of a log by number of copies, which is the generation of their cold file.
 fn copies(store: &LogStore, log: &LogHandle) -> [u64; 8] {
     let (core, mut out) = (store.core(), [0; 8]);
     let state = core.store.manifest.state();
@@ -22,8 +22,9 @@ fn copies(store: &LogStore, log: &LogHandle) -> [u64; 8] {
     out
 }
 
-/// Appends to a log that is never trimmed and to a hundred that keep up to `lag` records. Returns how often the records of the first were
-/// copied in the end, and what was copied of what was appended.
+/// Appends to a log that is never trimmed and to a hundred logs that keep up to `lag` records.
+/// Returns the number of copies of the first log's records, and the copied share of all appended
+/// bytes.
 fn run(seed: u64, lag: u64) -> ([u64; 8], f64) {
     let sim = SimEnv::new(seed);
     sim.watch("/logs");
@@ -56,7 +57,8 @@ fn run(seed: u64, lag: u64) -> ([u64; 8], f64) {
 #[test]
 fn each_record_of_a_log_that_is_never_trimmed_among_a_hundred_that_are_is_copied_at_most_twice() {
     let mut twice = 0;
-    // In the last there is room for hardly more than what is alive: without the parting of logs some were copied four times.
+    // In the last case the limit leaves space for hardly more than the live records: without
+    // separation of logs some records were copied four times.
     for (seed, lag) in [(1, 1), (3, 8), (7, 24)] {
         let (counted, share) = run(seed, lag);
         assert!(lag > 4 || share < 0.05, "lag {lag}: {share} of what was appended was copied");

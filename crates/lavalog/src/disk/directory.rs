@@ -1,4 +1,4 @@
-//! The directory of an index or cold file: which LSNs of which log are in it, and in which blocks.
+//! The directory of an index or cold file: the LSNs of each log in it, and their blocks.
 //!
 //! ```text
 //! head: bytes (what the file says of itself) | logs varint | offset of the first block varint
@@ -10,11 +10,12 @@
 //!   lengths of its blocks varint each, checksums included
 //! ```
 //!
-//! For 256 LSNs there is a block; so the number of blocks is not stored, and the block of an LSN is the number of LSNs before it, by 256.
-//! Blocks lie one behind another from the offset of the first up to the directory, in the order of the logs.
+//! Every 256 LSNs of a log share a block. So the number of blocks is not stored, and the block of
+//! an LSN is the number of earlier LSNs divided by 256. Blocks are adjacent, in the order of the
+//! logs, from the offset of the first up to the directory.
 //!
-//! It is read whole when a file is opened, and is what stays in memory of it in some form: for consecutive LSNs a few
-//! bytes for 256 records.
+//! Opening a file reads the whole directory, and memory keeps its contents in packed form. For
+//! consecutive LSNs this takes a few bytes per 256 records.
 
 use super::SUM_LEN;
 use super::rows::{BLOCK_LEN_MAX, BLOCK_ROWS};
@@ -23,62 +24,62 @@ use crate::lsn_set::{Builder, LsnSet, Run, Size};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, MAX_SEQ, Result, SeqNo};
 
-/// A block: where it lies, and the first LSN in it.
+/// A block of rows: its position, and its first LSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its first LSN.
+    /// First LSN in the block.
     pub first: Lsn,
-    /// Its offset in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Its bytes, checksum included.
+    /// Length with the checksum, bytes.
     pub len: u32,
 }
 
-/// What a file has of one log.
+/// The records of one log in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRows {
     /// The log.
     pub log: LogId,
-    /// The smallest and the largest original sequence of its records here.
+    /// Lowest and highest sequence number of the appends of these records.
     pub seqs: (SeqNo, SeqNo),
-    /// The LSNs of its records.
+    /// LSNs of the records.
     pub lsns: LsnSet,
-    /// Its blocks, in the order of their LSNs, one behind another.
+    /// Adjacent blocks, in LSN order.
     pub blocks: Vec<Block>,
 }
 
 impl LogRows {
-    /// Its lowest LSN.
+    /// Returns the lowest LSN.
     pub fn low(&self) -> Option<Lsn> {
         self.blocks.first().map(|block| block.first)
     }
 
-    /// The block that has the record of an LSN, if the file has one.
+    /// Returns the block with the row of an LSN, if the file has one.
     pub fn block_of(&self, lsn: Lsn) -> Option<Block> {
         let after = self.blocks.partition_point(|block| block.first <= lsn);
         self.blocks.get(after.checked_sub(1)?).copied().filter(|_| self.lsns.contains(lsn))
     }
 }
 
-/// All that a file has.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
-    /// Its logs, ids ascending.
+    /// Logs in ascending order of numbers.
     pub logs: Vec<LogRows>,
 }
 
 impl Directory {
-    /// What the file has of a log.
+    /// Returns the records of a log in the file.
     pub fn log(&self, log: LogId) -> Option<&LogRows> {
         self.logs.binary_search_by_key(&log, |rows| rows.log).ok().and_then(|at| self.logs.get(at))
     }
 
-    /// How many records the file has, and their bytes.
+    /// Returns the number of records in the file, and their bytes.
     pub fn size(&self) -> Size {
         self.logs.iter().map(|log| log.lsns.size()).sum()
     }
 
-    /// The bytes of it. `offset` is where the first block begins.
+    /// Encodes the directory. `offset` is the offset of the first block.
     pub(crate) fn encode(&self, head: &[u8], offset: u64) -> Vec<u8> {
         let mut out = Vec::new();
         put_bytes(&mut out, head);
@@ -103,10 +104,10 @@ impl Directory {
         out
     }
 
-    /// Reads what [`Directory::encode`] wrote, of a file whose blocks end at `end`: the head, and the directory.
+    /// Decodes the head and the directory of a file whose blocks end at `end`.
     ///
     /// # Errors
-    /// `Corruption` if it contradicts itself or the file.
+    /// `Corruption` if the directory contradicts itself or the file.
     pub(super) fn decode(bytes: &[u8], end: u64) -> Result<(&[u8], Directory)> {
         let mut reader = Reader::new(bytes);
         let head = reader.bytes()?;
@@ -157,12 +158,12 @@ fn decode_log(reader: &mut Reader<'_>, least: Option<LogId>, mut offset: u64) ->
     Ok(LogRows { log, seqs, lsns, blocks })
 }
 
-/// The first LSN of each block: one in 256.
+/// Iterates over the first LSN of each block: every 256th.
 fn block_firsts(lsns: &LsnSet) -> impl Iterator<Item = Lsn> + '_ {
     let step = BLOCK_ROWS as u64;
     let mut before = 0;
     lsns.runs().flat_map(move |run| {
-        // What is left of the block that the run before has begun.
+        // Rows of this run that complete the block begun by the previous run.
         let skip = (step - before % step) % step;
         before += u64::from(run.count);
         (skip..u64::from(run.count)).step_by(BLOCK_ROWS).map(move |i| run.first + i)

@@ -1,4 +1,4 @@
-//! The footer: the last 64 bytes of every file of logs.
+//! The footer: the last 64 bytes of each file of the engine.
 //!
 //! ```text
 //!  0  uid of the file                16 bytes
@@ -11,31 +11,31 @@
 //! 56  magic                          by the kind of the file
 //! ```
 //!
-//! The directory ends where the footer begins. As in every file of values and tables, version and magic stay at the end
-//! and the uid stays 64 bytes before it.
+//! The directory ends at the footer. As in all table and value files, the version and the magic are
+//! the last bytes, and the uid begins 64 bytes before the end.
 
 use super::SUM_LEN;
 use base::codec::Reader;
 use base::{Error, ErrorKind, Result, Uid, checksum, footer};
 
-/// Bytes of a footer.
+/// Length of a footer, bytes.
 pub const FOOTER_LEN: usize = footer::LEN;
-/// The version this release writes, and the newest it reads.
+/// Version that this release writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
 
-/// What a file of logs is.
+/// Kind of a file of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// The index of one group of the log.
+    /// Index of one log group.
     Index,
-    /// Names, trim points and truncations of all logs.
+    /// Names, trim points, truncations and metadata of all logs.
     Checkpoint,
-    /// Records that outlived the group they were written to.
+    /// Records that outlived their log group.
     Cold,
 }
 
 impl FileKind {
-    /// The kind in the manifest's list of files, and in the file's name.
+    /// Returns the number of the kind in the manifest and in file names.
     pub fn number(self) -> u8 {
         match self {
             FileKind::Index => 1,
@@ -44,7 +44,7 @@ impl FileKind {
         }
     }
 
-    /// The last bytes of such a file.
+    /// Returns the last bytes of a file of this kind.
     pub fn magic(self) -> [u8; 8] {
         match self {
             FileKind::Index => *b"LAVALIDX",
@@ -53,7 +53,7 @@ impl FileKind {
         }
     }
 
-    /// What people call it.
+    /// Returns the name of the kind in messages.
     pub fn name(self) -> &'static str {
         match self {
             FileKind::Index => "log index file",
@@ -63,25 +63,25 @@ impl FileKind {
     }
 }
 
-/// What a footer says.
+/// A decoded footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// What file it is the end of.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// The identity of the file.
+    /// Identity of the file.
     pub uid: Uid,
-    /// Bytes of the file.
+    /// Length of the file, bytes.
     pub file_len: u64,
-    /// Where the directory begins.
+    /// Offset of the directory.
     pub directory_offset: u64,
-    /// Bytes of the directory, its checksum included.
+    /// Length of the directory with its checksum, bytes.
     pub directory_len: u64,
-    /// Records of an index or cold file, logs of a checkpoint.
+    /// Number of records in an index or cold file, or of logs in a checkpoint.
     pub rows: u64,
 }
 
 impl Footer {
-    /// The 64 bytes at the end of the file.
+    /// Encodes the footer.
     pub fn encode(&self) -> [u8; FOOTER_LEN] {
         let mut out = [0; FOOTER_LEN];
         out[..16].copy_from_slice(&self.uid.0);
@@ -96,10 +96,10 @@ impl Footer {
         out
     }
 
-    /// Decodes the last bytes of a file of `len` bytes that should be the file `uid`, of that kind.
+    /// Decodes the footer of the file `uid` of this kind, which has `len` bytes.
     ///
     /// # Errors
-    /// `Unsupported` for a newer version; `Corruption` for everything else that is wrong.
+    /// `Unsupported` for a newer version; `Corruption` for any other defect.
     pub fn decode(kind: FileKind, bytes: &[u8; FOOTER_LEN], uid: Uid, len: u64) -> Result<Footer> {
         let at = len.saturating_sub(FOOTER_LEN as u64);
         let bad = |why: String| Error::corruption(why).at_offset(at);

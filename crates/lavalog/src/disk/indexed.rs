@@ -1,4 +1,4 @@
-//! Blocks and directory at the end of a file: what index files and cold files have in common.
+//! Rows and directory at the end of a file, common to index files and cold files.
 
 use super::SUM_LEN;
 use super::directory::{Block, Directory, LogRows};
@@ -13,39 +13,39 @@ use base::{Error, MAX_SEQ, Result, SeqNo, Uid};
 use io::ReadFile;
 use std::sync::Arc;
 
-/// About how much is read in one request where blocks are read one behind another, bytes.
+/// Target size of a read request for adjacent blocks, bytes.
 const READ_LEN: u64 = 256 << 10;
 
-/// The index of a file that is being written: blocks, encoded, until they are handed to the file.
+/// The index of a file under construction. Keeps encoded blocks until they are written to the file.
 #[derive(Debug, Default)]
 pub(crate) struct Indexing {
-    /// The logs that are complete. The offsets of their blocks are counted from the first block.
+    /// Completed logs. The offsets of their blocks are relative to the first block.
     logs: Vec<LogRows>,
     /// The log of the last record.
     open: Option<OpenLog>,
-    /// Where the next block begins, counted from the first.
+    /// Offset of the next block, relative to the first.
     next: u64,
-    /// Blocks that are not in the file yet, without their checksums, and the ends of each.
+    /// Encoded blocks not yet in the file, without checksums, and the end of each.
     encoded: Vec<u8>,
     ends: Vec<usize>,
 }
 
-/// A log whose records are being added.
+/// The log whose records are being added.
 #[derive(Debug)]
 struct OpenLog {
     last: Entry,
     seqs: (SeqNo, SeqNo),
     lsns: Builder,
     blocks: Vec<Block>,
-    /// Rows that are in no block yet.
+    /// Rows that are not in a block yet.
     rows: Vec<Entry>,
 }
 
 impl Indexing {
-    /// Checks that a record may follow those so far: that it lies behind them by log and LSN.
+    /// Checks that a record comes after all earlier ones by log and LSN.
     ///
     /// # Errors
-    /// `InvalidArgument` if it does not, or if it has a number above all there can be.
+    /// `InvalidArgument` if it does not, or if one of its numbers exceeds its maximum.
     pub(crate) fn check(&self, entry: &Entry) -> Result<()> {
         let follows =
             self.open.as_ref().is_none_or(|open| (open.last.log, open.last.lsn) < (entry.log, entry.lsn));
@@ -56,10 +56,10 @@ impl Indexing {
         Err(Error::invalid(format!("{entry:?} does not lie behind the record before, or is none")))
     }
 
-    /// Takes a record.
+    /// Adds a record.
     ///
     /// # Errors
-    /// Those of [`Indexing::check`]; then nothing has changed.
+    /// The errors of [`Indexing::check`]; the index is then unchanged.
     pub(crate) fn add(&mut self, entry: &Entry) -> Result<()> {
         self.check(entry)?;
         match &self.open {
@@ -100,7 +100,7 @@ impl Indexing {
         }
     }
 
-    /// Hands the closed blocks to the file.
+    /// Writes the completed blocks to the file.
     pub(crate) fn write(&mut self, output: &mut Output) -> Result<()> {
         let mut begin = 0;
         for end in self.ends.drain(..) {
@@ -111,7 +111,8 @@ impl Indexing {
         Ok(())
     }
 
-    /// Writes all that is left, directory and footer, and makes the file durable. `begin` is where its blocks begin.
+    /// Writes the remaining blocks, the directory and the footer, and syncs the file. `begin` is
+    /// the offset of the first block.
     pub(crate) fn finish(
         mut self,
         mut output: Output,
@@ -130,12 +131,12 @@ impl Indexing {
     }
 }
 
-/// What became of an index or cold file.
+/// A completed index or cold file.
 #[derive(Debug)]
 pub struct FinishedFile {
-    /// Bytes of the file.
+    /// Length of the file, bytes.
     pub len: u64,
-    /// Its directory, as whoever opens it gets it.
+    /// Directory of the file, as opening it returns it.
     pub directory: Directory,
 }
 
@@ -143,12 +144,12 @@ pub struct FinishedFile {
 #[derive(Clone, Debug)]
 pub(crate) struct Indexed {
     pub(crate) input: Input,
-    /// Where blocks begin; they end at the directory.
+    /// Offset of the first block; the blocks end at the directory.
     blocks_begin: u64,
 }
 
 impl Indexed {
-    /// Opens a file: it, the head, and the directory.
+    /// Opens a file. Returns its index, its head, and its directory.
     pub(crate) fn open(
         file: Arc<dyn ReadFile>,
         kind: FileKind,
@@ -169,12 +170,12 @@ impl Indexed {
         Ok((Indexed { blocks_begin, input }, head.to_vec(), directory))
     }
 
-    /// Where blocks begin.
+    /// Returns the offset of the first block.
     pub(crate) fn blocks_begin(&self) -> u64 {
         self.blocks_begin
     }
 
-    /// The rows of the block of `log` at a handle.
+    /// Reads the rows of a block of a log.
     pub(crate) fn block(&self, log: LogId, block: Block) -> Result<Vec<Entry>> {
         let payload = self.input.frame(block.offset, block.len.into(), self.blocks_begin)?;
         self.decode(&payload, log, block.offset)
@@ -192,7 +193,7 @@ impl Indexed {
         }
     }
 
-    /// The record of an LSN, by one read of its block.
+    /// Returns the row of an LSN, with one read of its block.
     pub(crate) fn find(&self, rows: &LogRows, lsn: Lsn) -> Result<Option<Entry>> {
         let Some(block) = rows.block_of(lsn) else { return Ok(None) };
         let missing = || {
@@ -202,7 +203,8 @@ impl Indexed {
         rows::find(&self.block(rows.log, block)?, lsn).ok_or_else(missing).map(Some)
     }
 
-    /// Reads all rows of a log, its blocks in large requests, and hands them to `take`, LSNs ascending. They are held against the directory.
+    /// Calls `take` for all rows of a log, LSNs ascending. Reads blocks in large requests and
+    /// checks the rows against the directory.
     pub(crate) fn each_of(&self, log: &LogRows, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
         let mut check = Check { log, runs: log.lsns.runs(), left: None };
         let mut blocks = &log.blocks[..];
@@ -228,11 +230,11 @@ impl Indexed {
     }
 }
 
-/// Holds the rows of a log against what the directory says of it: each before it is handed out.
+/// Checks the rows of a log against the directory, each before the caller gets it.
 struct Check<'a, R> {
     log: &'a LogRows,
     runs: R,
-    /// What is left of the run that the next row is in.
+    /// Rest of the run that contains the next row.
     left: Option<Run>,
 }
 

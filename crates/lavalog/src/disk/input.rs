@@ -1,4 +1,4 @@
-//! The file that is read: its footer, its directory, and frames at offsets.
+//! Reading a file: its footer, its directory, and frames at offsets.
 
 use super::SUM_LEN;
 use super::footer::{FOOTER_LEN, FileKind, Footer};
@@ -7,7 +7,7 @@ use io::ReadFile;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open file whose footer was right.
+/// An open file with a valid footer.
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
     file: Arc<dyn ReadFile>,
@@ -15,16 +15,16 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Opens the file `uid` of that kind.
+    /// Opens the file `uid` of this kind.
     ///
     /// # Errors
-    /// `Corruption` or `Unsupported`, naming file and offset; those of reading.
+    /// `Corruption` or `Unsupported`, with file and offset; I/O errors.
     pub(crate) fn open(file: Arc<dyn ReadFile>, kind: FileKind, uid: Uid) -> Result<Input> {
         let footer = read_footer(&*file, kind, uid).map_err(|e| e.at_file(file.path()))?;
         Ok(Input { file, footer })
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
@@ -33,12 +33,13 @@ impl Input {
         &self.footer
     }
 
-    /// The payload of the directory.
+    /// Returns the payload of the directory.
     pub(crate) fn directory(&self) -> Result<Vec<u8>> {
         self.frame(self.footer.directory_offset, self.footer.directory_len, self.footer.directory_offset)
     }
 
-    /// The payload of the frame of `len` bytes at `offset`, which must lie between `from` and the end of the directory.
+    /// Returns the payload of the frame of `len` bytes at `offset`. The frame must lie between
+    /// `from` and the end of the directory.
     pub(crate) fn frame(&self, offset: u64, len: u64, from: u64) -> Result<Vec<u8>> {
         let mut frame = self.bytes(offset, len, from)?;
         self.verify(&frame, offset)?;
@@ -46,7 +47,8 @@ impl Input {
         Ok(frame)
     }
 
-    /// `len` bytes from `offset` on, unverified; they must lie between `from` and the end of the directory.
+    /// Reads `len` bytes at `offset` without verification. They must lie between `from` and the end
+    /// of the directory.
     pub(crate) fn bytes(&self, offset: u64, len: u64, from: u64) -> Result<Vec<u8>> {
         let end = self.footer.file_len - FOOTER_LEN as u64;
         let lies_there = offset >= from && offset.checked_add(len).is_some_and(|e| e <= end);
@@ -60,7 +62,7 @@ impl Input {
         Ok(bytes)
     }
 
-    /// Checks a frame that was read from `offset`; returns its payload.
+    /// Verifies a frame read from `offset`. Returns its payload.
     pub(crate) fn verify<'a>(&self, frame: &'a [u8], offset: u64) -> Result<&'a [u8]> {
         let short = || self.blame(Error::corruption("a frame shorter than its checksum"), offset);
         let (payload, sum) = frame.split_last_chunk::<SUM_LEN>().ok_or_else(short)?;
@@ -69,7 +71,7 @@ impl Input {
         Ok(payload)
     }
 
-    /// Names file and offset that an error is about.
+    /// Adds file and offset to an error.
     #[cold]
     pub(crate) fn blame(&self, e: Error, offset: u64) -> Error {
         e.at_offset(offset).at_file(self.file.path())
@@ -87,11 +89,11 @@ fn read_footer(file: &dyn ReadFile, kind: FileKind, uid: Uid) -> Result<Footer> 
     Footer::decode(kind, &bytes, uid, len)
 }
 
-/// The identity in the footer of a file of logs, and what kind of file that is: for repair, where nothing else tells. What it
-/// says is believed only where opening the file with it succeeds.
+/// Returns the kind and identity in the footer of a file, for repair without a manifest. They are
+/// unverified until the file is opened with them.
 ///
 /// # Errors
-/// `Corruption` if there is no such footer; those of reading.
+/// `Corruption` if there is no such footer; I/O errors.
 pub fn identity_of(file: &dyn ReadFile) -> Result<(FileKind, Uid)> {
     let no_footer = || Error::corruption("no file of logs: it has no footer of one").at_file(file.path());
     let at = file.len()?.checked_sub(FOOTER_LEN as u64).ok_or_else(no_footer)?;

@@ -1,4 +1,4 @@
-//! The file that is being written: frames one behind another, then directory and footer.
+//! Writing a file: frames, then the directory and the footer.
 
 use super::SUM_LEN;
 use super::footer::{FOOTER_LEN, FileKind, Footer};
@@ -7,12 +7,12 @@ use base::{Error, Result, Uid, checksum};
 use io::{AppendFile, SyncKind};
 use std::path::{Path, PathBuf};
 
-/// An append-only file that takes frames. Dropped unfinished, it leaves a file without a footer, which no reader opens.
+/// An append-only file of frames. If dropped unfinished, it has no footer and cannot be opened.
 pub(crate) struct Output {
     file: Box<dyn AppendFile>,
     path: PathBuf,
     uid: Uid,
-    /// The first failure: what is in the file since is not known.
+    /// The first failure, after which the contents of the file are unknown.
     failed: Option<Error>,
 }
 
@@ -22,12 +22,12 @@ impl Output {
         Output { file, path: path.to_owned(), uid, failed: None }
     }
 
-    /// Where the next byte goes.
+    /// Returns the offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.file.len()
     }
 
-    /// Writes a frame; returns its length.
+    /// Writes a frame. Returns its length.
     pub(crate) fn frame(&mut self, pieces: &[&[u8]]) -> Result<u64> {
         let begin = self.offset();
         let sum = checksum::checksum_of(pieces) ^ checksum::mask(self.uid, begin);
@@ -49,13 +49,13 @@ impl Output {
         })
     }
 
-    /// Names the file that an error is about.
+    /// Adds the file to an error.
     pub(crate) fn blame(&self, e: Error) -> Error {
         e.at_file(&self.path)
     }
 
-    /// Writes directory and footer and makes all of it durable (the directory that the file is in is the caller's to sync).
-    /// Returns the length of the file.
+    /// Writes the directory and the footer and syncs the file; the caller syncs the parent
+    /// directory. Returns the length of the file.
     pub(crate) fn finish(mut self, kind: FileKind, directory: &[u8], rows: u64) -> Result<u64> {
         let directory_offset = self.offset();
         let directory_len = self.frame(&[directory])?;

@@ -1,21 +1,23 @@
-//! The ends of many files, read at once.
+//! Reads the ends of many files at once.
 //!
-//! A file of rows is opened by its footer and then its directory, which lies before it. At open that is asked of every file there is, one
-//! after another: two reads each, and the device has one request at a time. So the ends of some files are read together, as many in flight
-//! as the system takes, and each file is opened over its end in memory. Of one whose directory is longer the rest is read as ever.
+//! Opening an index or cold file reads its footer and then the directory before it. For all files
+//! of a store in sequence, that is two reads each, with one request at a time at the device.
+//! Instead, the ends of several files are read together, with as many reads in flight as the system
+//! allows. Each file is then opened over its end in memory. A longer directory is completed with a
+//! normal read.
 //!
-//! Who opens a file so learns what he would have learnt otherwise: where the reads of several fail, each file is opened without, and says
-//! itself what is wrong with it.
+//! Errors are the same as without prefetching: if one of the reads fails, each file is opened
+//! normally and reports its own error.
 
 use base::Result;
 use io::{FileRead, ReadFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of the end of a file that are read. A directory of a thousand logs has a quarter of that.
+/// Bytes read from the end of a file. A directory of a thousand logs takes a quarter of that.
 const END_LEN: u64 = 64 << 10;
 
-/// A file whose end is in memory.
+/// A file with its end in memory.
 #[derive(Debug)]
 struct Prefetched {
     file: Arc<dyn ReadFile>,
@@ -44,7 +46,8 @@ impl ReadFile for Prefetched {
     }
 }
 
-/// The same files, each with the end of the length that it should have in memory, if they can be read.
+/// Returns the same files, each with its end in memory if all ends can be read. The length given
+/// for each file determines its end.
 pub(crate) fn with_ends(files: Vec<(Arc<dyn ReadFile>, u64)>) -> Vec<Arc<dyn ReadFile>> {
     let from = |len: u64| len.saturating_sub(END_LEN);
     let mut ends: Vec<Vec<u8>> = files.iter().map(|(_, len)| vec![0; (len - from(*len)) as usize]).collect();
@@ -66,7 +69,7 @@ mod tests {
     use io::sim::{OpKind, SimEnv};
     use io::{Access, CreateOptions, SyncKind};
 
-    /// Files of some lengths, and what is in each.
+    /// Creates files of these lengths. Returns each with its contents.
     fn files(sim: &SimEnv, lens: &[usize]) -> Vec<(Arc<dyn ReadFile>, Vec<u8>)> {
         let make = |(n, len): (usize, &usize)| {
             let (fs, path) = (sim.env().fs, format!("f{n}"));

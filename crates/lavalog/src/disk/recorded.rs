@@ -1,13 +1,13 @@
-//! A file up to the length that the manifest has of it.
+//! A file limited to its length in the manifest.
 //!
-//! Files of logs are found by their footer, the last bytes that were written. Bytes appended by another program would hide it.
+//! Readers find the footer at the end of the file. Bytes appended by another program would hide it.
 
 use base::Result;
 use io::ReadFile;
 use std::path::Path;
 use std::sync::Arc;
 
-/// See the module.
+/// A file limited to its length in the manifest.
 #[derive(Debug)]
 struct Recorded {
     file: Arc<dyn ReadFile>,
@@ -28,7 +28,7 @@ impl ReadFile for Recorded {
     }
 }
 
-/// The file as it was recorded, if it is longer now.
+/// Returns the file, limited to `len` bytes if it is longer.
 pub(crate) fn up_to(file: Arc<dyn ReadFile>, len: u64) -> Arc<dyn ReadFile> {
     match file.len() {
         Ok(now) if now > len => Arc::new(Recorded { file, len }),

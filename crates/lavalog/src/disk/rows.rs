@@ -1,29 +1,31 @@
-//! Blocks of rows: where up to 256 records of one log are.
+//! Blocks of rows: the positions of up to 256 records of one log.
 //!
 //! ```text
 //! log varint | rows - 1 u8 | flags u8 | four columns: LSN, sequence, place, length
 //! ```
 //!
-//! Flag bit `i` is set if column `i` is *uneven*. An even one (values that rise by the same step) is its first value and, if
-//! there are more rows than one, the step; an uneven one its first value and the difference of each further one to the one
-//! before. First values are varints, steps and differences zigzag varints of differences modulo 2^64. So consecutive
-//! LSNs, equal lengths and records that lie one behind another cost nothing for each row; a record of some log among many takes
-//! three to five bytes: one or two for its sequence, and two or three for its place.
+//! Flag bit `i` is set if column `i` is *uneven*. An even column has values with a constant step.
+//! It is stored as its first value and, if the block has several rows, the step. An uneven column
+//! is stored as its first value and the difference between each value and the previous one. First
+//! values are varints; steps and differences are zigzag varints modulo 2^64. So consecutive LSNs,
+//! equal lengths and adjacent records take no bytes per row. A record of one log among many takes
+//! three to five bytes: one or two for its sequence number, and two or three for its position.
 //!
-//! A place is that of [`Entry::at`]: in the index of a group page and position, in a cold file the offset of the record.
+//! The column `place` is [`Entry::at`]: page and position in the index of a group, the offset of
+//! the record in a cold file.
 //!
-//! LSNs ascend in a block and from block to block of a log, and all blocks of a log but its last have 256 rows, so which block a
-//! record is in follows from how many LSNs lie before it ([`super::directory`]). (A MetaFlush record of LavaStore, PVLDB
-//! 17(12), has as many entries.)
+//! LSNs ascend within a block and across the blocks of a log. All blocks of a log except the last
+//! have 256 rows, so the block of a record follows from the number of earlier LSNs
+//! ([`super::directory`]). (A MetaFlush record of LavaStore, PVLDB 17(12), has as many entries.)
 
 use crate::entry::{Entry, LogId, Lsn};
 use crate::limits::{LSN_MAX, RECORD_LEN_MAX};
 use base::codec::{Reader, put_varint};
 use base::{Error, ErrorKind, MAX_SEQ, Result};
 
-/// The most rows of a block.
+/// Maximum number of rows in a block.
 pub const BLOCK_ROWS: usize = 256;
-/// The longest block without its checksum: log, rows and flags, and the columns.
+/// Maximum length of a block without its checksum: log, row count, flags, and the columns.
 pub const BLOCK_LEN_MAX: usize = 12 + COLUMNS * (BLOCK_ROWS + 1) * 10;
 
 const COLUMNS: usize = 4;
@@ -49,10 +51,10 @@ fn unzigzag(coded: u64) -> u64 {
     (coded >> 1) ^ (coded & 1).wrapping_neg()
 }
 
-/// Appends the block of 1 to 256 records of one log, whose LSNs ascend.
+/// Appends a block of 1 to 256 records of one log, with ascending LSNs.
 ///
 /// # Panics
-/// With fewer or more.
+/// If `rows` is empty or has more than 256 records.
 pub fn encode(out: &mut Vec<u8>, rows: &[Entry]) {
     let (Some(first), 1..=BLOCK_ROWS) = (rows.first(), rows.len()) else {
         panic!("a block of {} rows", rows.len());
@@ -78,7 +80,7 @@ pub fn encode(out: &mut Vec<u8>, rows: &[Entry]) {
 /// Decodes a block, which has at least one row.
 ///
 /// # Errors
-/// `Unsupported` for flags of a newer release, `Corruption` for everything else that is wrong.
+/// `Unsupported` for flags of a newer release, `Corruption` for any other defect.
 pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
     let mut reader = Reader::new(payload);
     let log = reader.varint()?;
@@ -113,7 +115,7 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
     Ok(rows)
 }
 
-/// The record of an LSN in a block, if there is one.
+/// Returns the row of an LSN in a block, if it has one.
 pub fn find(rows: &[Entry], lsn: Lsn) -> Option<Entry> {
     rows.binary_search_by_key(&lsn, |row| row.lsn).ok().and_then(|at| rows.get(at).copied())
 }

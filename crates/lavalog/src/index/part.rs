@@ -1,21 +1,24 @@
-//! What a file has of a log: which LSNs, and in which block of the file's index each of them is.
+//! A part: the live records of a log in one file, and the block of the file's index for each of
+//! them.
 //!
-//! The file is the index file of a group, or a cold file. Its directory says what it had when it was written; here, that is
-//! what is still alive of it. Blocks are found by their first LSNs, because the rank of an LSN changes when others go.
+//! The file is the index file of a group, or a cold file. Its directory has the records at the time
+//! of writing; the part has those still live. Blocks are found by their first LSNs, because the
+//! rank of an LSN changes when other LSNs are removed.
 //!
-//! A part has the highest sequence of the operations that appended its records. That tells whether a truncation has to be applied
-//! to it when its file is read: of a lower sequence, it was applied before the record with the highest one came, and so before the
-//! file was written; of a higher one, it is above all records of the part.
+//! A part stores the highest sequence number of its appends. When its file is loaded, this number
+//! decides whether a truncation must be applied. A truncation with a lower sequence number was
+//! applied before the newest record was appended, and so before the file was written. A truncation
+//! with a higher one is newer than all records of the part.
 
 use crate::disk::directory::{Block, LogRows};
 use crate::entry::{Lsn, Source};
 use crate::lsn_set::LsnSet;
 use base::{Error, Result, SeqNo};
 
-/// Bits of a block's length.
+/// Bits for the length of a block.
 const LEN_BITS: u32 = 16;
 
-/// A block: the first LSN it had, and offset and length in one number.
+/// A packed block: its first LSN when written, and offset and length in one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Packed {
     first: Lsn,
@@ -52,7 +55,7 @@ impl Blocks {
     }
 }
 
-/// See the module.
+/// The live records of a log in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     source: Source,
@@ -62,10 +65,10 @@ pub struct Part {
 }
 
 impl Part {
-    /// What the directory of a file says of a log.
+    /// Creates a part from a log's entry in the directory of a file.
     ///
     /// # Errors
-    /// `Corruption`: no blocks, or one at a place where none can be.
+    /// `Corruption` if there is no block, or a block's position is out of range.
     pub fn of(source: Source, rows: &LogRows) -> Result<Part> {
         let blocks: Vec<Packed> = rows.blocks.iter().map(Packed::of).collect::<Result<_>>()?;
         let blocks = match blocks[..] {
@@ -76,22 +79,23 @@ impl Part {
         Ok(Part { source, last_seq: rows.seqs.1, set: rows.lsns.clone(), blocks })
     }
 
-    /// What has the records.
+    /// Returns the source with the records.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// The lowest LSN that the file had of the log. What is alive lies at or above it.
+    /// Returns the lowest LSN of the log in the file when it was written, a lower bound of the live
+    /// LSNs.
     pub fn low(&self) -> Lsn {
         self.blocks.all().first().map_or(0, |block| block.first)
     }
 
-    /// The highest sequence of the operations that appended them.
+    /// Returns the highest sequence number of the appends.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq
     }
 
-    /// What is alive.
+    /// Returns the live LSNs.
     pub fn set(&self) -> &LsnSet {
         &self.set
     }
@@ -100,13 +104,13 @@ impl Part {
         &mut self.set
     }
 
-    /// The block that has an LSN, if any has.
+    /// Returns the only block that can contain an LSN.
     pub(super) fn block_of(&self, lsn: Lsn) -> Block {
         let blocks = self.blocks.all();
         blocks[blocks.partition_point(|block| block.first <= lsn).max(1) - 1].block()
     }
 
-    /// What is alive from an LSN on, as runs that are in one block each.
+    /// Iterates over the live LSNs from `from` on, as runs within one block each.
     pub(super) fn pieces_from(&self, from: Lsn) -> impl Iterator<Item = (Lsn, Lsn, Block)> + '_ {
         self.set.runs_from(from).flat_map(move |run| {
             let (mut at, last) = (run.first.max(from), run.last());
@@ -124,7 +128,7 @@ impl Part {
         })
     }
 
-    /// Bytes it has allocated, besides its own size.
+    /// Returns the allocated memory, without the size of the struct, bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let blocks = match &self.blocks {
             Blocks::One(_) => 0,

@@ -1,18 +1,21 @@
-//! The parts of a log, in the order of their LSNs, so that one among thousands is found in a few steps.
+//! The parts of a log in LSN order, for a fast look-up among thousands.
 //!
-//! They are ordered by the lowest LSN that the file of each had ([`Part::low`]), which never changes; what is alive of it lies at
-//! or above. With each goes its *reach*: no part up to it has an LSN above. Reaches ascend as well, so the parts that may have
-//! something of a range are a run of the order, found by two binary searches. Records of a log come mostly in the order of their
-//! LSNs, so parts hardly overlap, and that run is hardly longer than what it finds. Where they do overlap, by records that came out
-//! of order, it has the parts between as well.
+//! Parts are ordered by the lowest LSN of their files ([`Part::low`]), which never changes and is a
+//! lower bound of the live LSNs. Each part has a *reach*: an upper bound of the LSNs of this part
+//! and all parts before it. Reaches ascend as well, so two binary searches find the parts that may
+//! overlap a range. Records of a log usually arrive in LSN order, so parts hardly overlap, and few
+//! parts are examined in vain. With records out of order, the parts in between are examined as
+//! well.
 //!
-//! A log may have a hundred thousand parts, and whoever looks at them or changes them holds a lock that all others wait for. So what is
-//! done at once is bounded by what an operation finds: sums are kept up to date, parts go from the front without moving those behind,
-//! and a trim of many takes out some at a time ([`Parts::cut_below`]). A truncation of many detaches them, moving those that stay if they are fewer, and
-//! they are taken from the ledger some at a time ([`Detached::cut`]).
+//! A log may have a hundred thousand parts, and every access holds a lock of all logs. So the work
+//! of an operation is bounded by its result. Sums are maintained incrementally. Removing parts at
+//! the front moves no others. A trim of many parts removes some at a time ([`Parts::cut_below`]). A
+//! truncation of many parts detaches them, moving the remaining parts if these are fewer. The
+//! ledger then drops the detached parts some at a time ([`Detached::cut`]).
 //!
-//! Invariants: `size` and `heap_bytes` are the sums over all parts; ordered by `low`; reaches ascend, and none is below the last LSN of its part (it may lie above all of them, after what
-//! was highest has gone); no part is empty.
+//! Invariants: `size` and `heap_bytes` are the sums over all parts. Parts are ordered by `low`.
+//! Reaches ascend, and none is below the last LSN of its part; a reach may exceed all LSNs after
+//! the highest are removed. No part is empty.
 
 use super::Part;
 use crate::entry::{Lsn, Source};
@@ -34,23 +37,23 @@ impl Placed {
     }
 }
 
-/// What is alive of some parts, and the bytes that they have allocated.
+/// Returns the size of the live records of some parts, and the memory that they allocate.
 fn sums(placed: &VecDeque<Placed>) -> (Size, usize) {
     let size = placed.iter().map(|placed| placed.part.set().size()).sum();
     (size, placed.iter().map(|placed| placed.part.memory_bytes()).sum())
 }
 
-/// Parts of which nobody finds anything any more.
+/// Truncated parts, out of reach of any look-up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Detached(VecDeque<Placed>);
 
 impl Detached {
-    /// True if there are none.
+    /// Returns true if no part is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes so many at most from the ledger.
+    /// Removes at most `limit` parts from the ledger, and reduces `limit` by their number.
     pub fn cut(&mut self, limit: &mut usize, ledger: &mut Ledger) {
         let count = self.0.len().min(*limit);
         *limit -= count;
@@ -59,50 +62,50 @@ impl Detached {
         }
     }
 
-    /// Bytes it has allocated.
+    /// Returns the allocated memory, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.0.capacity() * size_of::<Placed>()
     }
 }
 
-/// See the module.
+/// The parts of a log in LSN order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
     placed: VecDeque<Placed>,
-    /// What is alive of all parts.
+    /// Live records of all parts.
     size: Size,
-    /// Bytes that they have allocated, besides their own sizes.
+    /// Memory that the parts allocate, without their own sizes, bytes.
     heap_bytes: usize,
-    /// No part that was ever here has a higher sequence.
+    /// Upper bound of the sequence numbers of all parts ever added.
     newest: SeqNo,
 }
 
 impl Parts {
-    /// All of them, by the lowest LSNs that their files had.
+    /// Iterates over all parts, ordered by their lowest LSNs when written.
     pub fn iter(&self) -> impl Iterator<Item = &Part> + '_ {
         self.placed.iter().map(|placed| &placed.part)
     }
 
-    /// What is alive of all of them.
+    /// Returns the size of the live records.
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// Those that may have an LSN of a range.
+    /// Returns the positions of the parts that may overlap a range.
     fn near(&self, range: &RangeInclusive<Lsn>) -> Range<usize> {
         let start = self.placed.partition_point(|placed| placed.reach < *range.start());
         let end = self.placed.partition_point(|placed| placed.part.low() <= *range.end());
         start..end.max(start)
     }
 
-    /// Those that may have an LSN from one on.
+    /// Iterates over the parts with LSNs at or above `from`.
     pub fn from(&self, from: Lsn) -> impl Iterator<Item = &Part> + '_ {
         let near = self.near(&(from..=Lsn::MAX));
         let near = self.placed.range(near).map(|placed| &placed.part);
         near.filter(move |part| part.set().last() >= Some(from))
     }
 
-    /// The part that has an LSN.
+    /// Returns the part with an LSN.
     pub fn of(&self, lsn: Lsn) -> Option<&Part> {
         let near = self.placed.range(self.near(&(lsn..=lsn))).rev();
         near.map(|placed| &placed.part).find(|part| part.set().contains(lsn))
@@ -114,12 +117,12 @@ impl Parts {
         same.map(|placed| placed.part.source()).position(|other| other == source).map(|at| from + at)
     }
 
-    /// What a file has whose lowest LSN of the log was `low`.
+    /// Returns the part of a file whose lowest LSN of the log was `low`.
     pub fn of_file(&self, source: Source, low: Lsn) -> Option<&Part> {
         Some(&self.placed.get(self.position(source, low)?)?.part)
     }
 
-    /// Takes out what a file has.
+    /// Removes and returns the part of a file.
     pub fn take(&mut self, source: Source, low: Lsn) -> Option<Part> {
         let at = self.position(source, low)?;
         let part = self.placed.remove(at)?.part;
@@ -129,7 +132,7 @@ impl Parts {
         Some(part)
     }
 
-    /// The lowest LSN.
+    /// Returns the lowest LSN.
     pub fn first(&self) -> Option<Lsn> {
         let mut least = None;
         for part in self.iter() {
@@ -141,7 +144,7 @@ impl Parts {
         least
     }
 
-    /// The highest LSN.
+    /// Returns the highest LSN.
     pub fn last(&self) -> Option<Lsn> {
         let mut most = None;
         for placed in self.placed.iter().rev() {
@@ -153,7 +156,7 @@ impl Parts {
         most
     }
 
-    /// The highest LSN below one.
+    /// Returns the highest LSN below `lsn`.
     pub fn last_below(&self, lsn: Lsn) -> Option<Lsn> {
         let end = self.placed.partition_point(|placed| placed.part.low() < lsn);
         let mut most = None;
@@ -166,7 +169,7 @@ impl Parts {
         most
     }
 
-    /// Adds one that has no LSN in common with those that are there, and is not empty.
+    /// Adds a non-empty part without LSNs in common with existing ones.
     pub fn insert(&mut self, part: Part) {
         self.size += part.set().size();
         self.heap_bytes += part.memory_bytes();
@@ -179,19 +182,21 @@ impl Parts {
         self.renew(at..at + 1);
     }
 
-    /// Takes a range out of all parts that are older than a sequence, and tells the ledger. True if any had something of it.
+    /// Removes a range from all parts whose sequence numbers are below `seq`, and updates the
+    /// ledger. Returns true if any part lost records.
     pub fn cut(&mut self, range: &RangeInclusive<Lsn>, seq: SeqNo, ledger: &mut Ledger) -> bool {
         self.cut_at(self.near(range), range, seq, ledger)
     }
 
-    /// Takes out what is below an LSN, of `limit` parts or hardly more. `from`: of those whose files have nothing below it, since the
-    /// others are done. Returns from where to go on, if these were not all.
+    /// Removes the LSNs below `lsn` from about `limit` parts. Starts at the parts whose
+    /// [`Part::low`] is at least `from`; earlier ones are done. Returns the position to continue
+    /// from, if more parts remain.
     pub fn cut_below(&mut self, lsn: Lsn, from: Lsn, limit: usize, ledger: &mut Ledger) -> Option<Lsn> {
         let start = self.placed.partition_point(|placed| placed.part.low() < from);
         let end = self.placed.partition_point(|placed| placed.part.low() < lsn);
         let low = |at: usize| self.placed.get(at).map(|placed| placed.part.low());
         let mut stop = start.saturating_add(limit.max(1)).min(end);
-        // Who goes on finds his place by it.
+        // The next call finds its position by `low`, so parts with equal `low` belong to one step.
         while stop < end && low(stop) == low(stop - 1) {
             stop += 1;
         }
@@ -202,18 +207,19 @@ impl Parts {
         next
     }
 
-    /// Detaches the parts that lie above an LSN as a whole, if they are more than `few` and all are older than a sequence. They are out
-    /// of here at once; what each of them has is for the caller to take from the ledger.
+    /// Detaches the parts entirely above an LSN, if they are more than `few` and all have sequence
+    /// numbers below `seq`. They leave the index at once; the caller removes them from the ledger.
     pub fn split_above(&mut self, lsn: Lsn, seq: SeqNo, few: usize) -> Detached {
         let from = self.placed.partition_point(|placed| placed.part.low() <= lsn);
         let behind = self.placed.len() - from;
         let is_old = |placed: &Placed| placed.part.last_seq() < seq;
-        // No walk but in a replay: what is truncated is older than the truncation.
+        // Only a replay needs the scan: otherwise truncated parts are older than the truncation.
         let all_old = || self.newest < seq || self.placed.range(from..).all(is_old);
         if behind <= few || !all_old() {
             return Detached::default();
         }
-        // Reaches before it do not change: each is the highest of its own and those before it. What is fewer is moved and counted.
+        // Reaches of the remaining parts stay valid, since they depend only on earlier parts. Move
+        // and recount the smaller side.
         let tail = if from < behind {
             let mut tail = std::mem::take(&mut self.placed);
             self.placed = tail.drain(..from).collect();
@@ -229,7 +235,7 @@ impl Parts {
         Detached(tail)
     }
 
-    /// Takes a range out of the parts in some places.
+    /// Removes a range from the parts at these positions.
     fn cut_at(
         &mut self,
         places: Range<usize>,
@@ -252,7 +258,7 @@ impl Parts {
             if part.set().is_empty() {
                 self.heap_bytes -= part.memory_bytes();
             } else {
-                // Those that are empty come behind the others, and go.
+                // Gather the empty parts behind the others, then drop them.
                 self.placed.swap(stay, at);
                 stay += 1;
             }
@@ -264,7 +270,7 @@ impl Parts {
         lost
     }
 
-    /// Works out reaches anew: those in a range, and what follows from them behind it.
+    /// Recomputes the reaches in a range, and after it as far as they change.
     fn renew(&mut self, range: Range<usize>) {
         let mut reach = range.start.checked_sub(1).map_or(0, |before| self.placed[before].reach);
         for (at, placed) in (range.start..).zip(self.placed.range_mut(range.start..)) {
@@ -276,7 +282,7 @@ impl Parts {
         }
     }
 
-    /// Bytes it has allocated, besides its own size.
+    /// Returns the allocated memory, without the size of the struct, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.placed.capacity() * size_of::<Placed>() + self.heap_bytes
     }

@@ -1,18 +1,19 @@
-//! The records of a log in one group that has no index file yet, packed, in the order of their LSNs.
+//! The packed records of a log in one group without an index file, in LSN order.
 //!
-//! They are in pieces of up to [`ITEMS_MAX`], each encoded as differences from the one before. A record that follows the one before in
-//! the log, has its length, and lies a thousand records and a megabyte behind it, because as many other logs are written at the same
-//! time, takes five bytes. To append is to add some bytes; what comes in between costs one piece to be written anew; a lookup reads
-//! one piece.
-//!
+//! Records are in chunks of up to [`ITEMS_MAX`], each encoded as differences from the previous one.
+//! Take a thousand logs written at the same time: the next record of one log has the next LSN and
+//! the same length, and lies a thousand records and a megabyte further. It takes five bytes.
+//! Appending adds some bytes; inserting out of order re-encodes one chunk; a look-up reads one
+//! chunk.
 //! ```text
 //! item := (difference of sequences << 3 | flags) varint | [difference of LSNs varint] | difference of places varint | [length varint]
 //! ```
 //!
-//! Flags: 1: the LSN is the next; 2: the length is that before; 4: sequences or places go back, so their differences are signed
-//! (zigzag, modulo 2^64).
+//! Flags: 1: the next LSN; 2: the same length; 4: the sequence number or the position decreases, so
+//! both differences are signed (zigzag, modulo 2^64).
 //!
-//! Invariants: pieces ascend and are not empty; `tail` is the last record of the last piece; `size` is the sum of all.
+//! Invariants: chunks ascend and are not empty; `tail` is the last record of the last chunk; `size`
+//! is the total of all records.
 
 use crate::entry::Lsn;
 use crate::lsn_set::Size;
@@ -20,12 +21,12 @@ use base::SeqNo;
 use base::codec::{get_varint, put_varint};
 use std::ops::RangeInclusive;
 
-/// The most records in a piece. The bytes of so many fit a number of 32 bits.
+/// Maximum number of records in a chunk. The sum of their lengths fits into 32 bits.
 const ITEMS_MAX: usize = 128;
 const _: () = assert!(ITEMS_MAX as u64 * (crate::limits::RECORD_LEN_MAX as u64) < u32::MAX as u64);
-/// The longest item, bytes: four varints.
+/// Maximum length of an item, bytes: four varints.
 const ITEM_LEN_MAX: usize = 4 * 10;
-/// Bytes by which the last piece grows.
+/// Growth of the last chunk's capacity, bytes.
 const STEP: usize = 96;
 
 const NEXT: u64 = 1;
@@ -42,7 +43,7 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// What the first of a piece is written after.
+    /// Predecessor for encoding the first item of a chunk.
     fn before(lsn: Lsn) -> Item {
         Item { lsn, ..Item::default() }
     }
@@ -89,13 +90,13 @@ struct Piece {
     first: Lsn,
     last: Lsn,
     count: u32,
-    /// Of the records, not of what is packed. They fit: see [`ITEMS_MAX`].
+    /// Total length of the records, not of the packed items. It fits: see [`ITEMS_MAX`].
     bytes: u32,
     packed: Vec<u8>,
 }
 
 impl Piece {
-    /// Of items that ascend, one at least.
+    /// Encodes ascending items, at least one.
     fn new(items: &[Item]) -> Piece {
         let (first, last) = (items[0].lsn, items[items.len() - 1].lsn);
         let mut packed = Vec::with_capacity(8 * items.len());
@@ -122,12 +123,12 @@ impl Piece {
     }
 }
 
-/// See the module.
+/// The packed records of a log in one group.
 #[derive(Clone, Debug)]
 pub(super) struct Recent {
-    /// The log tag number of the group.
+    /// Segment number (LTN) of the group.
     pub ltn: u64,
-    /// How many records there are, and their bytes.
+    /// Number of records, and their bytes.
     pub size: Size,
     pieces: Vec<Piece>,
     tail: Item,
@@ -138,7 +139,7 @@ impl Recent {
         Recent { ltn, size: Size::default(), pieces: Vec::new(), tail: Item::default() }
     }
 
-    /// Adds a record; none with this LSN is there.
+    /// Adds a record whose LSN is free.
     pub fn insert(&mut self, item: Item) {
         self.size += Size::one(item.len);
         let at = self.pieces.partition_point(|piece| piece.last < item.lsn);
@@ -172,18 +173,19 @@ impl Recent {
         self.tail = item;
     }
 
-    /// The record with this LSN.
+    /// Returns the record with this LSN.
     pub fn get(&self, lsn: Lsn) -> Option<Item> {
         self.items_from(lsn).next().filter(|item| item.lsn == lsn)
     }
 
-    /// The records from an LSN on.
+    /// Iterates over the records from an LSN on.
     pub fn items_from(&self, from: Lsn) -> impl Iterator<Item = Item> + '_ {
         let at = self.pieces.partition_point(|piece| piece.last < from);
         self.pieces[at..].iter().flat_map(Piece::items).skip_while(move |item| item.lsn < from)
     }
 
-    /// Takes out the records in a range whose sequence is below one. Returns what was taken out.
+    /// Removes the records in a range with sequence numbers below `below`. Returns the size of the
+    /// removed records.
     pub fn remove(&mut self, range: &RangeInclusive<Lsn>, below: SeqNo) -> Size {
         let from = self.pieces.partition_point(|piece| piece.last < *range.start());
         let to = self.pieces.partition_point(|piece| piece.first <= *range.end());
@@ -211,8 +213,9 @@ impl Recent {
         removed
     }
 
-    /// Takes out the records below an LSN, of so many pieces at most, which become fewer by those that were changed. Returns what was taken
-    /// out. Nothing is decoded but at the edge.
+    /// Removes the records below an LSN from at most `pieces` chunks, and reduces `pieces` by the
+    /// number of changed chunks. Returns the size of the removed records. Only the last chunk is
+    /// decoded, if the LSN splits it.
     pub fn remove_below(&mut self, lsn: Lsn, pieces: &mut usize) -> Size {
         let dead = self.pieces.partition_point(|piece| piece.last < lsn);
         let gone = dead.min(*pieces);
@@ -238,7 +241,7 @@ impl Recent {
         self.pieces.last().map(|piece| piece.last)
     }
 
-    /// The highest LSN below one.
+    /// Returns the highest LSN below `lsn`.
     pub fn last_below(&self, lsn: Lsn) -> Option<Lsn> {
         let at = self.pieces.partition_point(|piece| piece.first < lsn).checked_sub(1)?;
         let piece = &self.pieces[at];
@@ -248,11 +251,12 @@ impl Recent {
         piece.items().map(|item| item.lsn).take_while(|there| *there < lsn).last()
     }
 
-    /// What has consecutive LSNs, from an LSN on, as first and last; what touches may come in several. The first may begin below.
+    /// Iterates over runs of consecutive LSNs from `from` on, each as first and last. Adjacent runs
+    /// may be separate, and the first may begin below `from`.
     pub fn runs_from(&self, from: Lsn) -> impl Iterator<Item = (Lsn, Lsn)> + '_ {
         let at = self.pieces.partition_point(|piece| piece.last < from);
         let runs = self.pieces[at..].iter().flat_map(|piece| {
-            // Nearly all: nothing has to be read.
+            // Most chunks are dense and need no decoding.
             let dense = piece.last - piece.first + 1 == u64::from(piece.count);
             let single = (!dense).then(|| piece.items().map(|item| (item.lsn, item.lsn)));
             dense.then_some((piece.first, piece.last)).into_iter().chain(single.into_iter().flatten())
@@ -260,7 +264,7 @@ impl Recent {
         runs.skip_while(move |(_, last)| *last < from)
     }
 
-    /// Bytes it has allocated, besides its own size.
+    /// Returns the allocated memory, without the size of the struct, bytes.
     pub fn memory_bytes(&self) -> usize {
         let packed: usize = self.pieces.iter().map(|piece| piece.packed.capacity()).sum();
         self.pieces.capacity() * size_of::<Piece>() + packed
@@ -334,7 +338,7 @@ mod tests {
             recent.insert(Item { lsn: 50 + i, seq: 7 + 1000 * i, at: 5000 + 1_030_000 * i, len: 1000 });
         }
         let bytes = recent.memory_bytes() + size_of::<Recent>();
-        // With what the whole has once, however many records there are.
+        // Including the fixed size of the struct.
         assert!(bytes < 268 * 6 + size_of::<Size>(), "{bytes} bytes");
     }
 }

@@ -9,7 +9,7 @@ fn head() -> IndexHead {
     IndexHead { number: 7, ltn: 12, group: Uid::from_words(5, 6), filled: 70_000, seqs: (40, 1 << 40) }
 }
 
-/// Checksums fit, and yet no release writes it.
+/// The checksums are valid, but no release writes such a file.
 #[test]
 fn a_file_whose_blocks_do_not_begin_it_or_have_no_room_for_a_checksum_is_told() {
     let new = || {

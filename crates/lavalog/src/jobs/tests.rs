@@ -8,7 +8,7 @@ use io::sim::threads::Plan;
 use std::path::Path;
 use store::commit::Durability;
 
-/// Where job follows job, who waits for a hold gets it before the next one.
+/// Even in an endless series of jobs, a waiting hold precedes the next job.
 #[test]
 fn no_job_overtakes_who_waits_for_a_hold() {
     let mut waited = 0;
@@ -48,7 +48,7 @@ fn no_job_overtakes_who_waits_for_a_hold() {
     assert!(waited > 5, "{waited} waited");
 }
 
-/// A waiter looks again by itself after 50 ms. The end of a hold wakes it at once.
+/// A waiter looks again by itself after 50 ms, but the end of a hold wakes it at once.
 #[test]
 fn the_end_of_a_hold_wakes_the_next_one() {
     for seed in 0..20 {
@@ -68,7 +68,7 @@ fn the_end_of_a_hold_wakes_the_next_one() {
             while core.moves.waiting_holds() == 0 {
                 env.clock.sleep_ns(1_000);
             }
-            // It sleeps by then.
+            // The waiter sleeps by then.
             env.clock.sleep_ns(1_000_000);
             let dropped_ns = env.clock.now_ns();
             drop(first);

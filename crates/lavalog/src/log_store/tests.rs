@@ -1,4 +1,4 @@
-//! What the parts below refuse, on a store that has a group with an index file.
+//! Errors of the lower components, on a store with a sealed group.
 
 use super::*;
 use crate::entry::Entry;
@@ -9,7 +9,7 @@ use datadriven::TestCase;
 use io::sim::SimEnv;
 use std::error::Error as StdError;
 
-/// A store with three records in a group that is storage; and its index file.
+/// Makes a store with three records in a sealed group. Returns it with the index file.
 fn sealed_on(sim: &SimEnv) -> (LogStore, FileMeta) {
     let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
     let store = LogStore::open(&sim.env(), Path::new("/logs"), &options).unwrap();
@@ -29,7 +29,7 @@ struct Script {
     sim: SimEnv,
     store: LogStore,
     index: FileMeta,
-    /// How often rows had been taken in when a look-up was made.
+    /// Number of restorations of rows at the last look-up.
     looked_up_at: u64,
     hold: Option<crate::hold::Hold>,
     append: Option<Completion>,
@@ -40,7 +40,7 @@ fn shown(e: &Error) -> String {
     format!("{}: {}{file}\n", e.kind().name(), e.message())
 }
 
-/// The bytes of a record, which are all the same.
+/// Formats a record whose bytes are all equal.
 fn bytes(record: &[u8]) -> String {
     let first = record.first().copied().unwrap_or_default();
     assert!(record.iter().all(|byte| *byte == first), "{record:?}");
@@ -119,7 +119,8 @@ impl Script {
         }
     }
 
-    /// Reads what was looked up, where the first reads fail, and the log changes during the first.
+    /// Reads after a look-up, with failures of the first reads and a change of the log during the
+    /// first one.
     fn read_while(&self, case: &mut TestCase) -> Outcome<String> {
         let (store, lsn): (&LogStore, Lsn) = (&self.store, case.take_arg("lsn")?);
         let (fails, is_moved) = (case.take_arg::<u64>("fails")?, case.take_flag("moved")?);
@@ -133,7 +134,7 @@ impl Script {
                 Some("trim") => log.trim(lsn + 1)?,
                 Some("truncation") => log.truncate_after(lsn - 1, Durability::Buffered)?,
                 Some("deletion") => store.delete_log("a")?,
-                // Into memory: the rows of its file are lost.
+                // Restores the rows to memory, as after the loss of the index file.
                 Some("taking-in") => {
                     let rows = self.rows_of_index(log.id());
                     assert!(core.catalog.edit().take_in(self.ltn(), [(log.id(), &rows[..])]));
@@ -166,7 +167,7 @@ impl Script {
         }
     }
 
-    /// What the parts below say.
+    /// Prints the answers of the lower components.
     fn look(&mut self, case: &mut TestCase) -> Outcome<String> {
         let (core, ltn, index) = (self.store.core(), self.ltn(), self.index);
         let directory = || RowFile::open(core.context(), &index).map(|(_, directory)| directory);
@@ -209,7 +210,7 @@ impl Script {
         })
     }
 
-    /// What no store does by itself.
+    /// Makes changes that a store never makes by itself.
     fn meddle(&mut self, case: &mut TestCase) -> Outcome<String> {
         let core = self.store.core();
         match &*case.directive {
@@ -220,10 +221,11 @@ impl Script {
                 let full = Error::new(ErrorKind::NoSpace, "full");
                 core.context().health.no_space_at(core.context().now_ns(), &full);
             }
-            // As if a collection had moved it each time: the index leads to a file that is not known any more.
+            // As if a collection moved the record each time: the index refers to a file that is no
+            // longer known.
             "forget-rows" => core.records.rows().forget(self.index.source().unwrap()),
             "add-rows" => core.records.rows().add(&self.index),
-            // As while a trim is under way.
+            // As during a trim.
             "begin-trim" => {
                 let trim = Op::Trim { log: self.store.open_log("a")?.id(), below: case.take_arg("below")? };
                 let mut logs = core.catalog.edit();

@@ -1,19 +1,20 @@
-//! Logs of which something that was trimmed, truncated or deleted is in the index or the ledger still.
+//! Pending removals: logs whose trimmed, truncated or deleted records are still in the index or the
+//! ledger.
 //!
-//! A removal holds from the moment that it is applied. Its records leave the index and the ledger in pieces, of one log at a time,
-//! so that no hold of the lock of all logs is long ([`super::live`]).
+//! A removal takes effect when it is applied. Its records leave the index and the ledger in steps,
+//! one log at a time, so that no step holds the lock of all logs for long ([`super::live`]).
 
 use super::{Log, Registry};
 use crate::entry::{LogId, Lsn};
 use crate::ledger::Ledger;
 use std::collections::BTreeSet;
 
-/// See the module.
+/// Pending removals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cuts {
-    /// The logs that were trimmed or truncated; some may be gone.
+    /// Trimmed or truncated logs; some may have been deleted since.
     logs: BTreeSet<LogId>,
-    /// The logs that were deleted: the registry does not have them.
+    /// Deleted logs, which the registry no longer has.
     deleted: Vec<Log>,
 }
 
@@ -22,19 +23,19 @@ impl Cuts {
         self.deleted.is_empty() && self.logs.is_empty()
     }
 
-    /// A log was trimmed or truncated, and more is left than was cut at once.
+    /// Adds a trimmed or truncated log with dead records left in the index.
     pub fn add(&mut self, id: LogId) {
         self.logs.insert(id);
     }
 
-    /// A log was deleted: the same as a trim of everything.
+    /// Adds a deleted log. A deletion acts as a trim of all records.
     pub fn delete(&mut self, mut log: Box<Log>, ledger: &mut Ledger) {
         if log.trim(Lsn::MAX, ledger) {
             self.deleted.push(*log);
         }
     }
 
-    /// Takes a piece out.
+    /// Performs one step of the removal.
     pub fn cut_some(&mut self, registry: &mut Registry, ledger: &mut Ledger) {
         if let Some(log) = self.deleted.last_mut() {
             if !log.live_mut().cut_some(ledger) {

@@ -1,14 +1,18 @@
-//! The live records of a log: the index, and the trim and the truncations that apply to it.
+//! The live records of a log: the index, with the trim and the truncations applied to it.
 //!
-//! A trim is a watermark that only rises: the records below it are gone, whenever they were appended and wherever they are copied
-//! to. It is remembered always; of truncations see [`truncations`](super::truncations).
+//! A trim is a watermark that only rises. The records below it are gone, whenever they were
+//! appended and wherever they are copied to. The trim is always remembered; for truncations see
+//! [`truncations`](super::truncations).
 //!
-//! A trim holds from the moment that it is applied, but its records leave the index in pieces ([`LiveRecords::cut_some`]): they may
-//! be in a hundred thousand parts, and all other operations wait meanwhile. Until then no read finds them: a look-up compares its LSN
-//! with the trim first, and a range begins at the trim. The records of a truncation leave the index at once, and the ledger in pieces.
+//! A trim takes effect when it is applied, but its records leave the index in steps
+//! ([`LiveRecords::cut_some`]). They may span a hundred thousand parts, and all other operations
+//! wait during a step. Reads never find them meanwhile: a look-up first compares its LSN with the
+//! trim, and a range begins at the trim. The records of a truncation leave the index at once, and
+//! the ledger in steps.
 //!
-//! Invariant: nothing in the index is below the trim, but for the parts whose files have nothing below `cut_from`, and recent
-//! records, as long as that is not [`DONE`].
+//! Invariant: the index has nothing below the trim, except while `cut_from` is not [`DONE`]. Then
+//! recent records may be below the trim, and so may parts whose [`Part::low`] is at least
+//! `cut_from`.
 
 use super::truncations::Truncations;
 use crate::entry::{Entry, Lsn, Source};
@@ -17,12 +21,13 @@ use crate::ledger::Ledger;
 use crate::limits::LSN_MAX;
 use base::SeqNo;
 
-/// Parts and pieces of recent records that go while nobody else looks at any log. In tests so few that trims are mostly not done at once.
+/// Parts, or chunks of recent records, removed under one hold of the lock. Few in tests, so that
+/// most trims take several steps.
 const CUT_AT_ONCE: usize = if cfg!(test) { 2 } else { 256 };
-/// All that is below the trim has been taken out.
+/// Value of `cut_from` after all records below the trim are removed.
 const DONE: Lsn = Lsn::MAX;
 
-/// See the module.
+/// The live records of a log.
 #[derive(Clone, Debug)]
 pub struct LiveRecords {
     index: LogIndex,
@@ -32,22 +37,23 @@ pub struct LiveRecords {
 }
 
 impl LiveRecords {
-    /// No records, below a trim.
+    /// Creates an empty set of records with a trim.
     pub(super) fn new(trimmed_below: Lsn, truncations: Truncations) -> LiveRecords {
         LiveRecords { index: LogIndex::default(), trimmed_below, cut_from: DONE, truncations }
     }
 
-    /// Where the records are.
+    /// Returns the index of the records.
     pub fn index(&self) -> &LogIndex {
         &self.index
     }
 
-    /// The first LSN that was not trimmed.
+    /// Returns the lowest LSN that is not trimmed.
     pub fn trimmed_below(&self) -> Lsn {
         self.trimmed_below
     }
 
-    /// How often the log was truncated since the store was opened. Of what was read before, some may be gone, and others in its places.
+    /// Returns the number of truncations since the store was opened. A change tells a reader that
+    /// earlier results may be gone or replaced.
     pub fn truncated(&self) -> u64 {
         self.truncations.applied()
     }
@@ -56,7 +62,7 @@ impl LiveRecords {
         &self.truncations
     }
 
-    /// The lowest LSN.
+    /// Returns the lowest LSN with a record.
     pub fn first(&self) -> Option<Lsn> {
         match self.cut_from {
             DONE => self.index.first(),
@@ -68,8 +74,8 @@ impl LiveRecords {
         }
     }
 
-    /// The LSNs of a range, both ends of which count, that have no records and are not trimmed: `limit` runs at most, each
-    /// with its first and last.
+    /// Returns at most `limit` runs of missing LSNs from `from` to `to`, both included, each as its
+    /// first and last LSN. Trimmed LSNs are not missing.
     pub fn gaps(&self, from: Lsn, to: Lsn, limit: usize) -> Vec<(Lsn, Lsn)> {
         let (mut out, mut next) = (Vec::new(), from.max(self.trimmed_below));
         let to = to.min(LSN_MAX);
@@ -93,7 +99,7 @@ impl LiveRecords {
         self.index.insert(ltn, entry, ledger)
     }
 
-    /// Raises the trim; true if [`LiveRecords::cut_some`] has something to do.
+    /// Raises the trim. Returns true if dead records remain for [`LiveRecords::cut_some`].
     pub(super) fn trim(&mut self, below: Lsn, ledger: &mut Ledger) -> bool {
         if below > self.trimmed_below {
             self.trimmed_below = below;
@@ -102,14 +108,15 @@ impl LiveRecords {
         self.cut_some(ledger)
     }
 
-    /// Truncates the log; true if [`LiveRecords::cut_some`] has something to do.
+    /// Truncates the log. Returns true if dead records remain for [`LiveRecords::cut_some`].
     pub(super) fn truncate_after(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) -> bool {
         let in_files = self.index.remove_above(lsn, seq, CUT_AT_ONCE, ledger);
         self.truncations.add(seq, lsn, in_files);
         self.index.cut_detached(0, ledger)
     }
 
-    /// Takes some of what is below the trim out of the index, and of what was truncated out of the ledger. True if there is more.
+    /// Performs one step of removing trimmed records from the index and truncated records from the
+    /// ledger. Returns true if more remain.
     pub(super) fn cut_some(&mut self, ledger: &mut Ledger) -> bool {
         if self.cut_from != DONE {
             let next = self.index.remove_below(self.trimmed_below, self.cut_from, CUT_AT_ONCE, ledger);
@@ -124,7 +131,8 @@ impl LiveRecords {
         self.truncations.forget(needed_from)
     }
 
-    /// What a file has of the log, at open, before replay. Returns the highest LSN of it that is trimmed.
+    /// Loads the log's part of a file at open, before replay. Returns the highest trimmed LSN of
+    /// the part.
     pub(super) fn load(&mut self, part: Part, ledger: &mut Ledger) -> Option<Lsn> {
         self.index.load(part, ledger);
         self.truncations.take_from_file(|lsn, seq| self.index.remove_above(lsn, seq, usize::MAX, ledger));
@@ -150,14 +158,15 @@ impl LiveRecords {
         self.note_file(is_whole);
     }
 
-    /// A file has come; `is_whole`, if nothing had died that it has. If it had, a truncation may be why.
+    /// Notes a new file. `is_whole` is false if some of its records have died; a truncation may be
+    /// the reason.
     fn note_file(&mut self, is_whole: bool) {
         if !is_whole {
             self.truncations.note_in_files();
         }
     }
 
-    /// Bytes they have allocated, besides their own size.
+    /// Returns the allocated memory, without the size of the struct, bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.truncations.memory_bytes() + self.index.memory_bytes()
     }

@@ -1,7 +1,8 @@
-//! One logical log: its name, its metadata, its ends, and its records.
+//! One logical log: its name, its metadata, its highest LSNs, and its records.
 //!
-//! The parts of its state: [`LiveRecords`] has the index, the trim and the truncations, `Ends` the highest LSNs, and `Losses` what
-//! could not be read when the store was opened. The log performs the operations that concern several of them.
+//! [`LiveRecords`] has the index, the trim and the truncations, `Ends` the highest LSNs, and
+//! `Losses` the records that were unreadable at open. `Log` performs the operations that affect
+//! several of them.
 
 use super::ends::Ends;
 use super::live::LiveRecords;
@@ -14,12 +15,12 @@ use crate::ledger::Ledger;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 
-/// See the module.
+/// One logical log.
 #[derive(Clone, Debug)]
 pub struct Log {
     id: LogId,
     name: Arc<str>,
-    /// The sequence of the operation that created it.
+    /// Sequence number of the operation that created the log.
     created: SeqNo,
     metadata: Option<(SeqNo, Arc<[u8]>)>,
     live: LiveRecords,
@@ -28,7 +29,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A new log.
+    /// Creates an empty log.
     pub(super) fn new(id: LogId, name: Arc<str>, created: SeqNo) -> Log {
         Log {
             id,
@@ -41,7 +42,7 @@ impl Log {
         }
     }
 
-    /// A log of which nothing is replayed yet.
+    /// Restores a log from a checkpoint, before replay.
     pub(super) fn restore(saved: SavedLog, name: Arc<str>) -> Log {
         Log {
             metadata: saved.metadata.map(|(seq, bytes)| (seq, bytes.into())),
@@ -51,7 +52,7 @@ impl Log {
         }
     }
 
-    /// What a checkpoint keeps of it.
+    /// Returns the state of the log for a checkpoint.
     pub fn save(&self) -> SavedLog {
         SavedLog {
             id: self.id,
@@ -64,22 +65,22 @@ impl Log {
         }
     }
 
-    /// Its number.
+    /// Returns the number of the log.
     pub fn id(&self) -> LogId {
         self.id
     }
 
-    /// Its name.
+    /// Returns the name of the log.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Its metadata, if there are any.
+    /// Returns the metadata, if set.
     pub fn metadata(&self) -> Option<&Arc<[u8]>> {
         self.metadata.as_ref().map(|(_, bytes)| bytes)
     }
 
-    /// Its records.
+    /// Returns the live records.
     pub fn live(&self) -> &LiveRecords {
         &self.live
     }
@@ -88,24 +89,26 @@ impl Log {
         &mut self.live
     }
 
-    /// Its records that may be lost.
+    /// Returns the records that may be lost.
     pub fn lost(&self) -> LostRecords<'_> {
         self.losses.of(&self.name, &self.live)
     }
 
-    /// The highest LSN that it has, or had when that was trimmed: a writer goes on behind it. `None` also where a truncation took all
-    /// records and those that were trimmed before are forgotten: a checkpoint does not have them.
+    /// Returns the highest LSN with a record, counting trimmed records; writers continue above it.
+    /// Returns `None` also after a truncation of all records if the LSNs of the trimmed ones are
+    /// unknown: checkpoints do not store these.
     pub fn last(&self) -> Option<Lsn> {
         self.ends.last()
     }
 
-    /// The highest LSN that it may have had, if its records are not all known: for repair.
+    /// Returns an upper bound of the log's LSNs if some of its records are unknown. For repair.
     pub fn last_bound(&self) -> Option<Lsn> {
         self.ends.bound()
     }
 
-    /// Whether a record may be appended: `None` if its LSN is free, or else where the one is that has it. If that has the same bytes
-    /// nothing has to be done, and if not, see [`Log::exists`].
+    /// Checks whether a record may be appended. Returns `None` if its LSN is free, or else the
+    /// existing record. If that has the same bytes, the append succeeds without effect; otherwise
+    /// see [`Log::exists`].
     ///
     /// # Errors
     /// `Trimmed` below the trim.
@@ -118,15 +121,15 @@ impl Log {
         Ok(self.live.index().get(self.id, lsn))
     }
 
-    /// Where a record is.
+    /// Locates a record.
     ///
     /// # Errors
-    /// `Trimmed` below the trim, `NotFound` where there is none.
+    /// `Trimmed` below the trim, `NotFound` if the LSN has no record.
     pub fn find(&self, lsn: Lsn) -> Result<Found> {
         self.admit(lsn)?.ok_or_else(|| Error::not_found(format!("log {} has no record {lsn}", self.name)))
     }
 
-    /// The error for an append whose LSN has other bytes.
+    /// Returns the error for an append whose LSN has other bytes.
     pub fn exists(&self, lsn: Lsn) -> Error {
         let why =
             format!("log {} has a record {lsn} with other bytes: truncate it to write it anew", self.name);
@@ -145,31 +148,32 @@ impl Log {
         self.live.insert(ltn, entry, ledger)
     }
 
-    /// Trims it; true if [`LiveRecords::cut_some`] has something to do.
+    /// Trims the log. Returns true if dead records remain for [`LiveRecords::cut_some`].
     pub(super) fn trim(&mut self, below: Lsn, ledger: &mut Ledger) -> bool {
         if below > self.live.trimmed_below() {
-            // The highest LSN that the trim takes.
+            // The highest LSN that the trim removes.
             let last = self.ends.last().filter(|last| *last < below);
             self.ends.reach_trimmed(last.or_else(|| self.live.index().last_below(below)));
         }
         self.live.trim(below, ledger)
     }
 
-    /// Truncates it; true if [`LiveRecords::cut_some`] has something to do.
+    /// Truncates the log. Returns true if dead records remain for [`LiveRecords::cut_some`].
     pub(super) fn truncate_after(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) -> bool {
         let has_to_cut = self.live.truncate_after(lsn, seq, ledger);
         self.losses.truncate_after(lsn);
-        // The index may have records above the LSN, which came after the truncation.
+        // The index may have later records above the LSN.
         self.ends.truncate_after(lsn, self.live.index().last().max(self.losses.last()));
         has_to_cut
     }
 
-    /// It has a record of this LSN, or had one when it was trimmed.
+    /// Notes that the LSN has a record, or had one when it was trimmed.
     pub(super) fn reach(&mut self, last: Lsn) {
         self.ends.reach(Some(last));
     }
 
-    /// A file with unknown records of this log cannot be read: a record up to the present end that is not found is lost, not absent.
+    /// Marks the log as incomplete because a file is unreadable: missing records up to the current
+    /// end count as lost, not absent.
     pub(super) fn set_lost(&mut self, why: &Arc<Error>) {
         self.ends.lose();
         self.losses.set(self.ends.last(), why);
@@ -181,19 +185,19 @@ impl Log {
         }
     }
 
-    /// What a file has of it, at open, before replay.
+    /// Loads the log's part of a file at open, before replay.
     pub(super) fn load(&mut self, part: Part, ledger: &mut Ledger) {
         let trimmed = self.live.load(part, ledger);
         self.ends.reach_trimmed(trimmed);
         self.ends.reach(self.live.index().last());
     }
 
-    /// Bytes it takes in memory, with its own size.
+    /// Returns the memory of the log with the size of the struct, bytes.
     pub fn memory_bytes(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, |(_, bytes)| bytes.len() + COUNTS);
         size_of::<Log>() + self.name.len() + COUNTS + metadata + self.live.memory_bytes()
     }
 }
 
-/// Bytes of the two reference counts before what an `Arc` holds.
+/// Size of the two reference counts in an `Arc`, bytes.
 const COUNTS: usize = 2 * size_of::<usize>();

@@ -1,40 +1,41 @@
-//! Records that may be lost: those that a file had which could not be read when the store was opened.
+//! Records that may be lost because a file was unreadable when the store was opened.
 //!
-//! The index does not know which records such a file had. So an LSN without a record, up to the end that the log had then, is lost
-//! and not absent. A truncation or a new record ends that for its LSNs.
+//! The index does not know the records of such a file. So a missing LSN, up to the end of the log
+//! at that time, counts as lost, not absent. A truncation or a new record resolves the loss of its
+//! LSNs.
 
 use super::live::LiveRecords;
 use crate::entry::Lsn;
 use base::{Error, Result};
 use std::sync::Arc;
 
-/// The losses of a log: none, or all records up to an LSN that the index does not have, with the reason.
+/// Losses of a log: none, or all missing records up to an LSN, with the reason.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses(Option<(Lsn, Arc<Error>)>);
 
 impl Losses {
-    /// A file cannot be read, and `last` is the present end of the log.
+    /// Marks a loss because of an unreadable file. `last` is the current end of the log.
     pub fn set(&mut self, last: Option<Lsn>, why: &Arc<Error>) {
         self.0 = last.map(|last| (last, why.clone()));
     }
 
-    /// The highest LSN that may be lost.
+    /// Returns the highest LSN that may be lost.
     pub fn last(&self) -> Option<Lsn> {
         self.0.as_ref().map(|(last, _)| *last)
     }
 
-    /// Records above an LSN are gone, and so not lost.
+    /// Ends the losses above a truncation.
     pub fn truncate_after(&mut self, lsn: Lsn) {
         self.0.iter_mut().for_each(|(last, _)| *last = lsn.min(*last));
     }
 
-    /// The records that may be lost, of a log of this name with these records.
+    /// Returns the possibly lost records of the log with this name and these live records.
     pub fn of<'a>(&'a self, name: &'a str, live: &'a LiveRecords) -> LostRecords<'a> {
         LostRecords { losses: self, name, live }
     }
 }
 
-/// The records of a log that may be lost. See the module.
+/// The records of a log that may be lost.
 #[derive(Clone, Copy, Debug)]
 pub struct LostRecords<'a> {
     losses: &'a Losses,
@@ -43,8 +44,10 @@ pub struct LostRecords<'a> {
 }
 
 impl LostRecords<'_> {
+    /// Checks that no record in a range may be lost.
+    ///
     /// # Errors
-    /// `Corruption`, if the first of these LSNs that has no record may have had one.
+    /// `Corruption` if the first missing LSN of the range may have had a record.
     pub fn check(&self, from: Lsn, to: Lsn) -> Result<()> {
         let Some((lost_to, why)) = &self.losses.0 else { return Ok(()) };
         match self.live.gaps(from, to.min(*lost_to), 1).first() {
@@ -56,13 +59,13 @@ impl LostRecords<'_> {
         }
     }
 
-    /// The first LSN from this one on that may have had a record which is lost.
+    /// Returns the first LSN, from `from` on, whose record may be lost.
     pub fn first(&self, from: Lsn) -> Option<Lsn> {
         let lost_to = self.losses.last().filter(|lost_to| from <= *lost_to)?;
         self.live.gaps(from, lost_to, 1).first().map(|(first, _)| *first)
     }
 
-    /// Where records may have been that are lost, as first and last of each run.
+    /// Returns the runs of LSNs whose records may be lost, each as first and last LSN.
     pub fn runs(&self) -> Vec<(Lsn, Lsn)> {
         self.losses.last().map_or_else(Vec::new, |lost_to| self.live.gaps(0, lost_to, usize::MAX))
     }

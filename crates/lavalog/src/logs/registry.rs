@@ -1,7 +1,8 @@
-//! The logs by number and by name, and which numbers were given.
+//! The logs by number and by name, and the next log number.
 //!
-//! Numbers ascend and are never given twice: a number below the next one that leads to no log is of a deleted log. Each log has
-//! a name of its own, except in a replay that begins before the end of a checkpoint (see [`Registry::insert`]).
+//! Numbers ascend and are never reused: a number below the next one without a log belongs to a
+//! deleted log. Names are unique, except during a replay that begins before the end of a checkpoint
+//! (see [`Registry::insert`]).
 
 use super::Log;
 use crate::checkpoint::SavedLog;
@@ -11,7 +12,7 @@ use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// See the module.
+/// The logs by number and by name.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     logs: HashMap<LogId, Box<Log>>,
@@ -20,27 +21,27 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// How many logs there are.
+    /// Returns the number of logs.
     pub fn len(&self) -> usize {
         self.logs.len()
     }
 
-    /// True if there is no log.
+    /// Returns true if there is no log.
     pub fn is_empty(&self) -> bool {
         self.logs.is_empty()
     }
 
-    /// The number of the next log that is created.
+    /// Returns the number for the next new log.
     pub fn next_id(&self) -> LogId {
         self.next_id
     }
 
-    /// A log.
+    /// Returns a log.
     pub fn get(&self, id: LogId) -> Option<&Log> {
         self.logs.get(&id).map(|log| &**log)
     }
 
-    /// A log that must be there.
+    /// Returns a log, or an error if it does not exist.
     ///
     /// # Errors
     /// `NotFound`.
@@ -48,7 +49,7 @@ impl Registry {
         self.get(id).ok_or_else(|| Error::not_found(format!("log {id} was deleted, or never created")))
     }
 
-    /// The log of a name.
+    /// Returns the log with a name.
     ///
     /// # Errors
     /// `NotFound`.
@@ -57,27 +58,28 @@ impl Registry {
         log.ok_or_else(|| Error::not_found(format!("there is no log {name}")))
     }
 
-    /// The logs whose names are at or behind one, in the order of their names.
+    /// Iterates over the logs with names at or after `name`, in name order.
     pub fn list_from<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Log> + 'a {
         let from = (std::ops::Bound::Included(name), std::ops::Bound::Unbounded);
         self.names.range::<str, _>(from).filter_map(|(_, id)| self.get(*id))
     }
 
-    /// The logs whose names are behind one, in the order of their names; all of them for `None`.
+    /// Iterates over the logs with names after `name`, in name order; over all logs for `None`.
     pub fn list_after<'a>(&'a self, name: Option<&str>) -> impl Iterator<Item = &'a Log> + 'a {
         let from = name.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         self.names.range::<str, _>((from, std::ops::Bound::Unbounded)).filter_map(|(_, id)| self.get(*id))
     }
 
-    /// All logs, in no order.
+    /// Iterates over all logs, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &Log> + '_ {
         self.logs.values().map(|log| &**log)
     }
 
-    /// Whether a log may be created.
+    /// Checks whether a log with this name may be created.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name; `TooLarge` if there are as many logs as there can be.
+    /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name; `TooLarge` if the store has
+    /// the maximum number of logs.
     pub fn check_create(&self, name: &str) -> Result<()> {
         let too_large = |why: String| Err(Error::new(ErrorKind::TooLarge, why));
         if name.is_empty() {
@@ -95,7 +97,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Refuses an operation on a number without a log that was never given.
+    /// Refuses an operation on a log number that was never assigned.
     pub(super) fn check_deleted(&self, id: LogId) -> Result<()> {
         if id < self.next_id {
             return Ok(());
@@ -111,24 +113,24 @@ impl Registry {
         self.logs.values_mut().map(|log| &mut **log)
     }
 
-    /// The numbers below were given.
+    /// Raises the next log number to at least `next_id`.
     pub(super) fn reach_id(&mut self, next_id: LogId) {
         self.next_id = self.next_id.max(next_id);
     }
 
     pub(super) fn create(&mut self, id: LogId, name: &str, seq: SeqNo) {
         if id < self.next_id {
-            // It is there, or it was deleted by an operation that is in the state already.
+            // The log exists, or the state already reflects its deletion.
             return;
         }
         self.next_id = id.saturating_add(1);
-        // A checkpoint may have one that was created while it was written.
+        // A checkpoint may contain a log that was created during its writing.
         if !self.logs.contains_key(&id) {
             self.insert(Log::new(id, name.into(), seq));
         }
     }
 
-    /// Adds a log of a checkpoint.
+    /// Restores a log from a checkpoint.
     pub(super) fn restore(&mut self, saved: SavedLog) -> Result<()> {
         let name: Arc<str> = saved.name.as_str().into();
         if self.names.contains_key(&name) || self.logs.contains_key(&saved.id) {
@@ -139,14 +141,14 @@ impl Registry {
     }
 
     fn insert(&mut self, log: Log) {
-        // Where replay begins before a checkpoint ended, a log may come up whose name another one has since: until it is deleted
-        // again, which is replayed, too, it has none.
+        // A replay from before the end of a checkpoint may create a log whose name a later log has.
+        // The earlier log has no name until the replay of its deletion.
         let owner = self.names.entry(log.name().clone()).or_insert(log.id());
         *owner = log.id().max(*owner);
         self.logs.insert(log.id(), Box::new(log));
     }
 
-    /// Removes a log, and its name. Its number counts as given, even if there is no such log.
+    /// Removes a log and its name. The number counts as assigned even if the log does not exist.
     pub(super) fn remove(&mut self, id: LogId) -> Option<Box<Log>> {
         self.reach_id(id.saturating_add(1));
         let log = self.logs.remove(&id)?;
@@ -156,13 +158,13 @@ impl Registry {
         Some(log)
     }
 
-    /// Bytes that the maps take in memory, estimated; without the logs.
+    /// Estimates the memory of the maps without the logs, bytes.
     pub(super) fn map_bytes(&self) -> usize {
         self.logs.len() * NAME_BYTES + self.logs.capacity() * SLOT_BYTES
     }
 }
 
-/// Bytes of a place in the map of logs: number, pointer, and a byte of the map's own.
+/// Size of an entry in the map of logs: number, pointer, and one control byte.
 const SLOT_BYTES: usize = size_of::<(LogId, Box<Log>)>() + 1;
-/// Bytes of a name in the ordered map, whose nodes are two thirds full.
+/// Size of a name in the ordered map, whose nodes are two thirds full.
 const NAME_BYTES: usize = size_of::<(Arc<str>, LogId)>() * 3 / 2;

@@ -1,4 +1,4 @@
-//! What is asked of logs one by one.
+//! Single operations on logs.
 
 use super::*;
 use crate::disk::directory::{Block, LogRows};
@@ -9,7 +9,7 @@ use base::HashMap;
 mod model;
 mod script;
 
-/// The index file of a group comes, which has these parts.
+/// Installs an index file of a group with these parts.
 fn install(logs: &mut Logs, ltn: u64, parts: impl IntoIterator<Item = (LogId, Part)>) {
     let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
     let ids = logs.groups().logs_in(ltn, 0, usize::MAX).to_vec();
@@ -21,7 +21,7 @@ fn install(logs: &mut Logs, ltn: u64, parts: impl IntoIterator<Item = (LogId, Pa
     assert_eq!((parts.len(), logs.groups().logs_in(ltn, 0, 1).len()), (0, 0));
 }
 
-/// What a file with one block would say.
+/// Makes the part of a file with one block.
 fn part_of(source: Source, last_seq: SeqNo, set: Builder) -> Part {
     let lsns = set.build();
     let blocks = vec![Block { first: lsns.first().unwrap(), offset: 64, len: 50 }];

@@ -1,20 +1,20 @@
-//! Runs of consecutive LSNs, and how much something is.
+//! Runs of consecutive LSNs, and sizes of sets of records.
 
 use crate::entry::Lsn;
 use std::iter::Sum;
 use std::ops::{AddAssign, Sub, SubAssign};
 
-/// How many records, and how many bytes they have. Sums stop at the largest number: a file may say anything.
+/// Number of records and their bytes. Sums saturate, because numbers from a file are arbitrary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Their bytes, without anything that is stored with them.
+    /// Bytes of the records, without metadata.
     pub bytes: u64,
 }
 
 impl Size {
-    /// One record.
+    /// Returns the size of one record.
     pub fn one(len: u32) -> Size {
         Size { records: 1, bytes: u64::from(len) }
     }
@@ -52,35 +52,36 @@ impl Sum for Size {
     }
 }
 
-/// Consecutive LSNs.
+/// A run of consecutive LSNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The lowest.
+    /// Lowest LSN.
     pub first: Lsn,
-    /// How many; not 0.
+    /// Number of LSNs, at least 1.
     pub count: u32,
-    /// Bytes of all their records.
+    /// Total bytes of their records.
     pub bytes: u64,
 }
 
 impl Run {
-    /// The highest.
+    /// Returns the highest LSN.
     pub fn last(&self) -> Lsn {
         self.first + u64::from(self.count - 1)
     }
 
-    /// How many, and their bytes.
+    /// Returns the number of LSNs and the bytes of their records.
     pub fn size(&self) -> Size {
         Size { records: u64::from(self.count), bytes: self.bytes }
     }
 
-    /// What lies between two LSNs, both of which count.
+    /// Returns the part of the run from `low` to `high`, both included.
     pub(super) fn between(&self, low: Lsn, high: Lsn) -> Option<Run> {
         let (low, high) = (low.max(self.first), high.min(self.last()));
         if low > high {
             return None;
         }
-        // The bytes before an LSN in proportion: pieces of a run add up to it, wherever it is cut.
+        // Bytes before an LSN in proportion to the count: the pieces of a run add up to it,
+        // wherever it is cut.
         let before = |count: u64| {
             (u128::from(self.bytes) * u128::from(count)).checked_div(u128::from(self.count)).unwrap_or(0)
                 as u64
@@ -89,7 +90,7 @@ impl Run {
         Some(Run { first: low, count: (end - skipped) as u32, bytes: before(end) - before(skipped) })
     }
 
-    /// What lies below and above two LSNs.
+    /// Returns the parts of the run below `low` and above `high`.
     pub(super) fn without(&self, low: Lsn, high: Lsn) -> impl Iterator<Item = Run> + use<> {
         let below = low.checked_sub(1).and_then(|end| self.between(0, end));
         let above = high.checked_add(1).and_then(|start| self.between(start, u64::MAX));

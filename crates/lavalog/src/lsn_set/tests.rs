@@ -2,7 +2,7 @@ use super::*;
 use datadriven::TestCase;
 use std::collections::BTreeMap;
 
-/// LSN to the length of its record.
+/// Length of the record by LSN.
 type Model = BTreeMap<Lsn, u32>;
 
 fn set_of(model: &Model) -> LsnSet {
@@ -11,7 +11,7 @@ fn set_of(model: &Model) -> LsnSet {
     out.build()
 }
 
-/// What must hold of the inside of a set.
+/// Checks the invariants of a set.
 fn check(set: &LsnSet) {
     let runs: Vec<Run> = set.runs().collect();
     assert!(runs.windows(2).all(|two| two[0].last() + 1 < two[1].first), "{set:?}");
@@ -30,7 +30,7 @@ fn lsns(set: &LsnSet) -> Vec<Lsn> {
 fn agrees_with_a_map_whatever_is_taken_out() {
     let mut rng = io::Rng::new(7);
     for round in 0..300 {
-        // From dense to single numbers.
+        // From dense runs to single numbers.
         let sparse = rng.range(1, 6);
         let mut model: Model =
             (0..rng.range(1, 800)).filter(|_| rng.one_in(sparse)).map(|lsn| (lsn, 100)).collect();
@@ -65,7 +65,7 @@ fn agrees_with_a_map_whatever_is_taken_out() {
                     set.remove(lsn..=lsn)
                 }
             };
-            // Records of one length: proportions are exact.
+            // With records of one length the proportions are exact.
             let gone = (before - model.len()) as u64;
             assert_eq!(removed, Size { records: gone, bytes: 100 * gone });
         }
@@ -94,7 +94,8 @@ fn shown(size: Size) -> String {
 
 fn run(set: &mut LsnSet, case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::Error>> {
     let out = match &*case.directive {
-        // Runs of lines: first LSN, records, bytes. A run that cannot be is refused, and the set goes on without it.
+        // Runs as lines: first LSN, records, bytes. An invalid run is refused, and building
+        // continues without it.
         "build" => {
             let (mut builder, mut out) = (Builder::default(), String::new());
             for line in case.input.lines() {

@@ -2,7 +2,7 @@ use super::*;
 use datadriven::TestCase;
 use std::error::Error;
 
-/// The files of a script: `7 index of 5`, `8 checkpoint`, `9 cold of generation 2`.
+/// Parses a file of a script: `7 index of 5`, `8 checkpoint`, `9 cold of generation 2`.
 fn file(line: &str) -> FileMeta {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (number, last) = (words[0].parse().unwrap(), words[words.len() - 1]);
@@ -21,7 +21,8 @@ fn told(result: Result<()>) -> String {
 
 fn run(state: &mut State, case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
     let out = match &*case.directive {
-        // A step with the files of the lines, written and read; also cut everywhere, and longer than it is.
+        // Encodes and decodes a step with the files of the lines; also truncated at every length,
+        // and with extra bytes.
         "step" => {
             let remove = case.try_take_args("remove")?.unwrap_or_default();
             let add = case.input.lines().map(file).collect();
@@ -40,7 +41,7 @@ fn run(state: &mut State, case: &mut TestCase) -> std::result::Result<String, Bo
         }
         "remove" => told(state.remove(case.take_arg("file")?)),
         "add" => case.input.lines().map(|line| told(state.add(&file(line)))).collect(),
-        // Held against a store that lists no file.
+        // Against a store that lists no file.
         "verify" => {
             let engines = store::manifest::Engines::of::<LavaLog>();
             told(LavaLog::verify(state, &StoreState::empty(Uid::from_words(1, 2), 1, &engines)))

@@ -1,15 +1,19 @@
-//! Opening a store of logs for reading only, beside the process that writes it, if there is one.
+//! Read-only open of a store of logs, possibly while another process writes it.
 //!
-//! No lock is taken, nothing is written, and no permission to write is asked for. What is shown is the store at one moment: all that was
-//! acknowledged before the call, and no operation without those before it. Who wants to see more opens it again.
+//! The open takes no lock, writes nothing, and needs no write permission. It shows the store at one
+//! moment: all operations acknowledged before the call, and no operation without its predecessors.
+//! Seeing later operations requires another open.
 //!
-//! Opening is an attempt ([`store::read_only`]), since the writer collects, seals, and uses files of groups again meanwhile: the manifest,
-//! the files it names, the groups that are replayed; then the manifest once more. If each of those groups is still what it was, what looked like
-//! their end is their end; and a file is lost only if the manifest did not change since it was named. A store of both engines
-//! is read by the lane of records alone: what batches of both carry is of the keys, and comes whole with their records or not at all.
+//! Opening is an attempt ([`store::read_only`]), since the writer collects, seals, and reuses group
+//! files meanwhile. An attempt reads the manifest, the files that it names, and the replayed
+//! groups; then it reads the manifest again. If each of those groups is still the same, their
+//! apparent ends are real. A missing file counts as lost only if the manifest has not changed. In a
+//! store of both engines only the record lane is read. An embedded batch belongs to the host
+//! engine, so it appears with its records or not at all.
 //!
-//! **Damage.** Where the lane or the manifest is damaged, what is before the damage is shown, and [`Reader`] says what is wrong. Files of rows
-//! and copies of the checkpoint are as at any open.
+//! **Damage.** If the lane or the manifest is damaged, everything before the damage is shown, and
+//! [`Reader`] describes the damage. Damaged index files, cold files and checkpoint copies are
+//! handled as in any open.
 
 use super::{Restored, check_place, is_known};
 use crate::core::{Core, Roof};
@@ -30,13 +34,13 @@ use store::read_only::attempt;
 use store::space::SpaceBudget;
 use store::volumes::Location;
 
-/// Opens for reading.
+/// Opens a store of logs for reading.
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>> {
     options.check()?;
     let env = &store::speed::with_directory(env.clone(), dir, options.speed.as_deref());
     let options = &options.within(&*env.fs, 1);
     if let Err(e) = check_place(env, dir, &Options { create_if_missing: false, ..options.clone() })
-        // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile.
+        // The creator of a store writes data files after `CURRENT`, possibly since the check.
         && !store::directory::has_store(env, dir).unwrap_or(false)
     {
         return Err(e);
@@ -50,14 +54,15 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
                 let (manifest, damage) = Manifest::recover_up_to_damage(env, dir, &engines)?;
                 open_once(env, dir, options, manifest, Some(damage))
             };
-            // Where not even that can be read, the first failure says best what is wrong.
+            // If even the part before the damage is unreadable, the first error is the most useful.
             up_to_damage().map_err(|_| e)
         }
         opened => opened,
     }
 }
 
-/// `damage`: what is known to be wrong; what is before it is to be opened.
+/// Attempts the open once. `damage` has the known damage, if only the part before it is to be
+/// opened.
 fn open_once(
     env: &Env,
     dir: &Path,
@@ -68,7 +73,7 @@ fn open_once(
     let manifest = Arc::new(manifest);
     let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state()));
     let (up_to_damage, mut damage) = (damage.is_some(), damage.unwrap_or_default());
-    // Nothing is written, and so nothing counted.
+    // Nothing is written, so writes need no metering.
     let context = Arc::new(Context::new(env, Location::unmetered(env, dir)));
     let then = manifest.state();
     let listing = env.fs.list(dir)?;
@@ -93,7 +98,7 @@ fn open_once(
         let moved = then.edit_number != now.edit_number;
         let group_moved =
             then.log_groups.chain(Lane::LOG).any(|group| !is_same_group(&then, &now, group.ltn));
-        // Pages behind a hole are what a crash leaves, too; then nobody edits the manifest.
+        // A crash leaves pages behind a hole, too; but then the manifest does not change.
         if group_moved || moved && (has_lost || report.discarded_pages > 0) {
             return Err(changed(dir));
         }

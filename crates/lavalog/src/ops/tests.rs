@@ -12,7 +12,7 @@ fn read(bytes: &[u8]) -> Result<Vec<OpRead<'_>>> {
 
 type Outcome = std::result::Result<String, Box<dyn StdError>>;
 
-/// Bytes of a word: `x`, or `len=1024` of them.
+/// Returns the bytes of a word: `x`, or `len=1024` of them.
 fn bytes_of(word: &str) -> Vec<u8> {
     match word.strip_prefix("len=") {
         Some(len) => vec![b'a'; len.parse().unwrap()],
@@ -20,7 +20,8 @@ fn bytes_of(word: &str) -> Vec<u8> {
     }
 }
 
-/// An operation of a line, `append 1048576 1099511627776 x`, the log first; with the bytes of its last word.
+/// Parses an operation like `append 1048576 1099511627776 x`, with the log first. `bytes` are those
+/// of its last word.
 fn op<'a>(line: &str, bytes: &'a [u8]) -> Op<'a> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (log, rest) = (words[1].parse().unwrap(), words.get(2).copied().unwrap_or_default());
@@ -37,7 +38,7 @@ fn op<'a>(line: &str, bytes: &'a [u8]) -> Op<'a> {
     }
 }
 
-/// The last words of lines, which may be bytes of operations.
+/// Returns each line with the bytes of its last word.
 fn bodies(input: &str) -> Vec<(&str, Vec<u8>)> {
     input
         .lines()
@@ -45,8 +46,8 @@ fn bodies(input: &str) -> Vec<(&str, Vec<u8>)> {
         .collect()
 }
 
-/// Pushes the operations of the lines, each `times`. A refused one leaves the batch as it is. `behind`: the batch is read with another
-/// byte.
+/// Pushes the operations of the lines, each `times` times. A refused one leaves the batch
+/// unchanged. `behind` decodes the batch with an extra byte.
 fn push(case: &mut TestCase) -> Outcome {
     let input = std::mem::take(&mut case.input);
     let (bodies, mut batch, mut out) = (bodies(&input), Batch::new(), String::new());
@@ -69,7 +70,7 @@ fn push(case: &mut TestCase) -> Outcome {
     Ok(out + &read.unwrap_or_else(|e| e.to_string()) + "\n")
 }
 
-/// A batch that carries pieces of another engine's and has the operations of the lines.
+/// Makes a batch with the embedded pieces of another engine and the operations of the lines.
 fn carry(case: &mut TestCase) -> Outcome {
     let seqs: Vec<u64> = case.take_args("sequences")?;
     let mut pieces: Vec<Vec<u8>> =
@@ -102,7 +103,7 @@ fn carry(case: &mut TestCase) -> Outcome {
 
 fn run(case: &mut TestCase) -> Outcome {
     let out = match &*case.directive {
-        // The bytes of a batch with the operations of the lines.
+        // Prints the encoded batch of the operations of the lines.
         "encode" => {
             let (bodies, mut batch, mut out) = (bodies(&case.input), Batch::new(), String::new());
             for (line, bytes) in &bodies {
@@ -113,7 +114,8 @@ fn run(case: &mut TestCase) -> Outcome {
             let hex: Vec<String> = joined(&batch).iter().map(|byte| format!("{byte:02x}")).collect();
             out + &format!("{} in {} pieces\n", hex.join(" "), batch.pieces().len())
         }
-        // The operations in the bytes of each line, in hex; `-` is no byte, `varint=7` a number, `len=7` so many bytes.
+        // Decodes the bytes of each line, in hex. `-` is no byte, `varint=7` a number, `len=7` this
+        // many bytes.
         "decode" => {
             let bytes = |word: &str| match word.split_once('=') {
                 Some(("varint", n)) => {

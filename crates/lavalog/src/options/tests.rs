@@ -12,7 +12,7 @@ fn below(limit: u64) -> Options {
     Options { space_limit: Some(limit), ..Options::default() }
 }
 
-/// Bytes as scripts write them: `11MiB`, `1GiB`, `2000000000`.
+/// Parses bytes: `11MiB`, `1GiB`, `2000000000`.
 fn bytes(text: &str) -> u64 {
     let units = [("MiB", 20), ("GiB", 30)];
     let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
@@ -20,7 +20,7 @@ fn bytes(text: &str) -> u64 {
     digits.parse::<u64>().unwrap_or_else(|e| panic!("{text}: {e}")) << shift
 }
 
-/// What options come to under a limit of their own, and beside keys under one of the store.
+/// Validates options under their own limit, and as a secondary engine under the limit of the store.
 fn judged(group: Option<u64>, limit: &str) -> String {
     let limit_bytes = (limit != "none").then(|| bytes(limit));
     let options = Options { space_limit: limit_bytes, group_bytes: group, ..Options::default() };
@@ -63,7 +63,7 @@ fn scripts() {
     datadriven::walk("src/options/scripts", |file| file.run(run));
 }
 
-/// The lengths of the groups that a fast writer gets.
+/// Returns the lengths of the groups of a fast writer.
 fn longest_written(options: &Options) -> u64 {
     let sim = SimEnv::new(1);
     let dir = Path::new("/logs");

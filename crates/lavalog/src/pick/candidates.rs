@@ -1,7 +1,8 @@
-//! The files that may be collected, in the orders in which they are asked for.
+//! The collectable files, sorted by the criteria of the choice.
 //!
-//! A file is put in its places when it comes, and anew when something of it has died; nothing goes through all of them, but when a
-//! threshold comes that was not there before. There are few, and those that were asked for last are kept.
+//! A file is sorted in when it is added, and again when some of its records have died. Only a new
+//! threshold requires a pass over all groups. There are few thresholds, and the most recently used
+//! ones are kept.
 
 use super::FileFacts;
 use crate::entry::Source;
@@ -10,15 +11,16 @@ use base::HashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of how much is alive in a million, and what decides between files that are alike.
+/// Live share in millionths, then the tie-breakers.
 type ByLive = (u64, u64, Source);
-/// The same of cold files: later generations hold what lives longest, and wait if all else is equal.
+/// The same for cold files: among equals, a later generation, which holds the longest-lived
+/// records, comes last.
 type ColdByLive = (u64, u32, Reverse<u64>, Source);
 
-/// So many thresholds are kept: as many as are gone through while room is short.
+/// Maximum number of kept thresholds: as many as one choice tries while space is short.
 const THRESHOLDS_MAX: usize = 8;
 
-/// See the module.
+/// The collectable files.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
     facts: HashMap<Source, FileFacts>,
@@ -26,35 +28,36 @@ pub struct Candidates {
     /// Groups by age.
     groups: BTreeSet<(u64, Source)>,
     groups_by_live: BTreeSet<ByLive>,
-    /// For some thresholds, the one that was asked for last at the end: the groups of which at least so many percent are garbage, by age.
+    /// For some thresholds in percent, the groups with at least this share of garbage, by age. The
+    /// most recently used threshold is last.
     worth_it: Vec<(u32, BTreeSet<(u64, Source)>)>,
-    /// What all of them occupy, and what copies of them would.
+    /// Total size of all files, and of copies of their live records.
     bytes: u128,
     copy_bytes: u128,
     cold_by_live: BTreeSet<ColdByLive>,
-    /// Cold files of each generation by their bytes.
+    /// Cold files of each generation, by size.
     cold: BTreeMap<u32, BTreeSet<(u64, Source)>>,
 }
 
 impl Candidates {
-    /// Those files; each stands there once.
+    /// Creates the candidates from distinct files.
     pub fn of(files: &[FileFacts]) -> Candidates {
         let mut out = Candidates::default();
         files.iter().for_each(|file| out.set(*file));
         out
     }
 
-    /// How many there are.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.facts.len()
     }
 
-    /// True if there is none.
+    /// Returns true if there are no files.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
     }
 
-    /// A file has come, or something of it has changed.
+    /// Adds a file, or replaces its facts.
     pub fn set(&mut self, file: FileFacts) {
         self.remove(file.source);
         let FileFacts { source, bytes, age, generation, .. } = file;
@@ -78,14 +81,14 @@ impl Candidates {
         self.facts.insert(source, file);
     }
 
-    /// So much of a file is alive; nothing, if it is none of them.
+    /// Updates the live records of a file. Ignores unknown files.
     pub fn set_live(&mut self, source: Source, live: Size) {
         if let Some(facts) = self.facts.get(&source).copied().filter(|facts| facts.live != live) {
             self.set(FileFacts { live, ..facts });
         }
     }
 
-    /// A file is none of them any more.
+    /// Removes a file.
     pub fn remove(&mut self, source: Source) {
         let Some(file) = self.facts.remove(&source) else { return };
         let FileFacts { bytes, age, generation, .. } = file;
@@ -109,7 +112,8 @@ impl Candidates {
         }
     }
 
-    /// From which share of garbage on a file is worth it, percent: for [`Candidates::groups`] and [`Candidates::cold`].
+    /// Sets the minimum share of garbage in percent, for [`Candidates::groups`] and
+    /// [`Candidates::cold`].
     pub(super) fn set_threshold(&mut self, garbage_percent: u32) {
         match self.worth_it.iter().position(|(percent, _)| *percent == garbage_percent) {
             Some(at) => self.worth_it[at..].rotate_left(1),
@@ -123,32 +127,32 @@ impl Candidates {
         }
     }
 
-    /// The threshold.
+    /// Returns the current threshold.
     fn garbage_percent(&self) -> u32 {
         self.worth_it.last().map_or(0, |(percent, _)| *percent)
     }
 
-    /// True if so much of all of them together is garbage, percent.
+    /// Returns true if at least this percentage of all files together is garbage.
     pub(super) fn have_garbage(&self, percent: u32) -> bool {
         (self.bytes - self.copy_bytes) * 100 >= self.bytes * u128::from(percent)
     }
 
-    /// The age of the youngest group that has so many younger ones.
+    /// Returns the age of the youngest group with this many younger groups.
     pub(super) fn age_of_younger(&self, groups: usize) -> Option<u64> {
         self.groups.iter().nth_back(groups).map(|(age, _)| *age)
     }
 
-    /// Files of which nothing is alive, so many at most.
+    /// Returns at most `limit` files without live records.
     pub(super) fn dead(&self, limit: usize) -> Vec<Source> {
         self.dead.iter().take(limit).copied().collect()
     }
 
-    /// The oldest group of all.
+    /// Returns the oldest group.
     pub(super) fn oldest(&self) -> Option<&FileFacts> {
         self.facts.get(&self.groups.first()?.1)
     }
 
-    /// The groups that are worth it: by age, or by what is alive.
+    /// Iterates over the groups at or above the threshold, by age or by live share.
     pub(super) fn groups(&self, by_age: bool) -> Box<dyn Iterator<Item = &FileFacts> + '_> {
         let by_live = self.groups_by_live.iter().map(|(_, _, source)| source);
         match (by_age, self.worth_it.last()) {
@@ -159,20 +163,20 @@ impl Candidates {
         }
     }
 
-    /// The cold files that are worth it, by what is alive.
+    /// Iterates over the cold files at or above the threshold, by live share.
     pub(super) fn cold(&self) -> impl Iterator<Item = &FileFacts> + '_ {
         let files = self.cold_by_live.iter().filter_map(|(.., source)| self.facts.get(source));
         worth(files, self.garbage_percent())
     }
 
-    /// The cold files of a generation, the shortest first.
+    /// Iterates over the cold files of a generation, shortest first.
     pub(super) fn smallest(&self, generation: u32) -> impl Iterator<Item = &FileFacts> + '_ {
         let files = self.cold.get(&generation).into_iter().flatten();
         files.filter_map(|(_, source)| self.facts.get(source))
     }
 }
 
-/// Of files by what is alive, those of which at least so many percent are garbage.
+/// Filters files sorted by live share to those with at least this percentage of garbage.
 fn worth<'a>(
     files: impl Iterator<Item = &'a FileFacts>,
     garbage_percent: u32,

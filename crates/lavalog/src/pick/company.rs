@@ -1,44 +1,49 @@
-//! With whom a log's records lie once they are copied for the second time.
+//! Separation of logs into different cold files, from the second copy on.
 //!
-//! The first copy, out of groups, mixes all logs: most of what is in it dies soon. What is copied a second time has outlived that, and from
-//! then on a record is to be copied because records of its own log died, and not because others' did:
+//! The first copy, from groups, mixes all logs: most of its records die soon. Records in a second
+//! copy have outlived that. From then on a record should be copied only because records of its own
+//! log died, not because of other logs:
 //!
-//! * a log of which there is enough for a file ([`own_bytes_min`]) gets one of its own;
-//! * the rest of those that were never trimmed goes into one file, and the rest of the others into another.
+//! * A log with enough data for a file ([`own_bytes_min`]) gets its own file.
+//! * The remaining logs that were never trimmed share one file, and all others share another.
 //!
-//! So of a log that is never trimmed nothing is copied a third time: its own file has no garbage, and nothing without garbage is
-//! collected. Neither has one that it shares with others that were never trimmed, for as long as they are not. (What is left open is a log
-//! that was not trimmed before its second copy and is later, with a share so small that it has no file of its own: those beside it are
-//! copied once more then, as the tests show.)
+//! So records of a log that is never trimmed are not copied a third time. Its own file has no
+//! garbage, and files without garbage are not collected. The file shared by untrimmed logs has no
+//! garbage either while they stay untrimmed. One case remains: a log whose first trim comes after
+//! its second copy, and that is too small for its own file. The logs in the same file are then
+//! copied once more, as the tests show.
 //!
-//! Files of a second copy are never put together with others for being small: that would be a third one. Instead second copies wait until
-//! they are worth a file, see [`super::PickOptions::second_bytes_min`] and [`super::merge`].
+//! Second-generation files are never merged for being small: that would be a third copy. Instead
+//! second copies wait until they are worth a file, see [`super::PickOptions::second_bytes_min`] and
+//! [`super::merge`].
 
 use crate::lsn_set::Size;
 
-/// Where the records of a log go.
+/// Class of cold file for the records of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Company {
-    /// To those of all others.
+    /// Shared by logs without a class of their own.
     Mixed,
-    /// To those of logs that were never trimmed.
+    /// Shared by logs that were never trimmed.
     Kept,
-    /// Into a file of their own.
+    /// For this log alone.
     Own,
 }
 
-/// A log has a file of its own from this part of an output on,
+/// Minimum share of an output for a log to get its own file.
 const OWN_PART: u64 = 64;
-/// and not below so many bytes: the end of a file in a block of its own is then at most a 32nd of it, for which room is granted.
+/// Minimum bytes for a log to get its own file. The last partial disk block then adds at most a
+/// 32nd to the file, which the space grant covers.
 const OWN_MIN: u64 = 128 << 10;
 
-/// Bytes from which on a log has a file of its own, where outputs have so many.
+/// Returns the minimum live bytes for a log to get its own file, given the size of an output.
 pub fn own_bytes_min(output_bytes: u64) -> u64 {
     (output_bytes / OWN_PART).max(OWN_MIN)
 }
 
 impl Company {
-    /// Of a log with so much alive in the inputs of a copy, whose output is of `generation`; `is_trimmed`: it was, ever.
+    /// Returns the class for a log with `live` records in the inputs, for an output of
+    /// `generation`. `is_trimmed`: the log was ever trimmed.
     pub fn of(generation: u32, live: Size, is_trimmed: bool, output_bytes: u64) -> Company {
         if generation < 2 {
             Company::Mixed

@@ -4,7 +4,8 @@ use std::error::Error;
 
 const MB: u64 = 1 << 20;
 
-/// The files of a script. Each record takes 1 MiB in a cold file unless its line says otherwise.
+/// The files of a script. Each record takes 1 MiB in a cold file unless its line gives another
+/// size.
 #[derive(Default)]
 struct Script {
     files: Vec<FileFacts>,
@@ -34,18 +35,19 @@ impl Script {
     }
 }
 
-/// Bytes as scripts write them: `8MiB`, `1000B`.
+/// Parses bytes: `8MiB`, `1000B`.
 fn bytes_of(text: &str) -> u64 {
     let mib = text.strip_suffix("MiB").map(|n| n.parse::<u64>().unwrap() * MB);
     mib.unwrap_or_else(|| text.strip_suffix("B").expect("bytes have a unit").parse().unwrap())
 }
 
-/// Bytes as scripts read them.
+/// Formats bytes.
 fn text_of(bytes: u64) -> String {
     if bytes.is_multiple_of(MB) { format!("{} MiB", bytes / MB) } else { format!("{bytes} B") }
 }
 
-/// The files of a line: `group 1 live=40`, `cold 1-16 live=2 written=2 file=2MiB generation=1`.
+/// Parses the files of a line: `group 1 live=40`,
+/// `cold 1-16 live=2 written=2 file=2MiB generation=1`.
 fn files_of(line: &str) -> Vec<FileFacts> {
     let mut words = line.split_whitespace();
     let (kind, numbers) = (words.next().unwrap(), words.next().unwrap());
@@ -92,7 +94,7 @@ fn options(case: &mut TestCase) -> Result<PickOptions, Box<dyn Error>> {
     Ok(out)
 }
 
-/// A pick in words, inputs with consecutive numbers as a range.
+/// Formats a choice, with consecutive inputs as a range.
 fn said(pick: Option<Pick>) -> String {
     let runs = |inputs: &[Source]| {
         let mut runs: Vec<(&str, u64, u64)> = Vec::new();
@@ -129,7 +131,7 @@ fn copy_of(file: &FileFacts) -> String {
     format!("{kind} {number}: a copy has {} B, garbage is {} B\n", file.copy_bytes(), file.garbage_bytes())
 }
 
-/// Where a copy puts the records of a log.
+/// Prints the class of file for the records of a log.
 fn company(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let live = Size { records: 1, bytes: bytes_of(&case.take_arg::<String>("live")?) };
     let (is_trimmed, output) = (case.take_flag("trimmed")?, bytes_of(&case.take_arg::<String>("output")?));

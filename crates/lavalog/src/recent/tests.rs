@@ -38,7 +38,7 @@ fn the_newest_records_are_found_and_nothing_else_within_the_memory() {
                 None => false,
             })
             .collect();
-        // From some record on all are there that may be.
+        // From some record on, all records that fit are kept.
         let kept =
             all.values().zip(&found).filter(|(bytes, _)| !bytes.is_empty() && bytes.len() <= bytes_max);
         let kept: Vec<bool> = kept.map(|(_, found)| *found).collect();

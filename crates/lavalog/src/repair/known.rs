@@ -1,8 +1,9 @@
-//! The state that all sources together lead to.
+//! The state of the damaged store, reconstructed from all sources.
 //!
-//! Groups come first, in their order, since logs are created and deleted there; then what cold files have, and what rows say, for which
-//! the order means nothing ([`crate::logs`]). A log of which neither the checkpoint nor an operation tells the creation, nor the deletion,
-//! is there under a name that is made up: what created it is in a part that is lost.
+//! Groups are replayed first, in order, since they create and delete logs. Then come the contents
+//! of cold files, and the rows of index files, for which the order does not matter
+//! ([`crate::logs`]). A log whose creation and deletion are both unknown gets a made-up name: its
+//! creation was in a lost part.
 
 use super::loose;
 use super::report::RepairReport;
@@ -22,25 +23,26 @@ use std::path::Path;
 use store::guest::Carried;
 use store::repair::LogGap;
 
-/// Where a record is does not matter: all are read again from front to back.
+/// Position of every record: irrelevant, since all are read again sequentially.
 const ANYWHERE: GroupPlace = GroupPlace { ltn: 0, at: 0 };
 
-/// See the module.
+/// The reconstructed state.
 #[derive(Default)]
 pub(super) struct Known {
     pub logs: Logs,
-    /// Logs whose names are made up.
+    /// Logs with made-up names.
     pub invented: BTreeSet<LogId>,
-    /// Records may be lost of which no row says that they were there.
+    /// Whether records may be lost without a row that proves their existence.
     pub has_uncertain_gaps: bool,
-    /// Operations below are in groups that became storage, or were about to: a checkpoint or an index file says so. That is begun only when
-    /// no engine needs them for replay any more.
+    /// Operations below this are in groups that were sealed, or about to be, according to a
+    /// checkpoint or an index file. Sealing begins only after no engine needs the group for replay.
     pub passed_below: SeqNo,
-    /// Whatever index files there are say what they have.
+    /// Whether all existing index files are readable.
     reads_indexes: bool,
-    /// Numbers below were given when the checkpoint was begun: a log that it does not have was deleted.
+    /// Next log number at the start of the checkpoint: a lower number that the checkpoint lacks
+    /// belongs to a deleted log.
     given: LogId,
-    /// What operations below did is in the checkpoint.
+    /// Sequence number below which the checkpoint reflects all operations.
     replay_from: SeqNo,
     created: BTreeSet<LogId>,
     deleted: BTreeSet<LogId>,
@@ -48,10 +50,10 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Reads everything.
+    /// Reads all sources.
     ///
     /// # Errors
-    /// `Unsupported` if a newer release wrote any of it.
+    /// `Unsupported` if a newer release wrote any of them.
     pub fn of(sources: &Sources, report: &mut RepairReport) -> Result<Known> {
         let mut known = Known { reads_indexes: true, ..Known::default() };
         let mut replay_from = 0;
@@ -78,7 +80,8 @@ impl Known {
         for gap in &gaps {
             let is_covered = gap.before_seq.is_some_and(|before| before <= replay_from);
             if is_covered && gap.between_groups && !sources.index_is_lost && known.reads_indexes {
-                // Groups that were collected. Of one that is lost its index file tells which records it had.
+                // The gap comes from collected groups. If a lost group is in it, its index file
+                // lists the records.
                 continue;
             }
             report.lose(gap, !is_covered);
@@ -99,12 +102,12 @@ impl Known {
         Ok(known)
     }
 
-    /// The highest LSN of a log: where records may be missing, the highest one that it may have had.
+    /// Returns the highest LSN of a log; its upper bound if records may be missing.
     pub fn last_of(&self, log: &Log) -> Option<Lsn> {
         if self.has_uncertain_gaps { log.last_bound() } else { log.last() }
     }
 
-    /// True if the record of this sequence is what its log has under the LSN.
+    /// Returns true if the record with this sequence number is the live one at its LSN.
     pub fn is_alive(&self, log: LogId, lsn: Lsn, seq: SeqNo) -> bool {
         let Some(own) = self.logs.get(log).filter(|own| lsn >= own.live().trimmed_below()) else {
             return false;
@@ -116,7 +119,7 @@ impl Known {
     }
 
     fn batch(&mut self, first_seq: SeqNo, bytes: &[u8]) -> Result<()> {
-        // All of it or nothing.
+        // All operations of the batch, or none.
         let ops: Vec<OpRead<'_>> = Ops::of(bytes)?.collect::<Result<_>>()?;
         ops.iter().try_for_each(|op| self.apply(first_seq + op.index as u64, &op.op))
     }
@@ -127,7 +130,7 @@ impl Known {
             Op::Delete { log } => drop(self.deleted.insert(*log)),
             _ => self.invent(op.log())?,
         }
-        // What came after this truncation is known, too, though the records may be lost.
+        // Records appended after this truncation are also known, even if they are lost.
         let is_known = matches!(op, Op::TruncateAfter { .. }) && seq < self.replay_from;
         let last = self.logs.get(op.log()).and_then(|log| log.last_bound()).filter(|_| is_known);
         self.logs.apply(seq, op, ANYWHERE)?;
@@ -135,7 +138,7 @@ impl Known {
         Ok(())
     }
 
-    /// A log that nobody tells of.
+    /// Adds a log that no source describes, under a made-up name.
     fn invent(&mut self, id: LogId) -> Result<()> {
         let is_known = self.logs.get(id).is_some()
             || id < self.given
@@ -152,7 +155,7 @@ impl Known {
         self.logs.restore(SavedLog { id, name, ..SavedLog::default() })
     }
 
-    /// A record, or what a row says of one.
+    /// Adds a record, or the row of one.
     fn claim(&mut self, entry: &Entry) -> Result<()> {
         self.invent(entry.log)?;
         if self.logs.get(entry.log).is_some() {
@@ -178,12 +181,13 @@ impl Known {
         if is_whole || end != found.file.len()? {
             damage.iter().for_each(|at| report.damage(&loose::damaged(&*found.file, *at)));
         }
-        // Behind what is there more may have been.
+        // There may have been more after the last readable record.
         self.has_uncertain_gaps |= !is_whole;
         Ok(())
     }
 
-    /// What index files say. With `only_check`: the groups whose index files can be read as a whole, and their sequences.
+    /// Adds the rows of all index files. With `only_check`, returns instead the groups with intact
+    /// index files and their sequence numbers.
     fn take_indexes(
         &mut self,
         sources: &Sources,
@@ -211,7 +215,7 @@ impl Known {
         Ok(indexed)
     }
 
-    /// Takes what rows say. True if all of them could be read.
+    /// Adds the rows of a file. Returns true if all of them were readable.
     fn take_rows(
         &mut self,
         directory: &Directory,
@@ -234,7 +238,7 @@ impl Known {
     }
 
     fn tell_what_may_come_back(&self, sources: &Sources, has_gaps: bool, report: &mut RepairReport) {
-        // All that ever happened is in the groups that are there.
+        // The existing groups contain the complete history.
         if self.first_seq.is_none_or(|first| first <= 1) && !has_gaps && sources.cold.is_empty() {
             return;
         }
@@ -256,10 +260,10 @@ impl Known {
     }
 }
 
-/// Goes on without what is damaged.
+/// Notes damage and continues.
 ///
 /// # Errors
-/// `Unsupported`: a newer release wrote it.
+/// `Unsupported` if a newer release wrote the data.
 fn skip(e: &Error, report: &mut RepairReport) -> Result<()> {
     if e.kind() == ErrorKind::Unsupported {
         return Err(e.clone());
@@ -268,17 +272,17 @@ fn skip(e: &Error, report: &mut RepairReport) -> Result<()> {
     Ok(())
 }
 
-/// Numbers of groups whose records an index file names, with the first and the last sequence of each.
+/// The groups with intact index files, each with its first and last sequence number.
 type Indexed = BTreeMap<u64, (SeqNo, SeqNo)>;
 
-/// The number of the group in this file.
+/// Returns the number (LTN) of the group in a file.
 fn group_of(sources: &Sources, file: Option<&Path>) -> Option<u64> {
     let (state, name) = (sources.state.as_ref()?, file?.file_name()?.to_string_lossy());
     let mut groups = state.store.log_groups.values();
     groups.find(|group| store::names::log(group.file) == name).map(|group| group.ltn)
 }
 
-/// True if index files name the records of every group that the gap reaches into.
+/// Returns true if index files list the records of every group that the gap overlaps.
 fn is_gap_indexed(sources: &Sources, indexed: &Indexed, gap: &LogGap) -> bool {
     let Some(first) = group_of(sources, gap.error.file()).filter(|ltn| indexed.contains_key(ltn)) else {
         return false;

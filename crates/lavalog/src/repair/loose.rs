@@ -1,8 +1,10 @@
-//! The records of a cold file of which only the identity is known: each says whose it is and has a checksum over that.
+//! Reads the records of a cold file without its index, knowing only its identity. Each record
+//! contains its log and LSN under its checksum.
 //!
-//! They lie one behind another from the first byte on. Behind one that is damaged the next is searched, byte by byte: what decodes as the
-//! head of a record is one if the checksum holds, which is masked with the file's identity and the offset. Where rows say where records
-//! lie none of this is needed; but rows may be what is damaged.
+//! Records are adjacent from the first byte of the file. After a damaged record, the next one is
+//! searched byte by byte. A candidate that decodes as the head of a record is real if the checksum,
+//! masked with the file's identity and the offset, holds. Intact rows would make the search
+//! unnecessary, but rows may be damaged.
 
 use crate::cold;
 use crate::disk::SUM_LEN;
@@ -10,12 +12,12 @@ use crate::entry::Entry;
 use base::{Error, MAX_SEQ, Result, Uid, checksum};
 use io::{PAGE, ReadFile};
 
-/// Bytes under checksums that are tried in the search behind damage, of one file.
+/// Maximum bytes to checksum while searching one file after damage.
 const SEARCH_BYTES_MAX: u64 = 4 << 30;
-/// Bytes that are read at once.
+/// Bytes per read request.
 const READ_LEN: u64 = 1 << 20;
 
-/// A window on a file. What cannot be read is zeros.
+/// A buffered window of a file. Unreadable bytes are zeros.
 struct Window<'f> {
     file: &'f dyn ReadFile,
     end: u64,
@@ -24,7 +26,7 @@ struct Window<'f> {
 }
 
 impl Window<'_> {
-    /// `len` bytes at `at`, or as many as there are before the end.
+    /// Returns `len` bytes at `at`, or fewer at the end.
     fn get(&mut self, at: u64, len: u64) -> &[u8] {
         let len = len.min(self.end.saturating_sub(at));
         let has = self.from <= at && at + len <= self.from + self.bytes.len() as u64;
@@ -44,11 +46,11 @@ impl Window<'_> {
     }
 }
 
-/// Hands all records before `end` of the cold file `uid` to `take`. Returns where damage begins: offsets from which on bytes are no
-/// record, but for what lies behind the last record.
+/// Calls `take` for all records of the cold file `uid` before `end`. Returns the offset at which
+/// each damaged range begins, including bytes after the last record.
 ///
 /// # Errors
-/// Those of `take`.
+/// The errors of `take`.
 pub(super) fn each_record(
     file: &dyn ReadFile,
     uid: Uid,
@@ -82,7 +84,8 @@ pub(super) fn each_record(
     Ok(damage)
 }
 
-/// What may be the head of a record that ends before `end`, and how long it is.
+/// Decodes a candidate head of a record that ends before `end`. Returns its entry and the length of
+/// the head.
 fn head_at(bytes: &[u8], at: u64, end: u64) -> Option<(Entry, usize)> {
     let entry = cold::decode_head(bytes, at).ok()?;
     let len = cold::stored_len(entry.log, entry.lsn, entry.seq, entry.len);
@@ -91,7 +94,7 @@ fn head_at(bytes: &[u8], at: u64, end: u64) -> Option<(Entry, usize)> {
     (fits && (1..=MAX_SEQ).contains(&entry.seq)).then_some((entry, head as usize))
 }
 
-/// The error of damage among the records of a cold file.
+/// Returns the error for damage among the records of a cold file.
 pub(super) fn damaged(file: &dyn ReadFile, at: u64) -> Error {
     Error::corruption("bytes of a cold file that are no record").at_file(file.path()).at_offset(at)
 }

@@ -1,4 +1,4 @@
-//! What a repair of logs did, and what it could not save.
+//! The report of a repair of logs: saved and lost records.
 
 use crate::entry::Lsn;
 use base::{Error, SeqNo};
@@ -8,17 +8,17 @@ use store::repair::{LogGap, RepairDamage};
 /// A log in the new store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairedLog {
-    /// Its name in the new store.
+    /// Name in the new store.
     pub name: String,
-    /// The name it had is not known, or two logs had the same.
+    /// Whether the original name is unknown, or two logs had the same one.
     pub name_is_lost: bool,
-    /// Records that were saved.
+    /// Number of saved records.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of the saved records.
     pub bytes: u64,
-    /// The first LSN that was not trimmed, as far as it is known.
+    /// Lowest untrimmed LSN, as far as known.
     pub trimmed_below: Lsn,
-    /// What is lost.
+    /// Lost records.
     pub gaps: Vec<RepairGap>,
 }
 
@@ -29,71 +29,73 @@ pub enum RecordOutcome<'r> {
     NotLost,
     /// The log had a record with this LSN, and it is lost.
     Lost,
-    /// It is unknown whether the log had such a record, or whether the saved one is the newest; the reason.
+    /// It is unknown whether the log had such a record, or whether the saved one is the newest; the
+    /// reason.
     Unknown(&'r str),
 }
 
-/// Records of a log that are lost, or may be, first and last.
+/// A run of records of a log that are lost, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairGap {
-    /// The lowest LSN.
+    /// Lowest LSN.
     pub first: Lsn,
-    /// The highest.
+    /// Highest LSN.
     pub last: Lsn,
-    /// An index says that each of them was there. Otherwise it is unknown whether the log ever had records with these LSNs; the damaged part
-    /// may have held them.
+    /// Whether an index lists each of these records. Otherwise it is unknown whether the log ever
+    /// had them; the damaged part may have held them.
     pub is_certain: bool,
 }
 
-/// A part of the log in which batches are lost.
+/// A part of the log with lost batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostBatches {
-    /// The name of the file.
+    /// Name of the file.
     pub file: String,
-    /// Where it begins there.
+    /// Offset of the part in the file.
     pub offset: Option<u64>,
-    /// The sequences of the operations that are lost: the first, and the last if it is known.
+    /// First lost operation, and the last one if known, as sequence numbers.
     pub sequences: (SeqNo, Option<SeqNo>),
-    /// No checkpoint knows what these operations did: a trim, truncation or deletion may have been among them, and what it took may have
-    /// come back.
+    /// Whether no checkpoint reflects these operations. A trim, truncation or deletion may have
+    /// been among them, so the records that it removed may be back.
     pub may_come_back: bool,
 }
 
-/// What a repair did.
+/// The report of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// The files were those of a manifest that is whole.
+    /// Whether the files came from an intact manifest.
     pub from_manifest: bool,
-    /// A checkpoint was read.
+    /// Whether a checkpoint was readable.
     pub from_checkpoint: bool,
-    /// The logs of the new store, in the order of their creation.
+    /// Logs of the new store, in order of creation.
     pub logs: Vec<RepairedLog>,
-    /// Files and groups that were read.
+    /// Number of files and groups read.
     pub files_used: u64,
-    /// Bytes read from cold files, and of batches.
+    /// Bytes read from cold files and batches.
     pub bytes_read: u64,
-    /// Batches that carried keys of another engine, which are not in the new store.
+    /// Number of batches with embedded key-value batches, which the new store lacks.
     pub carried: u64,
-    /// What is damaged or missing.
+    /// Damaged or missing files and ranges.
     pub damaged: Vec<RepairDamage>,
-    /// Where operations are lost.
+    /// Parts of the log with lost operations.
     pub lost_batches: Vec<LostBatches>,
-    /// What may be in the new store although it had been trimmed, truncated or deleted.
+    /// Trimmed, truncated or deleted data that may be back in the new store.
     pub may_come_back: Vec<String>,
 }
 
 impl RepairReport {
-    /// True if it is known that every record was saved, and that nothing can have come back.
+    /// Returns true if all records are certainly saved, and nothing can have come back.
     pub fn is_lossless(&self) -> bool {
         self.losses() + self.unknowns() == 0
     }
 
-    /// How many things are lost, or may have come back; without those of [`RepairReport::unknowns`].
+    /// Returns the number of certain losses and of possible reappearances, without
+    /// [`RepairReport::unknowns`].
     pub fn losses(&self) -> usize {
         self.gaps(true) + self.lost_batches.len() + self.may_come_back.len()
     }
 
-    /// Ranges of records of which it is unknown whether anything is lost.
+    /// Returns the number of ranges that may have lost records.
     pub fn unknowns(&self) -> usize {
         self.gaps(false)
     }
@@ -103,7 +105,7 @@ impl RepairReport {
         gaps.filter(|gap| gap.is_certain == is_certain).count()
     }
 
-    /// The fate of a record. `log` is the name of its log in the new store.
+    /// Returns the fate of a record. `log` is the name of its log in the new store.
     pub fn outcome(&self, log: &str, lsn: Lsn) -> RecordOutcome<'_> {
         let gaps = self.logs.iter().filter(|own| own.name == log).flat_map(|own| &own.gaps);
         let mut gaps = gaps.filter(|gap| (gap.first..=gap.last).contains(&lsn));
@@ -122,12 +124,12 @@ impl RepairReport {
         self.may_come_back.first().map_or(RecordOutcome::NotLost, |why| RecordOutcome::Unknown(why))
     }
 
-    /// Records that were saved.
+    /// Returns the number of saved records.
     pub fn records(&self) -> u64 {
         self.logs.iter().map(|log| log.records).sum()
     }
 
-    /// True if there was nothing of a store of logs.
+    /// Returns true if the directory had nothing of a store of logs.
     pub fn found_nothing(&self) -> bool {
         !self.from_manifest && self.files_used == 0 && self.bytes_read == 0
     }

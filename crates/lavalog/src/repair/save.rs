@@ -1,9 +1,10 @@
-//! Into the new store: the logs as they are known, then every record that is alive and was found.
+//! Writes the new store: the known logs, then every live record that was found.
 //!
-//! Logs keep their numbers, by which keys in the same store may know them.
+//! Logs keep their numbers, which keys in the same store may refer to.
 //!
-//! All of it goes the ordinary way of writes, without waiting but for the jobs of the new store, and is made durable at the end. Until then the store is marked as
-//! unfinished ([`store::files::unfinished`]), and opened by nobody.
+//! All writes take the normal path. They wait only for the new store's jobs, and become durable at
+//! the end. Until then the store is marked as unfinished ([`store::files::unfinished`]), and every
+//! open refuses it.
 
 use super::known::Known;
 use super::loose;
@@ -19,20 +20,20 @@ use base::{Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use store::commit::Durability;
 
-/// Bytes that are written in one batch, about.
+/// Approximate size of a batch, bytes.
 const BATCH_BYTES: usize = 1 << 20;
-/// Records that are.
+/// Maximum number of records in a batch.
 const BATCH_RECORDS: usize = 4096;
-/// So many of the longest groups are filled before the new store's jobs have made storage of them. Nothing else holds up a repair, and
-/// a group has its file open until then.
+/// Number of maximum-size groups written before the repair waits for the new store's jobs to seal
+/// them. Nothing else slows the repair down, and each unsealed group keeps its file open.
 const GROUPS_AHEAD: u64 = 8;
 
-/// LSNs that were saved, as runs: the last of each by the first.
+/// Saved LSNs as runs: the first LSN of each run, with its last.
 #[derive(Debug, Default)]
 pub(super) struct Runs(BTreeMap<Lsn, Lsn>);
 
 impl Runs {
-    /// False if it is there already.
+    /// Adds an LSN. Returns false if it is present already.
     pub fn insert(&mut self, lsn: Lsn) -> bool {
         let before = self.0.range(..=lsn).next_back().map(|(first, last)| (*first, *last));
         if before.is_some_and(|(_, last)| lsn <= last) {
@@ -44,7 +45,7 @@ impl Runs {
         true
     }
 
-    /// What of `first` to `last` is not there.
+    /// Returns the missing runs between `first` and `last`, both included.
     pub fn missing(&self, first: Lsn, last: Lsn) -> Vec<(Lsn, Lsn)> {
         let (mut next, mut out) = (first, Vec::new());
         if first > last {
@@ -64,29 +65,29 @@ impl Runs {
     }
 }
 
-/// A log on its way.
+/// A log being saved.
 #[derive(Debug, Default)]
 struct Saved {
     runs: Runs,
     report: RepairedLog,
 }
 
-/// Where it goes.
+/// The state of saving.
 struct Saving<'a> {
     known: &'a Known,
-    /// `None`: nowhere.
+    /// The new store; `None` in a dry run.
     into: Option<&'a LogStore>,
     logs: BTreeMap<LogId, Saved>,
     batch: Vec<(LogId, Lsn, Vec<u8>)>,
     batch_bytes: usize,
-    /// Bytes that were written since the jobs of the new store were waited for.
+    /// Bytes written since the last wait for the new store's jobs.
     ahead_bytes: u64,
 }
 
-/// Saves what is known into a store, or nowhere, and makes it durable.
+/// Saves the known state into a store and makes it durable. Only reports if `into` is `None`.
 ///
 /// # Errors
-/// Those of writing the new store.
+/// Errors of writing the new store.
 pub(super) fn save(
     into: Option<&LogStore>,
     sources: &Sources,
@@ -116,14 +117,14 @@ pub(super) fn save(
 }
 
 impl Saving<'_> {
-    /// The logs, without records.
+    /// Creates the logs without records.
     fn make_logs(&mut self) -> Result<()> {
         let mut all: Vec<&Log> = self.known.logs.registry().iter().collect();
         all.sort_by_key(|log| std::cmp::Reverse(log.id()));
         let mut names: BTreeSet<String> = all.iter().map(|log| log.name().to_string()).collect();
         let mut taken: BTreeSet<&str> = BTreeSet::new();
         for log in &all {
-            // Of two logs with one name the older was deleted, in a part that is lost.
+            // Of two logs with one name, the older was deleted, in a lost part.
             let mut name = log.name().to_string();
             let is_second = !taken.insert(log.name());
             if is_second {
@@ -145,7 +146,7 @@ impl Saving<'_> {
             let Some(saved) = self.logs.get(&log.id()) else { continue };
             make_log(into, log, self.known.last_of(log), &saved.report.name)?;
         }
-        // A number is never given twice, not that of a log either that was deleted: there may be keys under it.
+        // Log numbers are never reused, not even those of deleted logs: keys may refer to them.
         let next = self.known.logs.registry().next_id();
         if into.core().catalog.view().registry().next_id() < next {
             let mut name = format!("deleted-{next}");
@@ -158,7 +159,7 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// A record that was found.
+    /// Saves a found record if it is live.
     fn record(&mut self, log: LogId, lsn: Lsn, seq: SeqNo, bytes: &[u8]) -> Result<()> {
         if !self.known.is_alive(log, lsn, seq) {
             return Ok(());
@@ -191,7 +192,7 @@ impl Saving<'_> {
         into.settle()
     }
 
-    /// Tells what is missing, and makes all of it durable.
+    /// Reports missing records and makes the new store durable.
     fn finish(mut self, report: &mut RepairReport) -> Result<()> {
         self.write()?;
         for (id, saved) in &mut self.logs {
@@ -201,22 +202,24 @@ impl Saving<'_> {
         report.logs = self.logs.into_values().map(|saved| saved.report).collect();
         let Some(into) = self.into else { return Ok(()) };
         into.sync()?;
-        // Writes the checkpoint that has the last LSN of each log.
+        // Writes a checkpoint with the last LSN of each log.
         into.seal()?;
         into.settle()
     }
 }
 
-/// Makes a log under the number that it had: keys beside it may say by that how far they are ([`crate::LogHandle::id`]).
+/// Creates a log under its original number: keys in the same store may refer to it
+/// ([`crate::LogHandle::id`]).
 fn create(into: &LogStore, id: LogId, name: &str) -> Result<LogId> {
     into.core().catalog.reach_id(id);
     into.core().writes.create(name, Durability::Buffered)
 }
 
-/// Makes a log, without records.
+/// Creates a log without records.
 fn make_log(into: &LogStore, log: &Log, last: Option<Lsn>, name: &str) -> Result<()> {
     let id = create(into, log.id(), name)?;
-    // A writer goes on behind the last record that there was, though that was trimmed, or is lost. No operation says so: a checkpoint does.
+    // Writers must continue above the last record that existed, even if it was trimmed or is lost.
+    // No operation expresses that; a checkpoint stores it.
     if let Some(last) = last {
         into.core().catalog.reach_last(id, last);
     }
@@ -233,7 +236,8 @@ fn make_log(into: &LogStore, log: &Log, last: Option<Lsn>, name: &str) -> Result
     into.core().writes.write(&ops, Durability::Buffered)
 }
 
-/// What of a log is alive and was not found, and where it has no records although there may have been some.
+/// Returns the live records that were not found and, with `with_uncertain`, the gaps that may have
+/// had records.
 fn gaps(log: &Log, saved: &Runs, with_uncertain: bool) -> Vec<RepairGap> {
     let mut out: Vec<RepairGap> = Vec::new();
     let floor = log.live().trimmed_below();

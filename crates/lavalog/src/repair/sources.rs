@@ -1,7 +1,9 @@
-//! What is in the directory: the manifest, checkpoints, index files, cold files, and the lane of records.
+//! The contents of the damaged directory: the manifest, checkpoints, index files, cold files, and
+//! the record lane.
 //!
-//! A file is known by the identity in its footer, not by its name; one whose footer is damaged by its name, if a manifest, or an intact
-//! record of a damaged one, tells its identity. Without a manifest all files count but those that a record removes.
+//! The identity in the footer identifies a file, not its name. A file with a damaged footer is
+//! identified by name, if a manifest, or an intact record of a damaged one, gives its identity.
+//! Without a manifest all files count except those that a record removes.
 
 use super::report::RepairReport;
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
@@ -20,7 +22,7 @@ use store::manifest::{Engine, EngineId, Engines, Seen, StateOf, look_through};
 use store::names::{self, FileKind};
 use store::repair::{Groups, Judged, SalvagedLog, clipped, open_lane};
 
-/// A file with rows, or a checkpoint.
+/// An index file, a cold file, or a checkpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub number: u64,
@@ -28,25 +30,25 @@ pub(super) struct Found {
     pub file: Arc<dyn ReadFile>,
 }
 
-/// See the module.
+/// The contents of the damaged directory.
 pub(super) struct Sources {
-    /// The state, if a manifest tells it whole.
+    /// The state of an intact manifest.
     pub state: Option<StateOf<LavaLog>>,
     pub log: SalvagedLog,
     pub checkpoint: Option<(CheckpointHead, Vec<SavedLog>)>,
     pub indexes: Vec<Found>,
     pub cold: Vec<Found>,
-    /// A cold file is there, or should be, of which nothing can be read.
+    /// Whether a cold file is missing or entirely unreadable.
     pub cold_is_lost: bool,
-    /// The same of an index file.
+    /// Whether an index file is missing or entirely unreadable.
     pub index_is_lost: bool,
-    /// The names of other engines that have something in the store.
+    /// Names of the other engines of the store.
     pub others: Vec<String>,
-    /// Why the manifest has lost its end, if that was found out here.
+    /// The evidence that the manifest has lost its end, if found here.
     pub lost_end: Option<Error>,
 }
 
-/// What damaged manifests tell of files.
+/// Information about files from damaged manifests.
 #[derive(Debug, Default)]
 struct Hints {
     added: BTreeMap<u64, FileMeta>,
@@ -67,17 +69,18 @@ impl Hints {
         }
     }
 
-    /// What a manifest tells that has lost its end.
+    /// Adds the files of a manifest that has lost its end.
     fn take_lost(&mut self, state: Option<StateOf<LavaLog>>) {
         self.added.extend(state.iter().flat_map(|state| state.files.iter()).map(|(n, meta)| (n, *meta)));
     }
 }
 
 impl Sources {
-    /// Looks at everything. With a verdict of the host's, whose repair it is, only by that.
+    /// Examines all files. With a verdict of the host engine, which leads the repair, follows its
+    /// view of the manifest.
     ///
     /// # Errors
-    /// `Unsupported` if a newer release wrote any of it; those of listing the directory.
+    /// `Unsupported` if a newer release wrote any of them; I/O errors while listing the directory.
     pub fn look(
         env: &Env,
         dir: &Path,
@@ -157,7 +160,8 @@ impl Sources {
             }
         }
         for (name, number) in &disk.silent {
-            // It is what the manifest has under that number, unless that is elsewhere: then files were exchanged.
+            // A silent file is the manifest's file of that number, unless that one was found
+            // elsewhere: then files were swapped.
             let hinted = hints.added.get(number);
             let is_hinted = hinted.is_some_and(|meta| !disk.known.contains_key(&meta.uid));
             if self.state.is_none() && !is_hinted && !hints.removed.contains(number) {
@@ -171,7 +175,7 @@ impl Sources {
         self.take_checkpoint(&checkpoints, report)
     }
 
-    /// The newest checkpoint that can be read whole.
+    /// Reads the newest intact checkpoint.
     fn take_checkpoint(&mut self, files: &[Found], report: &mut RepairReport) -> Result<()> {
         for found in files {
             let mut saved = Vec::new();
@@ -207,7 +211,7 @@ fn lane(env: &Env, dir: &Path, state: Option<&StateOf<LavaLog>>, store: Option<U
     open_lane(env, dir, (Lane::LOG, Groups::All), state.map(|state| &*state.store), store)
 }
 
-/// How it is known that a manifest has lost its end, if it has.
+/// Returns the evidence that the manifest has lost its end, if there is any.
 fn lost_end(
     env: &Env,
     dir: &Path,
@@ -227,7 +231,8 @@ fn lost_end(
     lost(format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing"))
 }
 
-/// The number that a file has by what it says itself. What the directory of each kind begins with: see `docs/format/lavalog.md`.
+/// Reads the file's own number, the first field of the directory of every kind: see
+/// `docs/format/lavalog.md`.
 fn own_number(file: Arc<dyn ReadFile>, kind: Kind, uid: Uid) -> Result<u64> {
     let head = match kind {
         Kind::Checkpoint => Input::open(file, kind, uid)?.directory()?,
@@ -240,9 +245,9 @@ fn own_number(file: Arc<dyn ReadFile>, kind: Kind, uid: Uid) -> Result<u64> {
 struct Disk<'a> {
     env: &'a Env,
     dir: &'a Path,
-    /// By the identity in the footer: what it is, its number by its name, if that is one of such a file, its path.
+    /// By identity in the footer: the kind, the number if the name has one, and the path.
     known: HashMap<Uid, (Kind, Option<u64>, PathBuf)>,
-    /// Those that do not say what they are, by name, with their numbers.
+    /// Files without a readable identity: name and number.
     silent: Vec<(String, u64)>,
 }
 
@@ -258,7 +263,7 @@ impl<'a> Disk<'a> {
             let identity = env.fs.open(&path, Access::Buffered).and_then(|file| identity_of(&*file));
             match (identity, number) {
                 (Ok((kind, uid)), Some(_)) => drop(disk.known.insert(uid, (kind, number, path))),
-                // Files were exchanged.
+                // Files were swapped.
                 (Ok((kind, uid)), None) => drop(disk.known.entry(uid).or_insert((kind, None, path))),
                 (Err(_), Some(number)) => disk.silent.push((entry.name.clone(), number)),
                 (Err(_), None) => {}
@@ -267,15 +272,16 @@ impl<'a> Disk<'a> {
         disk
     }
 
-    /// Without a manifest: all that say what they are, and those of which a record tells it, but those that a record removes. Each under
-    /// the number that it has itself: its name may be that of another.
+    /// Returns the files for a repair without a manifest: all identified ones and those described
+    /// by a record, except those that a record removes. Each has the number in its own contents,
+    /// since its name may belong to another file.
     fn unlisted(&self, hints: &Hints) -> Vec<FileMeta> {
         let mut metas: BTreeMap<Uid, FileMeta> = hints.added.values().map(|meta| (meta.uid, *meta)).collect();
         for (uid, (kind, by_name, path)) in &self.known {
             metas.entry(*uid).or_insert_with(|| {
                 let len = self.env.fs.metadata(path).map_or(0, |found| found.len);
                 let role = match kind {
-                    // The file itself says of which group it is.
+                    // The file itself contains the number of its group.
                     Kind::Index => Role::Index { ltn: 0 },
                     Kind::Checkpoint => Role::Checkpoint,
                     Kind::Cold => Role::Cold { generation: 0 },

@@ -2,7 +2,7 @@ use super::save::Runs;
 use io::Rng;
 use std::collections::BTreeSet;
 
-/// Runs are the set of what was put in, whatever the order.
+/// Runs are the set of the inserted numbers, in whatever order.
 #[test]
 fn runs_are_sets() {
     for seed in 0..200 {

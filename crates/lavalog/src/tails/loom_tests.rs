@@ -1,11 +1,11 @@
-//! Every interleaving of readers that are about to sleep and writers. In a model a sleep has no end but a wake-up, so a lost
-//! one is two threads that wait for each other, which loom refuses.
+//! Every interleaving of writers and readers about to sleep. In the model only a wake-up ends a
+//! sleep, so a lost wake-up is a deadlock, which loom reports.
 
 use super::*;
 use base::sync::model::check;
 use base::sync::model::loom::thread;
 
-/// The store, as far as readers know it.
+/// The store as seen by readers.
 struct Store {
     /// Guards the last record of each log, as the lock of all logs does.
     lasts: Mutex<[u64; 2], rank::Records>,
@@ -17,13 +17,13 @@ impl Store {
         Arc::new(Store { lasts: Mutex::new([0; 2]), tails: Tails::default() })
     }
 
-    /// As an append does: applied first, told then.
+    /// Appends as a store does: first applies, then wakes readers.
     fn append(&self, log: usize) {
         lock(&self.lasts)[log] += 1;
         self.tails.changed([log as LogId]);
     }
 
-    /// As a scan does that found nothing more.
+    /// Waits as a scan at the end of a log does.
     fn wait_for(&self, log: usize, last: u64) {
         let waiting = self.tails.enter(log as LogId);
         loop {
@@ -79,7 +79,7 @@ fn loom_readers_of_two_logs_and_two_writers() {
     });
 }
 
-/// What has happened to the store wakes who waits for any log.
+/// A change of the store's state wakes the waiters of every log.
 #[test]
 fn loom_all_are_woken_to_look_whether_the_store_is_sound() {
     check(3, || {

@@ -1,8 +1,8 @@
-//! A cold file: its rows, and each record that they lead to, log after log.
+//! Check of a cold file: its rows, and the record of each row, one log after another.
 //!
-//! The records of a block of rows are read together, a piece at a time, and one by one where that fails: so it is known which are
-//! damaged, and the others are found. Records lie one behind another without a gap, so every byte of the file is read, as long as the
-//! rows are whole.
+//! The records of a block of rows are read together in pieces; after a failure, one by one, to
+//! identify the damaged ones. Records are adjacent without gaps. So every byte of the file is read,
+//! as long as the rows are intact.
 
 use super::report::{Losses, VerifyReport};
 use super::{alive_of, is_there, lost_runs, missing_is_damage, name_of, part_runs};
@@ -19,14 +19,14 @@ use std::sync::Arc;
 /// Bytes of records that are read together.
 const RUN_LEN: u64 = 1 << 20;
 
-/// See the module.
+/// Check of a cold file.
 pub(super) struct ColdCheck {
     meta: FileMeta,
     file: Arc<ColdFile>,
     directory: Directory,
-    /// The logs that are read.
+    /// Number of logs already read.
     at: usize,
-    /// Where the next record begins, if the rows before it were whole.
+    /// Expected offset of the next record, if the previous rows were intact.
     next: Option<u64>,
     losses: Losses,
     records: u64,
@@ -34,7 +34,7 @@ pub(super) struct ColdCheck {
 }
 
 impl ColdCheck {
-    /// `None`: it cannot be read at all, which is told, or has gone.
+    /// Opens the file. Returns `None` if it is unreadable, which is reported, or gone.
     pub fn open(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> Option<ColdCheck> {
         match RowFile::open(core.context(), meta) {
             Ok((RowFile::Cold(file), directory)) => Some(ColdCheck {
@@ -60,7 +60,7 @@ impl ColdCheck {
         }
     }
 
-    /// Reads a log. False: all of the file was read, and what was found is told.
+    /// Reads the next log. Returns false after the last one, when the findings are in the report.
     pub fn step(&mut self, core: &Core, report: &mut VerifyReport) -> bool {
         let Some(rows) = self.directory.logs.get(self.at) else {
             self.finish(core, report);
@@ -89,7 +89,7 @@ impl ColdCheck {
                 }
             }
         }
-        // Blocks that are whole, and are not what the directory counts.
+        // The blocks may be intact and still differ from the directory.
         if let Err(e) = self.file.each_of(rows, &mut |_| Ok(())) {
             self.losses.note(&e);
         }

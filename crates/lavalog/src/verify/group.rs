@@ -1,12 +1,13 @@
-//! A group of the log against what leads to it: its index file, or, as long as it has none, the index in memory.
+//! Check of a log group against its index: its index file, or the index in memory while it is
+//! unsealed.
 //!
-//! All pages are read once, in the order of the file, and batches put together from them. Each append in them is looked for where the
-//! index has it: by log, LSN and sequence it must be the record that the index leads to, and lie where the index says, as long as it
-//! says. What the index has and no batch had is read alone, by its place: a batch of which one page is damaged is passed over, and
-//! its records in other pages are not lost.
+//! All pages are read once, in file order, and batches are assembled from them. Each append in a
+//! batch is looked up in the index by log and LSN. If its entry has the same sequence number, it
+//! must have the same position and length. An index entry without an append is read singly, by its
+//! position: a batch with one damaged page is skipped, but its records in other pages are not lost.
 //!
-//! Memory: the directory of the index file and the LSNs that are alive, as runs; blocks of rows, a bounded number of them; a run of pages
-//! and the longest batch.
+//! Memory: the directory of the index file and the live LSNs, as runs; a bounded number of blocks
+//! of rows; a run of pages and the longest batch.
 
 use super::report::{Losses, VerifyReport};
 use super::{alive_of, alive_runs, is_there, lost_runs, missing_is_damage, name_of, part_runs};
@@ -28,43 +29,47 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use store::commit::{LogCheck, LogFindings, LoggedBatch};
 
-/// Blocks of rows that are kept at once.
+/// Maximum number of cached blocks of rows.
 const BLOCKS_MAX: usize = 1024;
 
-/// A log, and the first and the last of some LSNs of it.
+/// A log, and the first and last of a run of its LSNs.
 type LogRun = (LogId, Lsn, Lsn);
 
-/// What leads to the records of a group.
+/// The index of the group's records.
 enum Rows {
     File { file: RowFile, directory: Directory, blocks: HashMap<(LogId, Lsn), Arc<Vec<Entry>>> },
     Memory,
 }
 
-/// See the module.
+/// Check of a log group.
 pub(super) struct GroupCheck {
     ltn: u64,
     rows: Rows,
     check: LogCheck,
     found: LogFindings,
-    /// What is alive and no batch had yet.
+    /// Live LSNs for which no batch was read yet.
     left: BTreeMap<LogId, LsnSet>,
-    /// The LSNs of blocks of rows that cannot be read: they are lost unless the group has them, from which the rows are made again.
+    /// LSNs of unreadable blocks of rows. These records are lost unless the group has them, from
+    /// which the rows can be rebuilt.
     bad_blocks: Vec<(LogId, RangeInclusive<Lsn>, Error)>,
     losses: Losses,
-    /// What only the index file led to, which is lost: its rows are made again from the group, unless pages of that are damaged, too.
+    /// Records of a lost index file. Its rows can be rebuilt from the group, unless pages of the
+    /// group are damaged, too.
     without_rows: Option<(Error, Vec<LogRun>)>,
     records: u64,
     record_bytes: u64,
-    /// Records are appended to it: what is not in its file yet is nobody's to check.
+    /// Whether the group is active. Records that are not in its file yet are not checked.
     is_active: bool,
-    /// It was not storage yet when this was begun.
+    /// Whether the group was unsealed when the check began.
     is_open: bool,
-    /// Its index file, if it has become storage since: nothing was told of it, it is to be held against that.
+    /// Index file of a group that was sealed during the check. The findings are discarded, and the
+    /// group is checked against that file.
     became_storage: Option<FileMeta>,
 }
 
 impl GroupCheck {
-    /// Of a group that is storage, by its index file. `None`: it cannot be read at all, which is told, or has gone.
+    /// Begins the check of a sealed group against its index file. Returns `None` if the group is
+    /// unreadable, which is reported, or gone.
     pub fn retained(core: &Core, meta: &FileMeta, ltn: u64, report: &mut VerifyReport) -> Option<GroupCheck> {
         let (mut losses, mut without_rows) = (Losses::default(), None);
         let (rows, left) = match open_rows(core, meta, ltn) {
@@ -81,7 +86,7 @@ impl GroupCheck {
                 part_runs(core, Source::Group(ltn), |log, first, last| runs.push((log, first, last)));
                 lost_runs(core, Source::Group(ltn), |log, first, last| losses.lose(&e, log, first, last));
                 if core.reader().is_some() {
-                    // Who only reads has nobody who makes them again.
+                    // A read-only store has no job to rebuild them.
                     runs.drain(..).for_each(|(log, first, last)| losses.lose(&e, log, first, last));
                 }
                 without_rows = Some((e, runs));
@@ -102,7 +107,7 @@ impl GroupCheck {
         Some(group)
     }
 
-    /// Of a group that is not storage yet. `None`: it has become so.
+    /// Begins the check of an unsealed group.
     pub fn open(core: &Core, ltn: u64, is_active: bool, check: LogCheck) -> GroupCheck {
         let left = if is_active { BTreeMap::new() } else { recent_lsns(core, ltn) };
         let group = GroupCheck::new(ltn, Rows::Memory, check, left, Losses::default());
@@ -134,7 +139,7 @@ impl GroupCheck {
         }
     }
 
-    /// Reads the blocks of rows one after another.
+    /// Reads all blocks of rows.
     fn check_rows(&mut self, report: &mut VerifyReport, len: u64) {
         let Rows::File { file, directory, .. } = &self.rows else { return };
         report.checked.index_files.add(1, len);
@@ -151,19 +156,20 @@ impl GroupCheck {
                 self.bad_blocks.push((rows.log, first..=last, e));
             }
             if !bad && let Err(e) = file.each_of(rows, &mut |_| Ok(())) {
-                // Its blocks are whole, and not what the directory counts.
+                // The blocks are intact but differ from the directory.
                 self.losses.note(&e);
             }
         }
     }
 
-    /// When all of it was read: its index file, if it has become storage since this was begun. Then nothing was told of it, and it is to
-    /// be read once more with that.
+    /// Returns the index file of a group that was sealed during the check. Nothing was reported
+    /// then, and the caller checks the group again with that file.
     pub fn became_storage(&self) -> Option<FileMeta> {
         self.became_storage
     }
 
-    /// Reads on. False: all of it was read, and what was found is told.
+    /// Reads the next part of the group. Returns false after the last one, when the findings are in
+    /// the report.
     pub fn step(&mut self, core: &Core, report: &mut VerifyReport) -> bool {
         if self.read_on(core) {
             return true;
@@ -202,7 +208,7 @@ impl GroupCheck {
         false
     }
 
-    /// Reads what no batch had alone, and tells what is wrong.
+    /// Reads the remaining records singly, and reports the findings.
     fn finish(&mut self, core: &Core, report: &mut VerifyReport) {
         self.became_storage =
             core.store.manifest.state().rows_of(Source::Group(self.ltn)).filter(|_| self.is_open);
@@ -222,7 +228,7 @@ impl GroupCheck {
                 });
             }
         }
-        // Where it was freed meanwhile its file may have become another group.
+        // If the group was freed meanwhile, its file may contain another group.
         if !core.store.lane.reader().groups().iter().any(|group| group.ltn == self.ltn) {
             return;
         }
@@ -241,7 +247,7 @@ impl GroupCheck {
                     _ => return,
                 }
             }
-            // It was trimmed, moved or overwritten.
+            // The record was trimmed, moved or overwritten.
             _ => return,
         };
         let mut bytes = Vec::new();
@@ -263,13 +269,13 @@ impl GroupCheck {
     }
 }
 
-/// Why the row of a record cannot be read, if it is in a block that is damaged.
+/// Returns the error of the unreadable block with a record's row, if there is one.
 fn bad_block(blocks: &[(LogId, RangeInclusive<Lsn>, Error)], log: LogId, lsn: Lsn) -> Option<&Error> {
     let mut of_log = blocks.iter().filter(|(of, ..)| *of == log);
     of_log.find(|(_, lsns, _)| lsns.contains(&lsn)).map(|(.., e)| e)
 }
 
-/// The index file of a group, if it is that of this one.
+/// Opens the index file of a group and checks that it belongs to the group.
 fn open_rows(core: &Core, meta: &FileMeta, ltn: u64) -> Result<(RowFile, Directory)> {
     let opened = RowFile::open(core.context(), meta)?;
     let state = core.store.manifest.state();
@@ -287,13 +293,13 @@ fn open_rows(core: &Core, meta: &FileMeta, ltn: u64) -> Result<(RowFile, Directo
     Ok(opened)
 }
 
-/// The LSNs of each log that memory has in a group.
+/// Returns the LSNs of each log's recent records in a group.
 fn recent_lsns(core: &Core, ltn: u64) -> BTreeMap<LogId, LsnSet> {
     let mut out = BTreeMap::new();
     for log in core.catalog.logs_in(ltn) {
         let mut set = Builder::default();
         if let Some(own) = core.catalog.view().get(log) {
-            // They ascend, and have lengths that records can have.
+            // They ascend and have valid lengths.
             own.live().index().recent_in(log, ltn).for_each(|row| drop(set.push(row.lsn, row.len)));
         }
         out.insert(log, set.build());
@@ -301,7 +307,7 @@ fn recent_lsns(core: &Core, ltn: u64) -> BTreeMap<LogId, LsnSet> {
     out
 }
 
-/// Hands out every append of a batch, as the index would have it.
+/// Calls `take` for every append of a batch, as an index entry.
 fn each_append(batch: &LoggedBatch<'_>, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
     if batch.tenant != TENANT {
         return Ok(());
@@ -317,10 +323,10 @@ fn each_append(batch: &LoggedBatch<'_>, take: &mut dyn FnMut(&Entry) -> Result<(
     Ok(())
 }
 
-/// Whether the index leads to this record.
+/// Returns whether the index refers to this record.
 ///
 /// # Errors
-/// `Corruption`: it leads to it by its sequence, and to another place or length.
+/// `Corruption` if the index has the same sequence number, but another position or length.
 fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
     let (row, file) = match rows {
         Rows::Memory => {
@@ -349,7 +355,7 @@ fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
     }
 }
 
-/// The row of a record in an index file.
+/// Returns the row of a record in an index file.
 fn find(rows: &mut Rows, log: LogId, lsn: Lsn) -> Result<Option<Entry>> {
     let Rows::File { file, directory, blocks } = rows else { return Ok(None) };
     let Some(block) = directory.log(log).and_then(|rows| rows.block_of(lsn)) else { return Ok(None) };
@@ -370,7 +376,8 @@ fn find(rows: &mut Rows, log: LogId, lsn: Lsn) -> Result<Option<Entry>> {
     Ok(at.ok().and_then(|at| entries.get(at)).copied())
 }
 
-/// Where the index of a group is said to be damaged: its index file, or the group's own while it has none.
+/// Returns the path to report for damage of a group's index: its index file, or the group's own
+/// file.
 fn index_path(store: &Foundation, ltn: u64) -> std::path::PathBuf {
     let state = store.manifest.state();
     let of_group = || state.store.log_groups.get(&ltn).map(|group| store::names::log(group.file));
@@ -378,7 +385,7 @@ fn index_path(store: &Foundation, ltn: u64) -> std::path::PathBuf {
     store.context().path(&name.unwrap_or_default())
 }
 
-/// Reads the bytes of a record from the file of its group, whatever memory has.
+/// Reads the bytes of a record from the file of its group, bypassing memory.
 fn bytes_on_device(store: &Foundation, ltn: u64, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
     if row.len == 0 {
         return Ok(());

@@ -1,19 +1,19 @@
-//! What a verification says.
+//! The report of a verification.
 
 use crate::entry::{LogId, Lsn};
 use base::Error;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Damages that are told one by one; of a store that is nothing but rubble the rest is counted.
+/// Maximum number of damages reported singly; the rest is only counted.
 const DAMAGES_MAX: usize = 10_000;
 
-/// How many of something were checked, and their bytes.
+/// Number and size of checked items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckedCount {
-    /// How many.
+    /// Number of items.
     pub count: u64,
-    /// Bytes of them, as they are stored.
+    /// Stored bytes of the items.
     pub bytes: u64,
 }
 
@@ -24,10 +24,10 @@ impl CheckedCount {
     }
 }
 
-/// How much was checked of what.
+/// Number and size of the checked items of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Edits of the manifest, its snapshot among them.
+    /// Edits of the manifest, including its snapshot.
     pub manifest_edits: CheckedCount,
     /// Copies of the checkpoint.
     pub checkpoints: CheckedCount,
@@ -35,14 +35,14 @@ pub struct Checked {
     pub index_files: CheckedCount,
     /// Cold files.
     pub cold_files: CheckedCount,
-    /// Groups of the log, with the bytes of their files that count.
+    /// Log groups, with the bytes of the pages read.
     pub groups: CheckedCount,
-    /// Records that are alive and were found where the index leads, with the bytes of the records themselves.
+    /// Live records found at the position in the index, with their own bytes.
     pub records: CheckedCount,
 }
 
 impl Checked {
-    /// Every count with a name for people, in the order of the struct.
+    /// Returns each count with a display name, in field order.
     pub fn fields(&self) -> [(&'static str, CheckedCount); 6] {
         [
             ("manifest edits", self.manifest_edits),
@@ -55,48 +55,51 @@ impl Checked {
     }
 }
 
-/// Records of a log that cannot be read, both ends inclusive. Not all LSNs in between need have had one.
+/// A run of unreadable records of a log, both ends inclusive. Some LSNs in between may never have
+/// had a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LostRecords {
-    /// The log.
+    /// Name of the log.
     pub log: String,
-    /// The first LSN.
+    /// First LSN.
     pub first: Lsn,
-    /// The last one.
+    /// Last LSN.
     pub last: Lsn,
 }
 
-/// Something that is damaged, missing, or too much.
+/// A damaged, missing or superfluous file or part.
 #[derive(Clone, Debug)]
 pub struct Damage {
-    /// What, with file and offset.
+    /// Description, with file and offset.
     pub error: Error,
-    /// The records that are lost with it; none, if what is damaged holds nothing that is alive, or there is another copy of it.
+    /// The records lost with it. Empty if the damage affects no live record, or another copy
+    /// exists.
     pub lost: Vec<LostRecords>,
 }
 
-/// What [`crate::LogStore::verify`] found.
+/// The report of [`crate::LogStore::verify`].
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// How much was checked of what.
+    /// Number and size of the checked items.
     pub checked: Checked,
-    /// Logs that there are.
+    /// Number of logs.
     pub logs: u64,
-    /// What is alive of each file was counted again and held against the ledger. Not, if operations went on all the time.
+    /// Whether the ledger was compared with a recount of live bytes. False if operations intervened
+    /// in every attempt.
     pub ledger_checked: bool,
-    /// What is wrong; empty if the store is sound.
+    /// Defects found; empty for a sound store.
     pub damages: Vec<Damage>,
-    /// Damages beyond those that are told.
+    /// Number of further damages, beyond `damages`.
     pub more_damages: u64,
 }
 
 impl VerifyReport {
-    /// True if nothing is wrong.
+    /// Returns true if no defect was found.
     pub fn is_sound(&self) -> bool {
         self.damages.is_empty()
     }
 
-    /// Takes back those of the damages behind the first `told` that are of what `has_gone`.
+    /// Removes the damages after the first `told` for which `has_gone` returns true.
     pub(super) fn let_go_of(&mut self, told: usize, has_gone: impl Fn(&Error) -> bool) {
         let kept: Vec<Damage> =
             self.damages.drain(told..).filter(|damage| !has_gone(&damage.error)).collect();
@@ -111,7 +114,7 @@ impl VerifyReport {
     }
 }
 
-/// Lost records, sorted out by where the damage is that they are lost with.
+/// Lost records, grouped by the position of the damage.
 #[derive(Debug, Default)]
 pub(super) struct Losses(BTreeMap<(Option<PathBuf>, Option<u64>), Loss>);
 
@@ -127,12 +130,12 @@ impl Losses {
         self.0.entry(place).or_insert_with(|| Loss { error: error.clone(), runs: Vec::new() })
     }
 
-    /// A damage with which nothing need be lost.
+    /// Adds a damage, at first without lost records.
     pub fn note(&mut self, error: &Error) {
         self.at(error);
     }
 
-    /// Records of a log are lost with a damage. Those of one damage come by log, and by LSN.
+    /// Adds records lost with a damage. For each damage, in order of log and LSN.
     pub fn lose(&mut self, error: &Error, log: LogId, first: Lsn, last: Lsn) {
         let runs = &mut self.at(error).runs;
         match runs.last_mut() {
@@ -141,7 +144,7 @@ impl Losses {
         }
     }
 
-    /// Tells all of it; `name` knows what logs are called, as long as they are there.
+    /// Writes all damages to the report. `name` returns the name of an existing log.
     pub fn tell(self, report: &mut VerifyReport, name: impl Fn(LogId) -> Option<String>) {
         for Loss { error, runs } in self.0.into_values() {
             let lost = runs

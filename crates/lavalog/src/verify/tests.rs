@@ -1,4 +1,5 @@
-//! Files that are whole and say what is not so: no damage of a device makes them, a bug would.
+//! Files with valid checksums and wrong contents. A bug could write them, but no damage of a
+//! device.
 
 use super::verify;
 use crate::checkpoint::{CheckpointHead, CheckpointWriter};
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::commit::Durability;
 
-/// A store with two logs in groups that are storage, and a cold file.
+/// Makes a store with two logs in sealed groups, and a cold file.
 fn made() -> (SimEnv, LogStore) {
     let sim = SimEnv::new(3);
     let options = Options { group_bytes: Some(256 << 10), recent_bytes: 0, ..Options::default() };
@@ -45,14 +46,14 @@ fn file(core: &Core, is_it: impl Fn(Role) -> bool) -> FileMeta {
     core.store.manifest.state().files.values().find(|meta| is_it(meta.role)).copied().unwrap()
 }
 
-/// Puts another file in the place of one.
+/// Replaces a file by a new one.
 fn instead(core: &Core, meta: &FileMeta) -> (Box<dyn AppendFile>, PathBuf) {
     let path = core.context().path(&meta.name());
     core.context().env.fs.remove(&path).unwrap();
     (core.context().env.fs.create(&path, &CreateOptions::default()).unwrap(), path)
 }
 
-/// Writes the index file of a group anew, with other rows and another head.
+/// Rewrites the index file of a group with other rows and another head.
 fn forge_index(core: &Core, change: impl Fn(&mut Entry), of: impl Fn(&mut IndexHead)) {
     let meta = file(core, |role| matches!(role, Role::Index { .. }));
     let (old, directory) = crate::files::RowFile::open(core.context(), &meta).unwrap();
@@ -74,8 +75,8 @@ fn forge_index(core: &Core, change: impl Fn(&mut Entry), of: impl Fn(&mut IndexH
     writer.finish().unwrap();
 }
 
-/// Writes a cold file anew, with bytes in it that are no record: behind the third record, or at the end. The manifest knows the length of the
-/// file: they are as long as the last record, which they replace.
+/// Rewrites a cold file with bytes that are no record, after the third record or at the end. They
+/// replace the last record and have its length, since the manifest records the length of the file.
 fn forge_cold(core: &Core, at_end: bool) {
     let meta = file(core, |role| matches!(role, Role::Cold { .. }));
     let (old, directory) = crate::files::RowFile::open(core.context(), &meta).unwrap();
@@ -118,7 +119,7 @@ fn forge_cold(core: &Core, at_end: bool) {
     assert_eq!(forge(&stranger), meta.len);
 }
 
-/// Writes a checkpoint of operations that are still to come.
+/// Writes a checkpoint that claims future operations.
 fn forge_checkpoint(core: &Core) {
     let meta = file(core, |role| role == Role::Checkpoint);
     let (file, path) = instead(core, &meta);
@@ -127,7 +128,7 @@ fn forge_checkpoint(core: &Core) {
     CheckpointWriter::new(file, &path, meta.uid, head).finish().unwrap();
 }
 
-/// What a check says, one line for each damage, and the records that are lost.
+/// Prints the report of a check: one line per damage, with the number of lost records.
 fn verified(core: &Arc<Core>) -> String {
     let report = verify(core, None).unwrap();
     let lost =

@@ -1,5 +1,5 @@
-//! Trims and deletions of logs with many files, under schedules: what they take goes out of the index in pieces, in tests two parts at a
-//! time, and others come in between.
+//! Trims and deletions of logs with many files, under schedules. Their records leave the index in
+//! steps, in tests two parts at a time, and other operations run in between.
 
 use crate::core::Core;
 use crate::{Durability, LogStore, Lsn, Options};
@@ -10,7 +10,7 @@ use io::{Priority, Rng};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The ledger says what the index has, and nothing else.
+/// Checks that the ledger agrees with the index.
 fn check_ledger(core: &Core) {
     let logs = core.catalog.view();
     assert!(!logs.has_to_cut(), "all that was trimmed is taken out when the last trim has returned");
@@ -20,7 +20,7 @@ fn check_ledger(core: &Core) {
     assert_eq!(sum, records);
 }
 
-/// Fills some groups, each of which is storage then.
+/// Fills and seals some groups.
 fn filled(store: &LogStore, groups: u64, each: u64) {
     let logs: Vec<_> = (0..3).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
     for group in 0..groups {
@@ -41,7 +41,7 @@ fn reader(store: &LogStore, trimmed: &Mutex<Lsn, rank::Outside>, end: Lsn) {
         let found: Vec<Lsn> = log.scan(0).map(|record| record.unwrap().0).collect();
         assert!(found.is_sorted() && found.first().is_none_or(|first| *first >= below));
         if first < end {
-            // It may be trimmed by now.
+            // The record may be trimmed by now.
             let _ = log.read(first).map(|bytes| assert_eq!(bytes, Some(vec![first as u8; 50])));
         }
     }

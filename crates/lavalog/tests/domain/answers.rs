@@ -1,6 +1,6 @@
-//! What a store with both engines may answer whose files were damaged: what is right, or an error that names a file; and of a store that was
-//! not closed, whose end cannot be told from a torn one, what is right of some shorter life. A batch of both is never answered with one
-//! half and without the other.
+//! Permitted answers of a damaged store with both engines: the right value, or an error that names
+//! a file. If the store was not closed, the damage may look like a torn end; then the answer of a
+//! shorter life is also permitted. A batch of both engines is never answered with one half only.
 
 use super::life::{Found, HEAD, Life, head, key, value};
 use base::{Error, ErrorKind, Result};
@@ -8,7 +8,7 @@ use lavakv::Db;
 use lavalog::{LogHandle, LogStore};
 use std::collections::BTreeMap;
 
-/// One answer.
+/// A single answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     There,
@@ -16,16 +16,16 @@ enum Answer {
     Damaged,
 }
 
-/// What a damaged store answered.
+/// Answers of a damaged store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Answered {
-    /// Errors.
+    /// Number of errors.
     pub damaged: u64,
-    /// Writes that are not there, of a store that was not closed.
+    /// Number of missing writes of a store that was not closed.
     pub cut: u64,
 }
 
-/// An error of a damaged store is of a kind that damage has, and says where.
+/// Checks that the error of a damaged store has a kind of damage, and names a file.
 pub fn names_a_file(error: &Error, what: &str) {
     let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported, ErrorKind::Poisoned];
     assert!(kinds.contains(&error.kind()), "{what} failed with another kind: {error}");
@@ -46,13 +46,13 @@ fn answer(found: Result<Option<Vec<u8>>>, wanted: &[u8], what: &str) -> Answer {
     }
 }
 
-/// What a life has written of each engine.
+/// Answers for the writes of a life, by engine.
 struct Answers {
     keys: Vec<Answer>,
     records: BTreeMap<u64, Answer>,
 }
 
-/// Asks for everything that a life wrote. `closed`: the store was, so all of it is there.
+/// Reads everything that a life wrote. `closed`: the store was closed, so everything must be there.
 pub fn ask(life: &Life, db: &Db, logs: &LogStore, closed: bool) -> Answered {
     let Found { keys, log } = life.now;
     let get = |n: u64| {
@@ -81,11 +81,12 @@ pub fn ask(life: &Life, db: &Db, logs: &LogStore, closed: bool) -> Answered {
 
 fn read(log: Option<&LogHandle>, lsn: u64) -> Answer {
     let found = log.map_or(Ok(None), |log| log.read(lsn));
-    // The last trim may be among what is not there, and what it took with it.
+    // The last trim may be missing, and its records may be back.
     answer(found, &value(lsn + 1), &format!("record {lsn}"))
 }
 
-/// The key that all writes set is as new as the last of them; of a store that was not closed, as one of them.
+/// Checks the key that all writes set: it has the value of the last one, or of an earlier one if
+/// the store was not closed.
 fn check_head(db: &Db, keys: u64, closed: bool) {
     match db.get(HEAD) {
         Ok(found) => {
@@ -98,7 +99,7 @@ fn check_head(db: &Db, keys: u64, closed: bool) {
 }
 
 impl Answers {
-    /// What is there of each engine is its beginning, or all.
+    /// Checks that each engine has all its writes, or a prefix of them.
     fn check_ends(&self, closed: bool) {
         let records: Vec<Answer> = self.records.values().copied().collect();
         for (of, answers) in [("keys", &self.keys), ("records", &records)] {

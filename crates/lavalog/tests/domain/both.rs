@@ -7,7 +7,7 @@ use lavalog::{Beside, Durability, LogStore};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The files of the store of logs, by name: its own, and what its lane has staged.
+/// Returns the files of the logs by name: their own, and the staged pages of their lane.
 fn files_of_logs(sim: &SimEnv) -> BTreeMap<PathBuf, Vec<u8>> {
     let paths = sim.files().into_iter().map(|(path, _)| path);
     let is_of_logs = |path: &PathBuf| {
@@ -49,7 +49,7 @@ fn each_finds_what_it_wrote_after_a_close_and_after_a_crash() {
     }
 }
 
-/// Operations on logs are told with those on keys by the engine that has the store, and by the store of logs itself.
+/// The host engine reports the latencies of operations on logs, and so does the store of logs.
 #[test]
 fn the_times_of_both_are_told() {
     let sim = SimEnv::new(6);
@@ -66,7 +66,7 @@ fn the_times_of_both_are_told() {
     let told = logs.statistics().operations;
     let count = |name: &str| told.iter().find(|(of, _)| *of == name).unwrap().1.count();
     assert_eq!((count("record_append"), count("record_append_async")), (11, 10));
-    // The last call finds that there is no more.
+    // The last call finds no more records.
     assert_eq!((count("record_read"), count("record_scan")), (5, 22));
     assert!(count("record_log_append") >= 21 && count("record_log_sync") >= 10, "{told:?}");
     let all = db.stats().histograms;
@@ -140,7 +140,8 @@ fn a_close_of_the_key_value_engine_ends_the_lane_of_records_too() {
     assert_eq!(logs.open_log("raft").unwrap().read(1).unwrap().unwrap(), b"buffered only");
 }
 
-/// A repair by LavaKV would make a store without the logs: it is refused by the engine's name, also where no manifest tells of it.
+/// A repair by LavaKV alone would drop the logs. It is refused and names the engine, even without a
+/// manifest.
 #[test]
 fn a_repair_that_would_drop_the_logs_is_refused_by_name() {
     for lost in ["", "CURRENT", "MANIFEST"] {
@@ -174,7 +175,7 @@ fn a_repair_that_would_drop_the_logs_is_refused_by_name() {
     }
 }
 
-/// Where neither a manifest nor a file of the engine's tells of it, the pages of its lane do.
+/// Without a manifest and without files of the engine, the pages of its lane reveal it.
 #[test]
 fn a_repair_that_would_drop_pages_of_logs_is_refused() {
     let sim = SimEnv::new(6);

@@ -1,4 +1,4 @@
-//! Batches of both engines: what they promise, and what is refused.
+//! Batches of both engines: guarantees and refusals.
 
 use crate::life::{DIR, kv_options, log_options, open, write_both};
 use base::ErrorKind;
@@ -32,7 +32,7 @@ fn both_halves_are_there_after_a_loss_of_power_and_cost_one_write() {
     assert_eq!(db.get(b"key").unwrap().unwrap().to_vec(), b"value");
     let log = logs.open_log("raft").unwrap();
     assert_eq!(log.read(3).unwrap().unwrap(), b"record");
-    // The record is there already, and is not written again; the change is.
+    // The record exists already and is not written again; the change is.
     write_both(&db, &put(b"key", b"again"), &log, 3, b"record", Durability::Durable).unwrap();
     let error = write_both(&db, &put(b"key", b"never"), &log, 3, b"other", Durability::Durable).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
@@ -49,10 +49,10 @@ fn a_store_with_changes_that_only_the_records_have_is_refused_without_them_until
     let error = Db::open_in(sim.env(), DIR, kv_options()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.message().contains("changes that are in no table"), "{error}");
-    // Who only reads makes the end of no lane final.
+    // A read-only open makes the end of no lane final.
     let reader = Db::open_read_only_in(sim.env(), DIR, kv_options()).unwrap();
     assert_eq!(reader.get(b"key").unwrap().unwrap().to_vec(), b"value");
-    // The store of logs has its half, and keeps the other.
+    // The store of logs has its records, and keeps the embedded changes.
     let logs = LogStore::open(&sim.env(), Path::new(DIR), &log_options()).unwrap();
     assert_eq!(logs.open_log("raft").unwrap().read(1).unwrap().unwrap(), b"record");
     logs.seal().unwrap();
@@ -98,7 +98,7 @@ fn a_group_becomes_storage_when_what_it_carries_is_in_tables() {
     let log = logs.create_log("raft").unwrap();
     write_both(&db, &put(b"key", b"value"), &log, 1, b"record", Durability::Durable).unwrap();
     logs.seal().unwrap();
-    // The key-value engine is asked to write its few changes to a table.
+    // The key-value engine is asked to flush its few changes.
     for _ in 0..3 {
         logs.settle().unwrap();
         while db.run_background_step() {}
@@ -117,12 +117,13 @@ fn a_write_follows_the_other_lane_only_when_that_is_durable() {
     let writes = |sim: &SimEnv| sim.count_ops(Some(OpKind::WriteDurable), "");
     db.put(b"a", b"buffered").unwrap();
     write_both(&db, &put(b"b", b"v"), &log, 1, b"r", Durability::Buffered).unwrap();
-    // What was before it in the other lane is durable, though nobody asked for that; it itself is not.
+    // Earlier writes in the other lane are durable, although they did not ask for it; the batch
+    // itself is not.
     let record = sim.record();
     let left = record.crash_at(record.op_count(), CrashKind::PowerLoss, 1);
     let (left_db, _) = open(&left.env()).unwrap();
     assert!(left_db.get(b"a").unwrap().is_some());
-    // One more of the same lane waits for nothing.
+    // Another batch in the same lane waits for nothing.
     let before = writes(&sim);
     write_both(&db, &put(b"c", b"v"), &log, 2, b"r", Durability::Buffered).unwrap();
     assert_eq!(writes(&sim), before);
@@ -143,7 +144,7 @@ fn what_cannot_be_carried_is_refused() {
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert!(error.message().contains("a file of its own cannot"), "{error}");
     assert_eq!(log.last_lsn().unwrap(), None);
-    // Changes alone, in the lane of records.
+    // Embedded changes alone, in the record lane.
     let options = WriteOptions { durability: Some(Durability::Durable), ..WriteOptions::default() };
     logs.write_carrying(&LogBatch::new(), &mut |sink| write_carried(&db, &put(b"k", b"v"), &options, sink))
         .unwrap();

@@ -1,4 +1,5 @@
-//! Checkpoints of a store with both engines: a batch of both is in the copy whole or not at all, whoever writes meanwhile.
+//! Checkpoints of a store with both engines: the copy has each batch of both engines completely or
+//! not at all, under concurrent writes.
 
 use crate::life::{DIR, log_options, open, open_at, write_both};
 use base::ErrorKind;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const COPY: &str = "/copy";
-/// Schedules that every change is tried with.
+/// Number of schedules for every change.
 const SEEDS: u64 = 40;
 
 fn value(n: u64) -> Vec<u8> {
@@ -23,12 +24,12 @@ fn key(writer: usize, n: u64) -> Vec<u8> {
     format!("{writer}-{n:06}").into_bytes()
 }
 
-/// What a writer puts behind its nth batch, in the lane of the keys.
+/// The value that a writer puts after its nth batch, in the lane of the keys.
 fn alone(writer: usize, n: u64) -> Vec<u8> {
     format!("alone {writer} {n}").into_bytes()
 }
 
-/// The nth batch of a writer: a key and a record; behind some of them a key alone.
+/// Writes the nth batch of a writer, a key and a record. A key alone follows some batches.
 fn write(db: &Db, log: &LogHandle, writer: usize, n: u64, durability: Durability) {
     let mut batch = WriteBatch::new();
     batch.put(&key(writer, n), &value(n));
@@ -38,7 +39,7 @@ fn write(db: &Db, log: &LogHandle, writer: usize, n: u64, durability: Durability
     }
 }
 
-/// How many batches of a writer are there: all up to some, in both engines.
+/// Counts the batches of a writer. They must be a prefix, the same in both engines.
 fn count(db: &Db, logs: &LogStore, writer: usize) -> u64 {
     let Ok(log) = logs.open_log(&format!("log {writer}")) else {
         assert!(db.get(&key(writer, 1)).unwrap().is_none(), "a key without its record");
@@ -51,7 +52,7 @@ fn count(db: &Db, logs: &LogStore, writer: usize) -> u64 {
         assert_eq!((lsn, bytes), (records, value(records)));
         let half = db.get(&key(writer, lsn)).unwrap().map(|found| found.to_vec());
         assert_eq!(half, Some(value(lsn)), "the key of record {lsn} of writer {writer}");
-        // What it wrote before, in the other lane, is of the same moment or of one before it.
+        // The earlier write in the other lane belongs to the same moment or an earlier one.
         if lsn > 1 && (lsn - 1).is_multiple_of(5) {
             let before = db.get(&alone(writer, lsn - 1)).unwrap().map(|found| found.to_vec());
             assert_eq!(before, Some(value(lsn - 1)), "what writer {writer} put before record {lsn}");
@@ -133,7 +134,7 @@ fn writers_go_on_while_a_copy_of_both_is_taken() {
     assert!(copies == SEEDS && cut_off > 20 && between > 5, "{copies} {cut_off} {between}");
 }
 
-/// The machine dies while the copy is taken. How often that cut it off.
+/// Crashes the machine during a checkpoint. Returns how often that interrupted it.
 fn die(sim: &SimEnv, seed: u64, (begun, ended): (u64, u64), writers: usize) -> u64 {
     let (record, mut rng, mut cut_off) = (sim.record(), Rng::new(seed), 0);
     for _ in 0..4 {
@@ -169,13 +170,13 @@ fn a_copy_of_both_lives_on_with_both_and_with_each_alone() {
     db.checkpoint(COPY).unwrap();
     write(&db, &log, 0, 401, Durability::Durable);
     assert_eq!(copied(&sim.env(), 1), [400]);
-    // All that was carried is in tables: LavaKV opens it alone, and so does LavaLog.
+    // All embedded batches are in tables: LavaKV can open it alone, and so can LavaLog.
     let alone = Db::open_in(sim.env(), COPY, crate::life::kv_options()).unwrap();
     assert_eq!(alone.get(&key(0, 400)).unwrap().unwrap().to_vec(), value(400));
     alone.close().unwrap();
     let alone = LogStore::open(&sim.env(), Path::new(COPY), &log_options()).unwrap();
     assert_eq!(alone.open_log("log 0").unwrap().last_lsn().unwrap(), Some(400));
-    // Of one engine alone there is no checkpoint: it would have half of the store.
+    // One engine alone makes no checkpoint: it would have half of the store.
     let e = alone.checkpoint(Path::new("/other")).unwrap_err();
     assert!(e.kind() == ErrorKind::Unsupported && e.message().contains("engine LavaKV"), "{e}");
     let e = logs.checkpoint(Path::new("/other")).unwrap_err();
@@ -190,7 +191,7 @@ fn a_copy_of_both_lives_on_with_both_and_with_each_alone() {
     assert!(!sim.env().fs.exists(Path::new("/other")).unwrap());
 }
 
-/// As into another file system: the files of both engines are copied, and are all that the copy needs.
+/// As for another file system: the files of both engines are copied, and the copy needs no others.
 #[test]
 fn a_copy_of_both_where_nothing_can_be_linked_needs_no_file_of_the_store() {
     for seed in 0..6 {

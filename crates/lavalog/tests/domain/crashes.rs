@@ -25,7 +25,7 @@ fn both_come_back_after_a_crash_at_every_operation() {
                 states += 1;
             }
             moments += ops.len();
-            // Life goes on from one of them.
+            // The life continues from one of the crashes.
             let op = ops[rng.below(ops.len() as u64) as usize];
             let left = record.crash_at(op, CrashKind::PowerLoss, seed + 1);
             let (at, _) = find_left(&left, simulated, 0);
@@ -36,8 +36,8 @@ fn both_come_back_after_a_crash_at_every_operation() {
     assert!(states > 500, "{states} states of {moments}");
 }
 
-/// A durable batch of both lies beside sectors that the power failed on and that cannot be read: LavaKV alone must not take the log of
-/// records for one without it.
+/// A durable batch of both engines is next to sectors that became unreadable in a power failure.
+/// LavaKV alone must not mistake the record lane for one without the batch.
 #[test]
 fn a_batch_beside_unreadable_sectors_is_seen_by_who_opens_lavakv_alone() {
     let mut alone = 0;

@@ -1,4 +1,4 @@
-//! Damage to any file under both engines.
+//! Damage to any file of a store with both engines.
 
 use crate::answers::{ask, names_a_file};
 use crate::life::{Found, Life, open};
@@ -6,7 +6,7 @@ use crate::simulated;
 use io::Rng;
 use io::sim::{CrashKind, SimEnv};
 
-/// Each bit that is flipped is met by an error that names a file, or costs nothing; of a batch of both no half is lost.
+/// Each flipped bit leads to an error that names a file, or has no effect; no batch loses one half.
 #[test]
 fn a_flipped_bit_in_any_file_is_never_answered_with_half_a_batch() {
     let (mut refused, mut damaged, mut harmless, mut cut) = (0, 0, 0, 0);

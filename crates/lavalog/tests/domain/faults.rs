@@ -1,4 +1,4 @@
-//! Operations of the file system that fail, and volumes without room, under both engines at once.
+//! Failing operations of the file system and full volumes, with both engines.
 
 use crate::life::{DIR, Found, InLog, Life, find, open_with};
 use crate::simulated;
@@ -23,7 +23,8 @@ fn past(seed: u64) -> Past {
     Past { sim: life.sim.clone(), found: life.now, env: simulated }
 }
 
-/// Each seventh operation fails; how many stores went on, and how many were stopped.
+/// Fails every seventh operation. Returns the number of stores that continued, and of those that
+/// stopped.
 fn fails_everywhere(plan: impl Fn(u64) -> FaultPlan, passes: bool) -> (u64, u64) {
     let (past, mut went_on, mut stopped) = (past(1), 0, 0);
     for nth in (0..).step_by(7) {
@@ -104,7 +105,8 @@ fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
     }
 }
 
-/// As the row `log-joint-full` of the fault campaigns makes it: a longer past that ends with a close.
+/// Makes the past of the row `log-joint-full` of the fault campaigns: longer, and ending with a
+/// close.
 fn long_past(seed: u64) -> (Past, u64) {
     let mut rng = Rng::new(seed ^ 0x6a6f_696e_7466);
     let mut life = Life::new(SimEnv::new(seed), simulated, seed, Found::NOTHING);
@@ -114,8 +116,9 @@ fn long_past(seed: u64) -> (Past, u64) {
     (past, [0, 30 << 10, 100 << 10, 300 << 10, 900 << 10][rng.below(5) as usize])
 }
 
-/// The trims of these stores have taken the room of LavaKV's flushes and jobs when they are opened again. They passed their limits: at the first
-/// opening as what was in memory was flushed, and at a later one as the jobs were given what they needed for a ceiling.
+/// The trims of these stores used the space of LavaKV's flushes and jobs before a reopen. The
+/// stores once exceeded their limits: at the first open by flushing the memory, and at a later one
+/// because the ceiling included the needs of the jobs.
 #[test]
 fn a_store_whose_trims_took_the_reserve_is_opened_again_below_its_limit() {
     for seed in [771_500_006, 771_500_100] {
@@ -124,7 +127,7 @@ fn a_store_whose_trims_took_the_reserve_is_opened_again_below_its_limit() {
     }
 }
 
-/// It has room for what makes room, above the lower limit, and none there once it has come down.
+/// Above the lower limit the store can free space; once below it, the store never exceeds it again.
 #[test]
 fn a_limit_that_was_lowered_is_come_down_to_and_kept_from_then_on() {
     for (seed, less) in (0..6).zip([4 << 10, 40 << 10, 100 << 10].into_iter().cycle()) {

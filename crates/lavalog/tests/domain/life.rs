@@ -1,9 +1,11 @@
-//! A store with both engines lives, by a seed, and what must be there of it after a crash at any operation.
+//! Random life of a store with both engines, and the judgment of its contents after a crash at any
+//! operation.
 //!
-//! Key-value writes are numbered, and so are records of the log, whose oldest are trimmed now and then; batches of both engines have a
-//! number of each. A crash leaves a prefix of what was done to each engine: at least what was acknowledged and at most what was begun,
-//! and of a batch of both both halves or neither. Where operations may fail, a session goes on to the first failure that is no refusal
-//! for want of room; of what was refused nothing was done, by neither engine.
+//! Key-value writes are numbered, and so are log records, whose oldest are trimmed now and then.
+//! Batches of both engines have a number of each. A crash leaves a prefix of each engine's
+//! operations: at least the acknowledged ones, at most the begun ones, and both halves of a batch
+//! or neither. With injected failures, a session continues until the first failure that is no
+//! refusal for lack of space. A refused operation changes nothing in either engine.
 
 use base::ErrorKind;
 use io::sim::{CrashKind, SimEnv};
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const DIR: &str = "/db";
 
-/// Up to three writes of each lane are at the device at once, wherever there are so many to be made.
+/// Up to three writes of each lane are at the device at once, if there are enough.
 const LOGGERS: Loggers = Loggers { writes_max: 3, threads_min: 0 };
 
 pub fn log_options() -> lavalog::Options {
@@ -36,10 +38,11 @@ pub fn kv_options() -> Options {
     })
 }
 
-/// Pages of LavaKV's log wait for flushes in every life; else in a fourth of their sessions.
+/// Whether buffered pages of LavaKV's log wait for flushes in every life, instead of a fourth of
+/// the sessions.
 pub static ALL_KEEP_PAGES: AtomicBool = AtomicBool::new(false);
 
-/// The same, and pages of LavaKV's log wait for flushes.
+/// Options under which buffered pages of LavaKV's log wait for flushes.
 fn keeping_pages() -> Options {
     let options = kv_options().expert(|expert| expert.buffered_age_ms_max = Some(60_000));
     Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
@@ -60,31 +63,31 @@ pub fn open_with(env: &Env, dir: &str, options: Options) -> base::Result<(Db, Lo
     Ok((db, guest.store()?))
 }
 
-/// The file system of a machine.
+/// Returns the file system of a machine.
 pub type EnvOf = fn(&SimEnv) -> base::Result<Env>;
 
-/// Something that was done, and from which operation on it must survive which crash.
+/// An operation, with the points from which it must survive each kind of crash.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// How many key-value writes there are with it, if it is one.
+    /// Number of key-value writes including this one, if it is one.
     keys: Option<u64>,
-    /// The sequence of its last change.
+    /// Sequence number of its last change.
     last_seq: u64,
-    /// What is in the log with it, if it changed that.
+    /// Contents of the log after it, if it changed the log.
     log: Option<InLog>,
     begun_op: u64,
     buffered_op: Option<u64>,
     durable_op: Option<u64>,
 }
 
-/// What is in the log: all LSNs from the first to the last, none if that is 0.
+/// Contents of the log: all LSNs from the first to the last; empty if the last is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InLog {
     pub first: u64,
     pub last: u64,
 }
 
-/// What there is: the first of the key-value writes, so many, and the records.
+/// Contents of a store: the first key-value writes, this many, and the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub keys: u64,
@@ -95,7 +98,7 @@ impl Found {
     pub const NOTHING: Found = Found { keys: 0, log: InLog { first: 1, last: 0 } };
 }
 
-/// How often something was done.
+/// Number of events of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     pub batches_of_both: u64,
@@ -104,13 +107,14 @@ pub struct Done {
     pub sealed: u64,
     pub collected: u64,
     pub closes: u64,
-    /// What was refused for want of room, and how much of it were batches of both, or trims.
+    /// Refusals for lack of space: all of them, those of batches of both engines, and those of
+    /// trims.
     pub refused: u64,
     pub refused_of_both: u64,
     pub refused_trims: u64,
 }
 
-/// A store that is open.
+/// An open store.
 struct Session<'a> {
     db: &'a Db,
     logs: &'a LogStore,
@@ -118,7 +122,7 @@ struct Session<'a> {
     log: LogHandle,
 }
 
-/// Whether it is over with it for good: `false` for what was refused for want of room.
+/// Returns false for a refusal for lack of space.
 fn done_or_refused(result: base::Result<()>) -> base::Result<bool> {
     match result {
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(false),
@@ -126,14 +130,14 @@ fn done_or_refused(result: base::Result<()>) -> base::Result<bool> {
     }
 }
 
-/// See the module.
+/// The life of a store with both engines.
 pub struct Life {
     pub sim: SimEnv,
     env: EnvOf,
     rng: Rng,
-    /// What was there when it began.
+    /// Contents at the start.
     begin: Found,
-    /// What there is.
+    /// Current contents.
     pub now: Found,
     written: Vec<Written>,
     pub done: Done,
@@ -147,7 +151,8 @@ pub fn key(n: u64) -> Vec<u8> {
     format!("k{n:06}").into_bytes()
 }
 
-/// The key that every key-value write sets, and what number `n` sets it to: garbage for the next one to leave.
+/// The key that every key-value write sets, and the value of write `n`: garbage for the next write
+/// to leave behind.
 pub const HEAD: &[u8] = b"head";
 
 pub fn head(n: u64) -> Vec<u8> {
@@ -156,7 +161,7 @@ pub fn head(n: u64) -> Vec<u8> {
     value
 }
 
-/// Looks what is in the store; there may be nothing else.
+/// Reads the contents of the store; there may be nothing else.
 pub fn find(db: &Db, logs: &LogStore) -> Found {
     Found { keys: find_keys(db), log: find_records(logs) }
 }
@@ -195,13 +200,14 @@ pub fn find_records(logs: &LogStore) -> InLog {
     found
 }
 
-/// What a crash left, opened together, or first (1: LavaKV, 2: LavaLog) one alone, which changes nothing for the other, or (3) by who only
-/// reads the keys, who sees the same. True if one was opened alone.
+/// Reads the contents after a crash. First a single engine (1: LavaKV, 2: LavaLog) or a read-only
+/// open of the keys (3) looks, which must not change the result. Returns true if one engine was
+/// opened alone.
 pub fn find_left(left: &SimEnv, env: EnvOf, alone: u64) -> (Found, bool) {
     let env = |left: &SimEnv| env(left).unwrap();
     if alone == 1 {
         match Db::open_in(env(left), DIR, kv_options()) {
-            // Changes that only the log of records has: that is opened with it.
+            // Only the record lane has the changes, so the logs must be opened, too.
             Err(e) if e.kind() == ErrorKind::Unsupported => {}
             opened => {
                 let db = opened.unwrap();
@@ -230,7 +236,7 @@ pub fn find_left(left: &SimEnv, env: EnvOf, alone: u64) -> (Found, bool) {
 }
 
 impl Life {
-    /// On a machine with a store that has this.
+    /// Creates a life on a machine with these contents.
     pub fn new(sim: SimEnv, env: EnvOf, seed: u64, found: Found) -> Life {
         let rng = Rng::new(seed);
         Life { sim, env, rng, begin: found, now: found, written: Vec::new(), done: Done::default() }
@@ -240,19 +246,19 @@ impl Life {
         self.sim.op_count()
     }
 
-    /// Lives for some steps. Nothing fails.
+    /// Performs some steps without failures.
     pub fn live(&mut self, steps: u64) {
         let closes = |life: &mut Life| life.rng.one_in(4);
         self.live_until(steps, closes);
     }
 
-    /// The same, and the store is closed at the end, or not.
+    /// Performs some steps without failures, then closes the store if `closes`.
     pub fn live_on(&mut self, steps: u64, closes: bool) {
         self.live_until(steps, |_| closes);
     }
 
     fn live_until(&mut self, steps: u64, closes: impl FnOnce(&mut Life) -> bool) {
-        // Without a draw.
+        // Independent of the life's random numbers.
         let mut aside = Rng::new(self.rng.clone().next_u64() ^ 0x6b_6565_7073);
         let keeps_pages = aside.one_in(4) || ALL_KEEP_PAGES.load(Ordering::Relaxed);
         let options = if keeps_pages { keeping_pages() } else { kv_options() };
@@ -267,20 +273,21 @@ impl Life {
         }
     }
 
-    /// All that there is is durable: the store was closed.
+    /// Notes that the store was closed, so everything is durable.
     pub fn closed(&mut self) {
         self.durable(self.op(), |_| true);
         self.done.closes += 1;
     }
 
-    /// Notes what an open store has done by itself.
+    /// Notes the background work of an open store.
     pub fn note(&mut self, logs: &LogStore) {
         let statistics = logs.statistics();
         self.done.sealed += statistics.sealed_groups;
         self.done.collected += statistics.collected_files;
     }
 
-    /// Goes on in an open store, for some steps or to the first failure that is no refusal for want of room.
+    /// Continues in an open store for some steps, or until the first failure that is no refusal for
+    /// lack of space.
     pub fn go_on(&mut self, db: &Db, logs: &LogStore, steps: u64) -> base::Result<()> {
         let other = match db.column_family("other") {
             Some(other) => other,
@@ -326,7 +333,7 @@ impl Life {
         Ok(())
     }
 
-    /// What is like this is durable from this operation on.
+    /// Notes that matching operations are durable from this point on.
     fn durable(&mut self, op: u64, is: impl Fn(&Written) -> bool) {
         for written in self.written.iter_mut().filter(|w| is(w)) {
             written.buffered_op.get_or_insert(op);
@@ -334,7 +341,7 @@ impl Life {
         }
     }
 
-    /// Begins what leads to this of the key-value engine, and to that of the log.
+    /// Begins an operation that leads to these contents.
     fn begin(&mut self, keys: Option<u64>, log: Option<InLog>) {
         self.now = Found { keys: keys.unwrap_or(self.now.keys), log: log.unwrap_or(self.now.log) };
         let begun_op = self.op();
@@ -351,12 +358,13 @@ impl Life {
         }
     }
 
-    /// One more record.
+    /// Returns the contents of the log with one more record.
     fn appended(&self) -> InLog {
         InLog { last: self.now.log.last + 1, ..self.now.log }
     }
 
-    /// Does what leads to this of the key-value engine, and to that of the log; false if it was refused for want of room.
+    /// Performs an operation that leads to these contents. Returns false if it was refused for lack
+    /// of space.
     fn write(
         &mut self,
         at: &Session<'_>,
@@ -378,7 +386,7 @@ impl Life {
         Ok(done)
     }
 
-    /// What was refused is not there, nor a half of it.
+    /// Checks that a refused operation left nothing.
     fn check_nothing_of(&self, at: &Session<'_>, keys: Option<u64>, log: Option<InLog>) {
         if let Some(Ok(Some(_))) = keys.map(|keys| at.db.get(&key(keys - 1))) {
             panic!("key-value write {keys:?} was refused, with {log:?}, and is there");
@@ -413,7 +421,7 @@ impl Life {
         self.write(at, (None, Some(with)), durability, || at.log.append(with.last, &record, durability))
     }
 
-    /// Trims most of the log; one record stays.
+    /// Trims most of the log; at least one record stays.
     fn trim(&mut self, at: &Session<'_>) -> base::Result<bool> {
         let InLog { first, last } = self.now.log;
         let below = last.saturating_sub(self.rng.below(30));
@@ -427,7 +435,7 @@ impl Life {
         Ok(done)
     }
 
-    /// What failed last is done or not: what is found says which.
+    /// Resolves the outcome of the last failed operation from the contents found.
     pub fn resolve(&mut self, found: Found) {
         let op = self.op();
         if let Some(last) = self.written.pop_if(|last| last.buffered_op.is_none())
@@ -438,12 +446,12 @@ impl Life {
         self.now = found;
     }
 
-    /// The batches of both: the number of each key-value write, and the LSN of its record.
+    /// Returns the batches of both engines: number of the key-value write, and LSN of the record.
     pub fn joint(&self) -> impl Iterator<Item = (u64, u64)> {
         self.written.iter().filter_map(|w| Some((w.keys? - 1, w.log?.last)))
     }
 
-    /// Notes the sequence of the last change.
+    /// Notes the sequence number of the last change.
     fn note_sequence(&mut self, db: &Db) {
         let before = self.written.iter().rev().nth(1).map_or(0, |w| w.last_seq);
         let last = self.written.last_mut().unwrap();
@@ -454,13 +462,14 @@ impl Life {
         }
     }
 
-    /// The first and the last sequence of key-value write `n`, if it is one of this life's.
+    /// Returns the first and the last sequence number of key-value write `n`, if it belongs to this
+    /// life.
     pub fn seqs(&self, n: u64) -> Option<(u64, u64)> {
         let last = self.written.iter().find(|w| w.keys == Some(n + 1))?.last_seq;
         Some((last - 1 - u64::from(n.is_multiple_of(3)), last))
     }
 
-    /// Judges what a crash at an operation left.
+    /// Judges the contents after a crash at an operation.
     pub fn judge(&self, found: Found, op: u64, kind: CrashKind) {
         let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
         let kept = |w: &Written| match kind {
@@ -478,7 +487,8 @@ impl Life {
         }
     }
 
-    /// What was found of one engine is what some first changes of it lead to: all that were kept, none that was not begun.
+    /// Checks that one engine's contents are those after a prefix of its operations: all guaranteed
+    /// ones, and none that was not begun.
     fn check_prefix<T: Copy + PartialEq + std::fmt::Debug>(
         &self,
         kept: impl Fn(&Written) -> bool,
@@ -496,7 +506,7 @@ impl Life {
     }
 }
 
-/// A record and changes, both or neither.
+/// Writes a record and changes atomically.
 pub fn write_both(
     db: &Db,
     changes: &WriteBatch,
@@ -511,7 +521,7 @@ pub fn write_both(
     log.store().write_carrying(&batch, &mut |sink| write_carried(db, changes, &options, sink))
 }
 
-/// The changes of key-value write `n`.
+/// Returns the changes of key-value write `n`.
 pub fn changes(other: &ColumnFamily, n: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(&key(n), &value(n));

@@ -1,4 +1,5 @@
-//! LavaKV and LavaLog in one store: one lock, one manifest, one set of threads, a lane of the log for each.
+//! LavaKV and LavaLog in one store: one lock, one manifest, one set of threads, a lane of the log
+//! for each.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -17,7 +18,7 @@ mod readers;
 mod schedules;
 mod strikes;
 
-/// The file system of a simulation.
+/// Returns the file system of a simulation.
 fn simulated(sim: &io::sim::SimEnv) -> base::Result<io::Env> {
     Ok(sim.env())
 }

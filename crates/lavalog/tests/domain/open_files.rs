@@ -1,4 +1,5 @@
-//! A store of keys and logs has more files than the process may have open: it is opened, read, copied and repaired all the same.
+//! A store of keys and logs with more files than the process may open can still be opened, read,
+//! copied and repaired.
 
 use crate::life::{DIR, kv_options, log_options};
 use io::Env;
@@ -9,9 +10,9 @@ use lavalog::{Beside, Durability, LogStore, RepairBeside};
 use repair::RepairOptions;
 use std::path::Path;
 
-/// So many files may be open.
+/// Maximum number of open files.
 const OPEN_MAX: u64 = 120;
-/// Groups, index files and tables, at least so many of each.
+/// Minimum number of groups, of index files, and of tables.
 const FILES_MIN: usize = 128;
 const ROUNDS: u64 = 9000;
 

@@ -1,5 +1,5 @@
-//! Readers beside a writer of both lanes, under schedules: each sees all that was acknowledged before it opened the store, and no write
-//! without those before it, whichever lane they are in.
+//! Readers next to a writer of both lanes, under schedules. Each reader sees all writes
+//! acknowledged before its open, and no write without its predecessors, in whichever lane they are.
 
 use crate::life::{DIR, changes, find_keys, kv_options, open, write_both};
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 const SEEDS: u64 = 60;
 const WRITES: u64 = 60;
-/// A group of a lane that was made while the store was read had a write that was before what the other lane showed; a store was made while it was looked for;
-/// a table went while it was opened.
+/// Seeds that found bugs: a new group of a lane had a write older than the contents read from the
+/// other lane; a store was created during the look-up; a table was removed during the open.
 const FOUND: [u64; 7] = [386, 426, 710, 777, 781, 887, 1351];
 
-/// Writes keys, each batch to the lane that the seed wants.
+/// Writes keys, each batch to a lane chosen by the seed.
 fn write(env: &Env, acknowledged: &AtomicU64, mut rng: Rng) {
     let (db, logs) = open(env).unwrap();
     let other = db.create_column_family("other", kv_options().family).unwrap();
@@ -27,7 +27,7 @@ fn write(env: &Env, acknowledged: &AtomicU64, mut rng: Rng) {
             0 => db
                 .write_opt(&batch, &WriteOptions { durability: Some(durability), ..WriteOptions::default() })
                 .unwrap(),
-            // Long enough that groups are filled, and used again.
+            // Long enough to fill and reuse groups.
             _ => write_both(&db, &batch, &log, n + 1, &vec![7; 30_000], durability).unwrap(),
         }
         acknowledged.store(n + 1, Ordering::Release);
@@ -43,7 +43,7 @@ fn write(env: &Env, acknowledged: &AtomicU64, mut rng: Rng) {
     db.close().unwrap();
 }
 
-/// How many times it saw a store that was being written.
+/// Reads until the writer is done. Returns how often the store was incomplete.
 fn read(env: &Env, acknowledged: &AtomicU64) -> u64 {
     let mut between = 0;
     loop {
@@ -54,7 +54,7 @@ fn read(env: &Env, acknowledged: &AtomicU64) -> u64 {
                 assert!(keys >= before, "{keys} of {before} acknowledged writes");
                 between += u64::from(0 < keys && keys < WRITES);
             }
-            // There is none yet; or it moves faster than it can be read.
+            // The store does not exist yet, or it changes faster than it can be read.
             Err(e) if matches!(e.kind(), base::ErrorKind::NotFound | base::ErrorKind::Busy) => {}
             Err(e) => panic!("{e}"),
         }

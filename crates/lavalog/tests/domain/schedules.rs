@@ -1,10 +1,12 @@
-//! Both engines under schedules: writers of keys, of batches of both, and of records, beside what the background does, and the power fails
-//! anywhere.
+//! Both engines under schedules: writers of keys, of batches of both engines, and of records, with
+//! background work and power failures at any point.
 //!
-//! What is held against the rule of the two lanes (`lavakv::write::carry`): *a batch with key-value changes is appended to a lane only when all
-//! logged before it in the other lane is durable.* Each writer notes, before each write, how many writes of each writer had returned by then:
-//! those were logged before it, in whichever lane. So of whatever survives a crash all that its writer had seen survives as well; a batch of both
-//! has both halves or neither; and what was acknowledged is there.
+//! The test checks the rule of the two lanes (`lavakv::write::carry`): *a batch with key-value
+//! changes is appended to a lane only when everything logged before it in the other lane is
+//! durable.* Each writer notes, before each write, how many writes of each writer had returned.
+//! Those were logged before it, in whichever lane. So if a write survives a crash, all writes noted
+//! before it must survive as well. A batch of both engines has both halves or neither, and
+//! acknowledged writes are there.
 
 use crate::life::{open, write_both};
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +18,7 @@ use lavakv::{Db, Durability, WriteBatch, WriteOptions};
 use lavalog::LogStore;
 use std::sync::Arc;
 
-/// Seeds that every change is tried with, and crashes of each.
+/// Number of seeds for every change, and of crashes per seed.
 const SEEDS: u64 = 100;
 const CRASHES: u64 = 6;
 const PATIENCE_NS: u64 = 400_000_000;
@@ -24,9 +26,9 @@ const PATIENCE_NS: u64 = 400_000_000;
 /// A write with key-value changes.
 #[derive(Clone, Debug)]
 struct Write {
-    /// The LSN of its record, if it has one.
+    /// LSN of its record, if it has one.
     lsn: Option<u64>,
-    /// How many writes of each writer had returned when it began.
+    /// Number of writes of each writer that had returned before it began.
     seen: Vec<u64>,
     buffered_op: Option<u64>,
     durable_op: Option<u64>,
@@ -37,7 +39,7 @@ struct Shared {
     logs: LogStore,
     sim: SimEnv,
     writes: Vec<Mutex<Vec<Write>, rank::Outside>>,
-    /// How many of each writer have returned.
+    /// Number of returned writes of each writer.
     returned: Vec<AtomicU64>,
 }
 
@@ -86,7 +88,7 @@ fn writer(shared: &Shared, n: usize, mut rng: Rng) {
     }
 }
 
-/// Appends records alone, which take no part in the rule.
+/// Appends records only, to which the rule does not apply.
 fn appender(shared: &Shared, mut rng: Rng) {
     let log = shared.logs.log("records").unwrap();
     for lsn in 1..=rng.range(2, 12) {
@@ -95,7 +97,8 @@ fn appender(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// What was written by each, and the operation at which the store was open; or why a schedule does not end.
+/// The writes of each writer, and the operation after the open; or the reason that a schedule does
+/// not end.
 type Outcome = Result<Ran<(u64, Vec<Vec<Write>>)>, Stuck>;
 
 fn run(seed: u64) -> (SimEnv, Outcome) {
@@ -131,7 +134,7 @@ fn run(seed: u64) -> (SimEnv, Outcome) {
     (sim, ran)
 }
 
-/// How many of the first writes of each writer are there; nothing else may be.
+/// Counts the surviving writes of each writer, which must be a prefix; nothing else may exist.
 fn survivors(db: &Db, logs: &LogStore, writes: &[Vec<Write>]) -> Result<Vec<u64>, String> {
     let mut counts = Vec::new();
     for (n, writes) in writes.iter().enumerate() {
@@ -159,7 +162,7 @@ fn survivors(db: &Db, logs: &LogStore, writes: &[Vec<Write>]) -> Result<Vec<u64>
     Ok(counts)
 }
 
-/// What a crash at an operation left.
+/// Judges the contents after a crash at an operation.
 fn judge(found: &[u64], writes: &[Vec<Write>], op: u64, kind: CrashKind) -> Result<(), String> {
     let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
     for (n, writes) in writes.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! An operation of the file system fails, or room runs out, while a store with both engines is opened and used: what is acknowledged is
-//! there afterwards, of a batch of both both halves are or neither is, in the same process and after a crash.
+//! A failing operation of the file system, or a lack of space, while a store with both engines is
+//! opened and used. Acknowledged writes must remain, in the same process and after a crash, with
+//! both halves of a batch or neither.
 
 use super::life::{
     DIR, EnvOf, Found, Life, changes, find, find_left, key, kv_options, open, open_with, write_both,
@@ -9,47 +10,49 @@ use io::sim::{CrashKind, FaultPlan, SimEnv};
 use lavakv::{Db, Durability, Options, SpaceLimit};
 use lavalog::LogStore;
 
-/// How long everything was tried again that a full volume or a lack of descriptors had stopped, simulated nanoseconds.
+/// Time for which calls are retried after a full volume or a lack of descriptors, simulated
+/// nanoseconds.
 const PATIENCE_NS: u64 = 20_000_000_000;
-/// The time between two tries.
+/// Time between two retries.
 const TRY_NS: u64 = 100_000_000;
 
-/// A store with some past that was closed, and how it lived.
+/// A closed store with a past, and its contents.
 pub struct Past {
     pub sim: SimEnv,
     pub found: Found,
     pub env: EnvOf,
 }
 
-/// How much room a machine has.
+/// The space of a machine.
 pub trait Room {
-    /// So many bytes beside those that are in use, or as many as anybody wants.
+    /// Limits the free space to `more` bytes, or removes the limit.
     fn set(&self, sim: &SimEnv, more: Option<u64>);
-    /// From here on it is watched what the store's files occupy.
+    /// Starts watching the space of the store's files.
     fn watch(&self, sim: &SimEnv);
-    /// The most that they occupied since then.
+    /// Returns the maximum space of the files since then.
     fn peak(&self, sim: &SimEnv) -> u64;
-    /// Whether what makes room passes on a volume that is full, always.
+    /// Returns whether operations that free space always succeed on a full volume.
     fn trims_pass(&self) -> bool;
 }
 
-/// What came of a fault.
+/// Effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Struck {
-    /// Nothing: there are not so many operations.
+    /// None: there are fewer operations.
     Nothing,
-    /// The store went on all the same.
+    /// The store continued.
     WentOn,
-    /// It refused writes until it was opened again.
+    /// The store refused writes until it was opened again.
     Stopped,
 }
 
-/// All that was done: what was begun in the process that died.
+/// The end of time: every operation of the dead process had begun by then.
 const ALWAYS: u64 = u64::MAX;
 
 impl Past {
-    /// Goes on, on a copy of the machine, with a fault. `passes`: it passes by itself, so nothing may be given up. `loses`: whether a
-    /// failure took what was not durable from a store that goes on in the same process.
+    /// Continues on a copy of the machine with a fault. `passes`: the fault is temporary, so the
+    /// store may not stop. `loses`: whether the failure discarded data that was not durable,
+    /// although the store continues in the same process.
     pub fn strikes(
         &self,
         seed: u64,
@@ -86,8 +89,9 @@ impl Past {
         }
     }
 
-    /// Goes on, on a copy of the machine that has so many bytes left, until calls are refused, and then with room again. How many calls were
-    /// refused, and how many of them were batches of both.
+    /// Continues on a copy of the machine with `more` bytes of space until calls are refused, and
+    /// then with space again. Returns the number of refused calls, and of refused batches of both
+    /// engines.
     pub fn fills_up(&self, seed: u64, room: &dyn Room, more: u64) -> (u64, u64) {
         let sim = self.sim.fork(seed);
         let mut life = Life::new(sim.clone(), self.env, seed, self.found);
@@ -127,8 +131,9 @@ impl Past {
 }
 
 impl Past {
-    /// Goes on, on a copy of the machine, under a limit that leaves so many bytes, until calls are refused, then in a row of processes
-    /// below it, and without it. Returns what [`Past::fills_up`] does.
+    /// Continues on a copy of the machine under a limit of `more` bytes until calls are refused,
+    /// then in several processes below it, and finally without it. Returns the same as
+    /// [`Past::fills_up`].
     pub fn reaches_limit(&self, seed: u64, room: &dyn Room, more: u64, lives: u64) -> (u64, u64) {
         let (sim, life, limit) = self.at_limit(seed, room, more);
         self.lives_on_at_limit(seed, room, (&sim, life.now, limit), lives);
@@ -139,8 +144,8 @@ impl Past {
         (life.done.refused, life.done.refused_of_both)
     }
 
-    /// Opens what a killed process left at its limit again and again, on copies of the machine. Most of these processes die at once, and
-    /// leave the groups in which their logs began to the next.
+    /// Repeatedly opens a store left at its limit by a killed process, on copies of the machine.
+    /// Most of these processes die at once and leave the initial groups of their logs to the next.
     pub fn lives_on_at_limit(
         &self,
         seed: u64,
@@ -162,7 +167,7 @@ impl Past {
         }
     }
 
-    /// A process that was killed where calls were refused below a limit, and that limit.
+    /// Returns a process that was killed when calls were refused below a limit, and the limit.
     pub fn at_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (SimEnv, Life, u64) {
         let sim = self.sim.fork(seed);
         let mut life = Life::new(sim.clone(), self.env, seed, self.found);
@@ -172,7 +177,7 @@ impl Past {
         (sim, life, limit)
     }
 
-    /// Goes on below a limit until calls are refused.
+    /// Continues below a limit until calls are refused.
     pub fn comes_to_limit(&self, life: &mut Life, room: &dyn Room, limit: u64) {
         let sim = life.sim.clone();
         let (db, logs) = open_with(&(self.env)(&sim).unwrap(), DIR, limited(limit)).unwrap();
@@ -191,20 +196,21 @@ impl Past {
     }
 }
 
-/// Options with a limit. Files of values are short, so that a low one is allowed.
+/// Returns options with a limit. Value files are short, so that a low limit is allowed.
 pub fn limited(limit: u64) -> Options {
     let options = kv_options();
     let family = options.family.expert(|expert| expert.vsst_bytes = 16 << 10);
     Options { space_limit: Some(SpaceLimit::Bytes(limit)), family, ..options }
 }
 
-/// The lowest limit that a store may have.
+/// Returns the lowest limit that a store may have.
 fn least_limit() -> u64 {
     let is_allowed = |limit: &u64| limited(*limit).validate().is_ok();
     (1..).map(|n| n * (64 << 10)).find(is_allowed).unwrap()
 }
 
-/// What was not stopped goes on; what was refuses writes of either engine. Everybody reads. True if it was stopped.
+/// Checks that a store continues, or refuses writes of both engines after it stopped. Reads succeed
+/// in both cases. Returns true if it stopped.
 fn still_serves(life: &mut Life, db: &Db, logs: &LogStore, ran: &Result<()>, passes: bool) -> bool {
     let found = find(db, logs);
     life.judge(found, ALWAYS, CrashKind::ProcessKill);
@@ -222,11 +228,11 @@ fn still_serves(life: &mut Life, db: &Db, logs: &LogStore, ran: &Result<()>, pas
     stopped
 }
 
-/// Each engine alone, and both together.
+/// Checks that writes of each engine alone and of both together are refused.
 fn refuses(life: &Life, db: &Db, logs: &LogStore, ran: &Result<()>) {
     let is_refused = |what: &str, done: Result<()>| {
         let e = done.err().unwrap_or_else(|| panic!("{what} was done by a store that was stopped: {ran:?}"));
-        // A volume of LavaFS that was stopped says so itself, until the engine has heard of it.
+        // A stopped volume of LavaFS reports that itself until the engine notices.
         let by_volume = e.kind() == ErrorKind::Io && format!("{e}").contains("mount it again");
         assert!(e.kind() == ErrorKind::Poisoned || by_volume, "{what}: {e}");
     };

@@ -26,7 +26,7 @@ fn records_are_appended_read_trimmed_truncated_and_come_back() {
     }
     log.append(12, b"out of order", Durability::Buffered).unwrap();
     assert_eq!(log.gaps(1, 20, 10).unwrap(), [(11, 11), (13, 20)]);
-    // The same once more is fine; something else is not.
+    // Repeating the same record succeeds; other bytes are refused.
     log.append(12, b"out of order", Durability::Durable).unwrap();
     assert_eq!(log.append(12, b"other", Durability::Durable).unwrap_err().kind(), ErrorKind::AlreadyExists);
     log.trim(4).unwrap();
@@ -64,7 +64,7 @@ fn a_batch_that_cannot_be_is_refused_whole() {
     refused(LogBatch::new().append(&a, 1, b"x").append(&a, 1, b"y"), ErrorKind::InvalidArgument);
     store.write(LogBatch::new().append(&a, 1, b"x").append(&b, 1, b"there"), Durability::Durable).unwrap();
     assert_eq!(a.read(1).unwrap().as_deref(), Some(&b"x"[..]));
-    // What a truncation in the same batch removes may be written anew.
+    // Records that a truncation in the same batch removes may be written anew.
     store.write(LogBatch::new().truncate_after(&b, 0).append(&b, 1, b"other"), Durability::Durable).unwrap();
     assert_eq!(b.read(1).unwrap().as_deref(), Some(&b"other"[..]));
     // A record that the truncation keeps is not replaced.
@@ -94,7 +94,7 @@ fn a_store_is_made_only_where_it_may_be() {
     };
     missing("no store of logs");
     assert!(env.fs.list(dir).is_err(), "nothing was made");
-    // A store without logs stays without.
+    // A store without logs does not get them.
     let terms = LogTerms {
         access: Access::Buffered,
         group_bytes: 1 << 20,
@@ -115,7 +115,7 @@ fn a_store_is_made_only_where_it_may_be() {
         refused.kind() == ErrorKind::InvalidArgument && refused.message().contains("letter"),
         "{refused}"
     );
-    // A store that lost its CURRENT is not made over.
+    // A store that lost its CURRENT is not overwritten.
     env.fs.remove(&dir.join("CURRENT")).unwrap();
     for options in [&present, &options()] {
         let refused = LogStore::open(&env, dir, options).unwrap_err();
@@ -159,7 +159,7 @@ fn a_scan_ends_at_the_last_lsn_of_its_range_whether_records_are_in_memory_or_in_
             assert_eq!(found, wanted, "{first} to {last}, in files: {in_files}");
         }
     }
-    // Behind its last LSN nothing is waited for, though there is nothing to read in front of it either.
+    // Past its last LSN a scan does not wait, even if it has read nothing.
     assert_eq!(log.scan_range(7..=7).wait_next(Duration::from_millis(1)).unwrap(), None);
     let before = sim.env().clock.now_ns();
     let mut one = log.scan_range(8..=8);
@@ -183,7 +183,7 @@ fn who_waits_gets_what_is_there_and_gives_up_in_time() {
 #[test]
 fn groups_become_storage_and_what_is_trimmed_gives_its_room_back() {
     let sim = SimEnv::new(4);
-    // What is copied early dies soon.
+    // Records copied early die soon.
     let options = Options { garbage_percent: 90, ..options() };
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
     let logs: Vec<_> = (0..10).map(|n| store.log(&format!("log {n}")).unwrap()).collect();
@@ -202,9 +202,9 @@ fn groups_become_storage_and_what_is_trimmed_gives_its_room_back() {
     }
     let found = store.statistics();
     assert!(found.sealed_groups > 20 && found.collected_files > 20, "{found:?}");
-    // Nine megabytes went through it.
+    // Nine megabytes were appended.
     assert!(most < 4 << 20, "{most} bytes");
-    // Those of the log that is not trimmed were copied twice at most.
+    // The records of the untrimmed log were copied at most twice.
     assert!(found.copied_bytes <= 2 * 3000 * 30 + found.append_bytes / 10, "{found:?}");
     let all: Vec<u64> = kept.scan(0).map(|record| record.unwrap().0).collect();
     assert_eq!(all, (1..=3000).collect::<Vec<u64>>());

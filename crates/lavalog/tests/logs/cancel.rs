@@ -1,4 +1,4 @@
-//! Long calls that are cancelled leave no files.
+//! Cancelled long calls leave no files.
 
 use crate::model::options;
 use base::{ErrorKind, Result};
@@ -23,7 +23,7 @@ fn filled(sim: &SimEnv) -> LogStore {
     store
 }
 
-/// Runs a call again and again, each time with a later deadline, until it comes to its end.
+/// Repeats a call with later and later deadlines until it completes.
 fn at_every_moment(step_ns: u64, call: impl Fn(&SimEnv, &LogStore, &Cancel) -> Result<()>) {
     for nth in 0..10_000 {
         let sim = SimEnv::new(1);

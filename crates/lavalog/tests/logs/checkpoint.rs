@@ -22,7 +22,8 @@ fn is_sound(store: &LogStore) -> bool {
     true
 }
 
-/// Copies are taken of a store that lives on, and live on themselves, while the store reuses and removes what it lets go of.
+/// Copies of a running store continue independently, while the store reuses and removes the files
+/// that it drops.
 #[test]
 fn a_copy_is_the_store_at_its_moment_and_lives_on_alone() {
     let mut shared = 0;
@@ -67,7 +68,7 @@ fn a_copy_is_the_store_at_its_moment_and_lives_on_alone() {
             })
             .collect();
         assert!(!ids.contains(&store.store_id()) && (1..ids.len()).all(|i| !ids[i..].contains(&ids[i - 1])));
-        // Nothing that the copies did is seen here, nor what happens here by them.
+        // The store and the copies do not affect each other.
         for (dir, _) in &copies {
             let copy = open(&sim, dir);
             assert!(is_sound(&copy));
@@ -79,8 +80,9 @@ fn a_copy_is_the_store_at_its_moment_and_lives_on_alone() {
     assert!(shared > 6);
 }
 
-/// Into another file system, or where a file has no room for one more name, from the nth link on or for one file: what cannot be linked is
-/// copied. The copy is the same, outlives every file of the store that it was made of, and can be copied itself.
+/// On another file system, or when a file allows no further link, files are copied instead: from
+/// the nth link on, or a single file. The copy is the same, outlives every file of the original
+/// store, and can be copied itself.
 #[test]
 fn where_files_cannot_be_linked_they_are_copied() {
     let mut copied = 0;
@@ -105,7 +107,7 @@ fn where_files_cannot_be_linked_they_are_copied() {
         store.settle().unwrap();
         store.close().unwrap();
         assert!(is_sound(&open(&sim, Path::new(DIR))));
-        // Linked or copied: nothing of it is the store's any more.
+        // Linked or copied, nothing of it depends on the original store.
         let of_the_store = sim.files().into_iter().map(|(path, _)| path).filter(|path| path.starts_with(DIR));
         of_the_store.for_each(|path| sim.erase(&path).unwrap());
         let copy = open(&sim.crash(CrashKind::PowerLoss, seed), Path::new("/copy"));
@@ -123,7 +125,7 @@ fn where_files_cannot_be_linked_they_are_copied() {
     assert!(copied > 20, "only {copied} files were copied");
 }
 
-/// What a model knows that cannot be seen is learned from the store.
+/// Completes a model with state that only the store knows.
 fn driver_model(store: &LogStore) -> Model {
     let mut model = contents(store);
     for (name, log) in &mut model {
@@ -133,8 +135,8 @@ fn driver_model(store: &LogStore) -> Model {
     model
 }
 
-/// The store dies at any operation of a checkpoint: what is in the new directory is no store and says so, or all of it. Another
-/// checkpoint can be taken there.
+/// The store dies at any operation of a checkpoint. The new directory then has a complete store, or
+/// is refused as unfinished. Another checkpoint can be made there.
 #[test]
 fn a_checkpoint_that_was_cut_off_is_refused_by_name_and_one_that_was_not_is_whole() {
     let (mut cut_off, mut whole) = (0, 0);
@@ -189,7 +191,7 @@ fn a_checkpoint_that_was_cut_off_is_refused_by_name_and_one_that_was_not_is_whol
                     cut_off += 1;
                 }
             }
-            // The store itself is whole, and another copy can be taken where none was made.
+            // The original store is intact, and another copy can be made if there is none.
             let store = open(&left, Path::new(DIR));
             let is_there = env.fs.exists(Path::new("/copy/CURRENT")).unwrap();
             let now = contents(&store);
@@ -205,7 +207,7 @@ fn a_checkpoint_that_was_cut_off_is_refused_by_name_and_one_that_was_not_is_whol
     assert!(cut_off > 60 && whole > 6, "{cut_off} {whole}");
 }
 
-/// What was acknowledged as durable, or written at all, before the call is durable in the copy when the call returns.
+/// All writes before the call, durable or not, are durable in the copy when the call returns.
 #[test]
 fn a_finished_checkpoint_survives_the_power() {
     for seed in 0..8 {
@@ -229,7 +231,7 @@ fn what_cannot_be_copied_is_refused() {
     log.append(1, &[3; 300_000], Durability::Durable).unwrap();
     let e = store.checkpoint(Path::new(DIR)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::AlreadyExists, "{e}");
-    // A record that is damaged where the copy would have to read it.
+    // Damage a record that the copy has to read.
     let file = sim.env().fs.list(Path::new(DIR)).unwrap().into_iter().filter(|f| f.name.ends_with(".log"));
     for file in file {
         let path = io::fs::join(Path::new(DIR), &file.name);
@@ -244,7 +246,7 @@ fn what_cannot_be_copied_is_refused() {
     assert!(left.iter().all(|file| file.name == store::names::LOCK), "its files are removed: {left:?}");
 }
 
-/// Batches of an engine that is not here would be lost with the groups that have them.
+/// Batches of an engine that is not open would be lost with their groups.
 #[test]
 fn a_lane_with_batches_of_another_engine_is_not_copied() {
     let sim = SimEnv::new(6);

@@ -5,7 +5,8 @@ use std::path::Path;
 
 const DIR: &str = "/logs";
 
-/// A store lives, dies, and lives on what is left: what the process promised is there, and nothing else.
+/// A store lives, crashes, and continues with what is left: exactly the guaranteed operations are
+/// there.
 #[test]
 fn what_was_acknowledged_is_there_after_every_death() {
     for seed in 0..60 {
@@ -23,7 +24,7 @@ fn what_was_acknowledged_is_there_after_every_death() {
                 }
             }
             if power {
-                // Trims survive the process; a sync makes them survive the power.
+                // Trims survive a process crash; a sync makes them survive a power failure.
                 driver.sync(&store).unwrap();
             }
             let kind = if power { CrashKind::PowerLoss } else { CrashKind::ProcessKill };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub const DIR: &str = "/logs";
 
-/// A store with records in groups that are storage, and in a cold file. Closed.
+/// Makes a closed store with records in sealed groups and in a cold file.
 pub fn made(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
     let options = Options { garbage_percent: 60, ..options() };
@@ -35,7 +35,7 @@ pub fn files(sim: &SimEnv, kind: &str) -> Vec<PathBuf> {
     of_kind.map(|entry| io::fs::join(Path::new(DIR), &entry.name)).collect()
 }
 
-/// The files of the groups that are storage, oldest first.
+/// Returns the files of the sealed groups, oldest first.
 fn retained(sim: &SimEnv) -> Vec<PathBuf> {
     let engines = store::manifest::Engines::default();
     let manifest = store::manifest::Manifest::recover(&sim.env(), Path::new(DIR), true, &engines).unwrap();
@@ -44,7 +44,7 @@ fn retained(sim: &SimEnv) -> Vec<PathBuf> {
     groups.map(|group| io::fs::join(Path::new(DIR), &store::names::log(group.file))).collect()
 }
 
-/// How many records of a log are read, and how many are damaged.
+/// Counts the readable and the damaged records of a log.
 fn count(store: &LogStore, name: &str) -> (usize, usize) {
     let log = store.open_log(name).unwrap();
     let found: Vec<_> = (1..=1200).map(|lsn| log.read(lsn)).collect();
@@ -55,7 +55,7 @@ fn count(store: &LogStore, name: &str) -> (usize, usize) {
     (found.iter().filter(|record| matches!(record, Ok(Some(_)))).count(), damaged.count())
 }
 
-/// How many records a scan has, and how many LSNs it had to skip, as they were damaged.
+/// Scans a log. Returns the number of records, and of LSNs skipped because of damage.
 fn scanned(log: &lavalog::LogHandle) -> (usize, usize) {
     let (mut scan, mut records, mut skipped, mut next) = (log.scan(1), 0, 0, 1);
     loop {
@@ -91,7 +91,7 @@ fn a_damaged_directory_of_a_cold_file_hides_no_record() {
     }
 }
 
-/// Records of a cold file are read several at a time; one that is damaged costs the scan that one.
+/// Records of a cold file are read several at a time; a damaged one costs a scan only that record.
 #[test]
 fn a_damaged_record_of_a_cold_file_costs_a_scan_no_other() {
     let sim = made(6);
@@ -102,7 +102,7 @@ fn a_damaged_record_of_a_cold_file_costs_a_scan_no_other() {
     assert_eq!(scanned(&store.open_log("kept").unwrap()), (1199, 1));
 }
 
-/// Of a record without bytes nothing is read, so none can be damaged: a scan and a read say the same.
+/// An empty record has no bytes that can be damaged: a scan and a read agree.
 #[test]
 fn an_empty_record_among_damaged_ones_of_a_cold_file_is_there_for_a_scan_as_well() {
     let sim = SimEnv::new(7);
@@ -139,9 +139,10 @@ fn a_lost_index_file_is_made_again_from_its_group() {
     assert_eq!(count(&store, "trimmed"), (601, 0));
 }
 
-/// A page of a group that is replayed, and was durable: what is in it may be a trim, a truncation or a deletion as well as a record, so
-/// nothing behind it can be right. As with keys the store is not opened for writing, says where the damage is and what can be
-/// done, and is left as it is. A torn end is none.
+/// A damaged durable page in a replayable group may contain a trim, a truncation or a deletion as
+/// well as a record, so nothing after it is reliable. As with keys, the store is not opened for
+/// writing. The error gives the position and the remedy, and the store stays unchanged. A torn end
+/// is no damage.
 #[test]
 fn a_damaged_page_of_a_replayed_group_refuses_the_opening_by_file_and_offset() {
     let sim = SimEnv::new(12);
@@ -170,7 +171,7 @@ fn a_damaged_page_of_a_replayed_group_refuses_the_opening_by_file_and_offset() {
     assert_eq!(store.open_log("log").unwrap().read(200).unwrap(), Some(vec![7; 300]));
 }
 
-/// Rows are a copy of what the group says: a block of them that is damaged costs no record, and is made again once.
+/// Rows duplicate data of the group: a damaged block of rows loses no record, and is rebuilt once.
 #[test]
 fn damaged_blocks_of_index_files_are_made_again_from_their_groups_while_the_store_runs() {
     for scans in [false, true] {
@@ -196,8 +197,8 @@ fn damaged_blocks_of_index_files_are_made_again_from_their_groups_while_the_stor
     }
 }
 
-/// What a file system loses under a store that is open, or all of a file but its blocks: the group has the rows, and there is a new
-/// file by the time that somebody has asked for a record.
+/// The file system loses an index file of an open store, or all of it but its blocks. The group has
+/// the rows, and a read of a record triggers a new file.
 #[test]
 fn an_index_file_that_is_lost_while_the_store_is_open_is_made_again() {
     for (is_gone, scans) in [(true, false), (true, true), (false, false), (false, true)] {
@@ -213,7 +214,7 @@ fn an_index_file_that_is_lost_while_the_store_is_open_is_made_again() {
                 }
             }
         }
-        // Of one of them nobody asks for anything alive before it is changed.
+        // Nothing live of one log is read before the log is changed.
         store.open_log("trimmed").unwrap().truncate_after(1150, Durability::Buffered).unwrap();
         store.open_log("kept").unwrap().append(1201, b"new", Durability::Durable).unwrap();
         match scans {
@@ -227,7 +228,7 @@ fn an_index_file_that_is_lost_while_the_store_is_open_is_made_again() {
         store.close().unwrap();
         let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
         store.settle().unwrap();
-        // Those of which nothing was alive were left for this.
+        // Index files without live records were left for this step.
         assert!(store.statistics().remade_files + remade <= indexes.len() as u64);
         assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (551, 0)));
         let verified = store.verify();
@@ -235,7 +236,7 @@ fn an_index_file_that_is_lost_while_the_store_is_open_is_made_again() {
     }
 }
 
-/// Nobody reads what is collected before it is: the file is missed by the job.
+/// Nothing reads the file before its collection: the job itself finds that it is missing.
 #[test]
 fn a_lost_index_file_stops_no_collection() {
     let sim = made(10);
@@ -248,7 +249,8 @@ fn a_lost_index_file_stops_no_collection() {
     assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (51, 0)));
 }
 
-/// As with damaged blocks, the group may be damaged as well: its other records are there at the next open, and the file is not tried again.
+/// As with damaged blocks, the group may be damaged as well. Its other records are there at the
+/// next open, and the file is not tried again.
 #[test]
 fn rows_of_a_damaged_group_are_not_made_again_while_the_store_runs() {
     let sim = made(11);
@@ -262,11 +264,11 @@ fn rows_of_a_damaged_group_are_not_made_again_while_the_store_runs() {
     store.open_log("kept").unwrap().append(1201, b"new", Durability::Durable).unwrap();
 }
 
-/// Of records with one LSN in a group the last is in its rows, also when they are made again.
+/// Of several records with one LSN in a group, the rows have the last, also after a rebuild.
 #[test]
 fn rows_that_are_made_again_lead_to_the_record_that_was_written_last() {
     let sim = SimEnv::new(8);
-    // Nothing is collected.
+    // No collection happens.
     let options = Options { garbage_percent: 100, ..options() };
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
     let log = store.create_log("log").unwrap();
@@ -284,7 +286,8 @@ fn rows_that_are_made_again_lead_to_the_record_that_was_written_last() {
     assert_eq!((read(8), read(9), store.statistics().remade_files), (Some(b"later".to_vec()), None, 1));
 }
 
-/// Where the group is damaged as well, it stays as it was: what is there is read, what is not says so, and nobody tries for ever.
+/// If the group is damaged as well, it stays unchanged: intact records are read, damaged ones
+/// reported, and the rebuild is tried once.
 #[test]
 fn damaged_rows_of_a_damaged_group_are_lost_and_tried_once() {
     let sim = made(3);
@@ -308,7 +311,7 @@ fn damaged_rows_of_a_damaged_group_are_lost_and_tried_once() {
     assert!(files(&sim, ".e1-1").contains(&index));
 }
 
-/// A group whose index file is lost is read at one open, not at each.
+/// A group with a lost index file is read at one open only.
 #[test]
 fn a_lost_index_file_is_written_anew_and_the_next_open_reads_no_group() {
     let sim = made(1);
@@ -330,7 +333,7 @@ fn a_lost_index_file_is_written_anew_and_the_next_open_reads_no_group() {
     assert_eq!(store.statistics().remade_files, indexes.len() as u64);
     assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (601, 0)));
     store.close().unwrap();
-    // Those of groups that were sealed meanwhile beside them.
+    // Some belong to groups that were sealed meanwhile.
     assert!(files(&sim, ".e1-1").len() >= indexes.len());
     let (again, store) = opening(&sim);
     assert_eq!(again, whole, "reads of groups that are storage");
@@ -338,11 +341,12 @@ fn a_lost_index_file_is_written_anew_and_the_next_open_reads_no_group() {
     assert!(store.verify().damages.is_empty());
 }
 
-/// What a truncation took before a group became storage is in none of its files, and still in the group: it stays gone when the rows are
-/// made again from there, also if the truncation is in another group.
+/// Records truncated before their group was sealed are in none of its files, but still in the
+/// group. They stay truncated when the rows are rebuilt, even if the truncation is in another
+/// group.
 #[test]
 fn what_was_truncated_does_not_come_back_with_a_lost_index_file() {
-    // Nothing is collected.
+    // No collection happens.
     let options = Options { garbage_percent: 100, ..options() };
     for overwritten in [false, true] {
         let sim = SimEnv::new(7);
@@ -373,7 +377,7 @@ fn what_was_truncated_does_not_come_back_with_a_lost_index_file() {
             assert_eq!(read(5).as_deref(), Some(&b"first"[..]), "opening {opening}");
             let wanted = overwritten.then(|| b"second".to_vec());
             assert_eq!((read(6), read(8), read(9)), (wanted.clone(), wanted, None), "opening {opening}");
-            // Another group, with a checkpoint of its own.
+            // Another group, with its own checkpoint.
             store
                 .create_log(&format!("other {opening}"))
                 .unwrap()
@@ -432,7 +436,7 @@ fn a_checkpoint_is_read_from_either_copy() {
             }
             let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
             assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (601, 0)));
-            // The next has both copies again.
+            // The next checkpoint has both copies again.
             store.open_log("kept").unwrap().append(1201, b"goes on", Durability::Durable).unwrap();
             store.seal().unwrap();
             store.settle().unwrap();
@@ -456,7 +460,7 @@ fn the_loss_of_both_copies_of_the_checkpoint_refuses_the_opening_by_their_names(
     }
 }
 
-/// Bytes behind the end of a file hide nothing of it; verify tells of them.
+/// Bytes after the end of a file hide no record; verify reports them.
 #[test]
 fn bytes_appended_to_a_file_hide_no_record() {
     for (kind, more) in

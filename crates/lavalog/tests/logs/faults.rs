@@ -1,4 +1,4 @@
-//! Operations of the file system that fail, and volumes without room.
+//! Failing operations of the file system, and full volumes.
 
 use crate::model::{contents, options, seen};
 use crate::strikes::Lived;
@@ -13,24 +13,24 @@ fn open(sim: &SimEnv) -> base::Result<LogStore> {
     LogStore::open(&sim.env(), Path::new(DIR), &options())
 }
 
-/// A store with some past.
+/// Makes a store with a past.
 fn lived(seed: u64) -> Lived {
     Lived::on(SimEnv::new(seed), seed, &open)
 }
 
-/// One operation fails, once or from then on.
+/// Fails one operation, once or permanently.
 fn fails_at(lived: &Lived, nth: u64, effect: FaultEffect, sticky: bool) -> bool {
     let told = format!("operation {nth}, {effect:?}, sticky: {sticky}");
     let plan = FaultPlan::nth(nth, effect);
     strikes(lived, if sticky { plan.sticky() } else { plan }, &told)
 }
 
-/// The same, with any fault.
+/// Continues with any fault plan.
 fn strikes(lived: &Lived, plan: FaultPlan, told: &str) -> bool {
     lived.strikes(1, (plan, false), &open, &|_| false, told)
 }
 
-/// At each operation that may fail like that. `least`: so many are there at least.
+/// Fails each operation that can have this effect. There must be at least `least` of them.
 fn fails_everywhere(effect: FaultEffect, sticky: bool, least: u64) {
     let lived = lived(1);
     let mut nth = u64::from(sticky);
@@ -60,7 +60,7 @@ fn nothing_acknowledged_is_lost_when_an_operation_finds_no_room() {
     fails_everywhere(FaultEffect::NoSpace, false, 300);
 }
 
-/// An edit whose append failed may be there all the same: files that it names stay.
+/// An edit may be in the manifest although its append failed: the files that it names stay.
 #[test]
 fn nothing_acknowledged_is_lost_when_an_append_fails() {
     let lived = lived(1);
@@ -77,7 +77,7 @@ fn nothing_acknowledged_is_lost_when_descriptors_run_out_once() {
     fails_everywhere(FaultEffect::NoDescriptor, false, 50);
 }
 
-/// As long as nothing can be opened, however long; then everything goes on in the same process.
+/// No file can be opened for a while, however long; then everything continues in the same process.
 #[test]
 fn nothing_is_given_up_while_descriptors_are_away() {
     let lived = lived(1);
@@ -91,7 +91,8 @@ fn nothing_is_given_up_while_descriptors_are_away() {
     assert!(opened > 30, "only {opened} calls that open something");
 }
 
-/// A job that fails stops what follows from it: appends would go on being acknowledged over an index that cannot follow.
+/// A failed job stops the store: otherwise appends would be acknowledged although the index cannot
+/// follow.
 #[test]
 fn a_failure_in_the_background_refuses_writes_and_not_reads() {
     let sim = SimEnv::new(7);
@@ -122,7 +123,7 @@ fn a_failure_in_the_background_refuses_writes_and_not_reads() {
     store.open_log("a").unwrap().append(2, b"two", Durability::Durable).unwrap();
 }
 
-/// Writes until the volume refuses, with trims that make room afterwards, or somebody else who does.
+/// Writes until the volume refuses. Then trims free space, or space appears from outside.
 fn fills_up(seed: u64, room: u64, by_trims: bool) {
     let told = format!("seed {seed}, {room} bytes, by trims: {by_trims}");
     let (sim, mut driver) = lived(seed).again(seed);
@@ -187,7 +188,7 @@ fn a_full_volume_refuses_appends_until_others_make_room() {
     }
 }
 
-/// Trims got the room that is kept for them: appends wait until it is whole again.
+/// Trims used the reserved space: appends are refused until it is complete again.
 #[test]
 fn appends_are_refused_while_trims_live_on_what_is_kept_for_them() {
     let sim = SimEnv::new(8);
@@ -212,7 +213,8 @@ fn appends_are_refused_while_trims_live_on_what_is_kept_for_them() {
     append().unwrap();
 }
 
-/// Trims got the room that is kept for them, and the volume has room again: a seal makes the ballast whole first, as an append does.
+/// Trims used the reserved space, and the volume has space again: a seal first completes the
+/// reserved space, as an append does.
 #[test]
 fn a_seal_on_a_volume_with_room_again_is_not_refused() {
     let sim = SimEnv::new(8);
@@ -232,7 +234,8 @@ fn a_seal_on_a_volume_with_room_again_is_not_refused() {
     store.seal().unwrap();
 }
 
-/// Who trims a log and writes down in its metadata up to where, in one batch, is not refused; metadata alone is, and much of it.
+/// A batch of a trim and its position as metadata is not refused; metadata alone is, and so is a
+/// batch with too much of it.
 #[test]
 fn a_trim_with_metadata_passes_on_a_full_volume() {
     let sim = SimEnv::new(10);
@@ -275,7 +278,8 @@ fn who_waits_for_the_background_is_told_that_it_finds_no_room() {
     assert_eq!(store.statistics().sealed_groups, 1);
 }
 
-/// The end of a group could not be written, for want of room as it says: the log takes nothing any more, and neither does the store.
+/// The end of a group could not be written for lack of space: the log accepts nothing more, and
+/// neither does the store.
 #[test]
 fn a_seal_that_could_not_write_the_end_of_its_group_stops_the_store() {
     let sim = SimEnv::new(11);

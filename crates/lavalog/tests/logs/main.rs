@@ -1,4 +1,5 @@
-//! The engine as a user sees it, in simulation: against a model, through crashes, through collection.
+//! The engine through its public API, in simulation: against a model, through crashes, through
+//! collection.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,6 @@
-//! What a store of logs must hold: a map for each log. Operations are drawn from a seed, and each is noted before it is done, with
-//! what it leads to: so it can be said of whatever is left after a failure or crash whether it may be.
+//! Model of a store of logs: a map for each log. Operations are drawn from a seed, and each is
+//! noted with its result before it is executed. So the contents after a failure or crash can be
+//! judged.
 
 use base::{ErrorKind, Result};
 use io::Rng;
@@ -11,7 +12,7 @@ pub fn options() -> Options {
     Options { group_bytes: Some(256 << 10), garbage_percent: 30, ..Options::default() }
 }
 
-/// One log as it must be.
+/// Expected state of one log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OneLog {
     pub records: BTreeMap<Lsn, Arc<[u8]>>,
@@ -25,10 +26,10 @@ impl OneLog {
     }
 }
 
-/// All of them, by name.
+/// All logs by name.
 pub type Model = BTreeMap<String, OneLog>;
 
-/// What is in a store, read through every way there is.
+/// Returns the contents of a store, read in every possible way.
 pub fn contents(store: &LogStore) -> Model {
     let mut model = Model::new();
     for name in store.list_logs("", usize::MAX) {
@@ -49,7 +50,7 @@ pub fn contents(store: &LogStore) -> Model {
     model
 }
 
-/// What logs have, in a few words.
+/// Summarizes the logs.
 pub fn summary(model: &Model) -> String {
     let logs = model.iter().map(|(name, log)| {
         let (first, last) = (log.records.keys().next(), log.records.keys().next_back());
@@ -58,58 +59,59 @@ pub fn summary(model: &Model) -> String {
     logs.collect::<Vec<_>>().join("; ")
 }
 
-/// The same without what cannot be seen.
+/// Returns a model without its invisible state.
 pub fn seen(model: &Model) -> Model {
     let seen = |log: &OneLog| OneLog { trimmed_below: 0, ..log.clone() };
     model.iter().map(|(name, log)| (name.clone(), seen(log))).collect()
 }
 
-/// What an operation, or several that were written together, led to.
+/// The result of an operation, or of several written together.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// When it began, by [`Driver::clock`].
+    /// Time of the start, by [`Driver::clock`].
     pub begun: u64,
-    /// When it was acknowledged, if it was.
+    /// Time of the acknowledgement, if there was one.
     pub ended: Option<u64>,
-    /// Whether that promised that it survives the power.
+    /// Whether the acknowledgement promises survival of a power failure.
     pub durable: bool,
-    /// Everything, behind it.
+    /// The complete state after the change.
     pub after: Model,
 }
 
-/// How often something was done that tests are about.
+/// Number of events of interest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Operations that were refused for want of room.
+    /// Operations refused for lack of space.
     pub refused: u64,
-    /// Batches over several records.
+    /// Batches of several records.
     pub batches: u64,
-    /// Trims that took records.
+    /// Trims that removed records.
     pub trims: u64,
-    /// Truncations that took records.
+    /// Truncations that removed records.
     pub truncations: u64,
-    /// Records that came where a truncation had taken others.
+    /// Records that replaced truncated ones.
     pub overwritten: u64,
-    /// Logs that got the name of one that was deleted.
+    /// Logs that reused the name of a deleted one.
     pub recreated: u64,
 }
 
-/// Draws operations.
+/// Draws and executes operations.
 pub struct Driver {
     pub rng: Rng,
     pub model: Model,
-    /// All that were begun, in order, but for those that were refused. The last may have failed: then nobody knows whether it is done.
+    /// All begun operations in order, without refused ones. The last may have failed: then its
+    /// outcome is unknown.
     pub changes: Vec<Change>,
-    /// Tells the time: what it is called in a simulation, an operation of the file system.
+    /// Returns the time: in a simulation, the number of file system operations.
     pub clock: Box<dyn Fn() -> u64>,
     pub done: Done,
-    /// Of each log the highest LSN that a truncation took and nothing has come for yet.
+    /// For each log, the highest truncated LSN that was not reused yet.
     truncated: BTreeMap<String, Lsn>,
-    /// Names of logs that were deleted.
+    /// Names of deleted logs.
     deleted: BTreeSet<String>,
 }
 
-/// True if the operation was not done, for certain.
+/// Returns true if the operation certainly had no effect.
 pub fn is_refusal(kind: ErrorKind) -> bool {
     use ErrorKind::{AlreadyExists, InvalidArgument, NoSpace, NotFound, TooLarge, Trimmed};
     matches!(kind, AlreadyExists | InvalidArgument | NoSpace | NotFound | TooLarge | Trimmed)
@@ -124,7 +126,7 @@ impl Driver {
         Driver::continuing(seed, clock, Model::new())
     }
 
-    /// Goes on from what is there, all of it durable.
+    /// Creates a driver that continues from a durable state.
     pub fn continuing(seed: u64, clock: Box<dyn Fn() -> u64>, model: Model) -> Driver {
         let mut changes = Vec::new();
         if !model.is_empty() {
@@ -134,7 +136,7 @@ impl Driver {
         Driver { rng: Rng::new(seed), model, changes, clock, done: Done::default(), truncated, deleted }
     }
 
-    /// Makes a change of the model by a call.
+    /// Executes a call and applies its change to the model.
     fn call(
         &mut self,
         durable: bool,
@@ -182,7 +184,7 @@ impl Driver {
         store.open_log(name)
     }
 
-    /// One operation. The model has it, unless there was an error.
+    /// Executes one operation. The model includes it unless it failed.
     pub fn one(&mut self, store: &LogStore, durability: Durability) -> Result<()> {
         let name = self.name();
         match self.rng.below(40) {
@@ -211,7 +213,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Removes what is oldest of a log; so many LSNs stay at most.
+    /// Trims a log so that at most `left` LSNs stay.
     pub fn trim(&mut self, name: &str, log: &LogHandle, left: u64) -> Result<()> {
         let below = self.model[name].last().saturating_sub(self.rng.below(left));
         let takes = self.model[name].records.keys().next().is_some_and(|first| *first < below);
@@ -225,7 +227,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Removes what is newest of a log, a few records.
+    /// Truncates a few of the newest records of a log.
     fn truncate(&mut self, name: &str, log: &LogHandle, durability: Durability) -> Result<()> {
         let last = self.model[name].last();
         let after = last.saturating_sub(self.rng.below(8));
@@ -241,7 +243,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes all of it durable.
+    /// Makes everything durable.
     pub fn sync(&mut self, store: &LogStore) -> Result<()> {
         self.call(true, |_| {}, || store.sync())
     }
@@ -269,7 +271,7 @@ impl Driver {
         }
     }
 
-    /// Appends a record where a writer would, or a bit before or behind that.
+    /// Appends a record at the next LSN, or a little before or after it.
     pub fn append(&mut self, name: &str, log: &LogHandle, durability: Durability) -> Result<()> {
         let (lsn, bytes) = (self.lsn(name), self.bytes());
         let durable = durability == Durability::Durable;
@@ -321,7 +323,8 @@ impl Driver {
         Ok(())
     }
 
-    /// What failed last is done or not: what is found says which. Trims that nobody can see are done again.
+    /// Resolves the outcome of the last failed operation from the contents found. Repeats a trim
+    /// whose outcome is invisible.
     pub fn resolve(&mut self, store: &LogStore, found: &Model) -> Result<()> {
         let Some(last) = self.changes.pop_if(|last| last.ended.is_none()) else { return Ok(()) };
         if seen(&last.after) != *found {
@@ -337,21 +340,21 @@ impl Driver {
         Ok(())
     }
 
-    /// How many changes were promised to be there after a crash at a time: the last of them, and all before it.
-    /// `power`: what survives the process alone may be gone.
+    /// Returns the number of changes guaranteed after a crash at a time: the last guaranteed one
+    /// and all before it. `power`: changes that survive only a process crash may be gone.
     pub fn promised(&self, at: u64, power: bool) -> usize {
         let is_promised =
             |change: &Change| change.ended.is_some_and(|ended| ended <= at) && (change.durable || !power);
         self.changes.iter().rposition(is_promised).map_or(0, |last| last + 1)
     }
 
-    /// Everything behind so many changes.
+    /// Returns the state after this many changes.
     pub fn after(&self, count: usize) -> Model {
         count.checked_sub(1).map_or_else(Model::new, |last| self.changes[last].after.clone())
     }
 
-    /// Whether this may be left of it after a crash at a time: all that was promised, in the order in which it was asked for.
-    /// Returns the number of changes that are left.
+    /// Judges whether `left` is a permitted state after a crash at a time: all guaranteed changes,
+    /// in order. Returns the number of changes left.
     pub fn may_leave(&self, left: &Model, at: u64, power: bool) -> std::result::Result<usize, String> {
         let least = self.promised(at, power);
         let most = self.changes.iter().take_while(|change| change.begun <= at).count();

@@ -1,4 +1,4 @@
-//! A store has more files than the process may have open: whatever is done with it, all the same.
+//! A store with more files than the process may open works nevertheless.
 
 use crate::model::options;
 use io::sim::{CrashKind, SimEnv};
@@ -9,16 +9,16 @@ const DIR: &str = "/logs";
 const COPY: &str = "/copy";
 const NEW: &str = "/new";
 
-/// So many files may be open: the store's own of the log and the manifest, and a few more.
+/// Maximum number of open files: the store's own for log and manifest, and a few more.
 const OPEN_MAX: u64 = 100;
-/// Files of storage of either kind, at least.
+/// Minimum number of storage files of either kind.
 const FILES_MIN: usize = 128;
 
 fn few() -> Options {
     Options { open_files_max: 16, ..options() }
 }
 
-/// A store with many groups, and what is in its log.
+/// Makes a store with many groups. Returns the contents of its log.
 fn made(sim: &SimEnv) -> Vec<(u64, u8)> {
     let store = LogStore::open(&sim.env(), Path::new(DIR), &few()).unwrap();
     let (log, gone) = (store.create_log("kept").unwrap(), store.create_log("gone").unwrap());
@@ -127,7 +127,7 @@ fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
     sim.set_open_max(Some(4 * OPEN_MAX));
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     assert_eq!(read(&store), whole);
-    // The program takes all that are left.
+    // The program takes all remaining descriptors.
     let fs = sim.env().fs;
     let open = || fs.open(&Path::new(DIR).join("CURRENT"), io::Access::Buffered).ok();
     let taken: Vec<_> = std::iter::from_fn(open).collect();

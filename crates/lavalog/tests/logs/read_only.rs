@@ -1,4 +1,4 @@
-//! Stores that are only read: beside their writer, after its death, and when they are damaged.
+//! Read-only opens: next to the writer, after its death, and with damage.
 
 use crate::damage::{files, made};
 use crate::model::{Driver, contents, options};
@@ -17,7 +17,7 @@ fn read_only(env: &Env) -> base::Result<LogStore> {
     LogStore::open_read_only(env, Path::new(DIR), &options())
 }
 
-/// Every byte on disk.
+/// Returns every byte on disk.
 fn disk(sim: &SimEnv) -> Vec<(PathBuf, Vec<u8>)> {
     sim.files().into_iter().map(|(path, _)| (path.clone(), sim.read_file(&path).unwrap())).collect()
 }
@@ -147,7 +147,7 @@ fn a_record_that_its_writer_has_collected_is_busy_and_not_damaged() {
 #[test]
 fn what_is_before_the_damage_of_the_lane_is_shown_and_the_damage_told() {
     let sim = made(5);
-    // Closed: each byte of what is replayed is known to have been durable.
+    // The store was closed: each replayed byte is known to have been durable.
     let newest = files(&sim, ".log").into_iter().max_by_key(|path| {
         let bytes = sim.read_file(path).unwrap();
         bytes.iter().filter(|byte| **byte != 0).count()
@@ -173,7 +173,8 @@ fn what_is_before_the_damage_of_the_lane_is_shown_and_the_damage_told() {
 const SEEDS: u64 = 60;
 const WRITES: u64 = 80;
 
-/// Nobody makes damaged rows again where nothing is written: what they led to is damaged, said at once, and the rest is read.
+/// A read-only store has no job to rebuild damaged rows. Their records are reported as damaged at
+/// once, and all others are readable.
 #[test]
 fn a_reader_does_not_wait_for_rows_that_nobody_makes_again() {
     let sim = made(9);
@@ -222,14 +223,15 @@ fn write(env: &Env, (acknowledged, trimmed): &(AtomicU64, AtomicU64), mut rng: R
     store.close().unwrap();
 }
 
-/// Looks at the store until all is written; how many looks saw a part, and how many reads found that it had moved.
+/// Opens the store repeatedly until all is written. Returns how many opens saw a part, and how many
+/// reads met a change.
 fn read(env: &Env, (acknowledged, trimmed): &(AtomicU64, AtomicU64)) -> (u64, u64) {
     let (mut between, mut busy) = (0, 0);
     loop {
         let before = acknowledged.load(Ordering::Acquire);
         let reader = match read_only(env) {
             Ok(reader) => reader,
-            // There is none yet; or it moves faster than it can be read.
+            // The store does not exist yet, or it changes faster than it can be read.
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Busy) => {
                 if before == WRITES {
                     return (between, busy);
@@ -259,7 +261,7 @@ fn read(env: &Env, (acknowledged, trimmed): &(AtomicU64, AtomicU64)) -> (u64, u6
                     }
                 }
                 assert!(next.is_none_or(|next| next == last + 1), "it ends before {next:?} of {last}");
-                // A trim is noted before it is made.
+                // A trim is noted before it is executed.
                 let first = log.first_lsn().unwrap().unwrap_or(1);
                 assert!(first <= trimmed.load(Ordering::Acquire).max(1), "begins with {first}");
             }

@@ -1,5 +1,5 @@
-//! Repair: whatever file is damaged or missing, every record of a place that is undamaged is in the new store, none is wrong, and what is
-//! lost is told.
+//! Repair: with any file damaged or missing, every record in an undamaged place is in the new
+//! store, none is wrong, and losses are reported.
 
 use crate::damage::{DIR, files};
 use crate::model::options;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 const NEW: &str = "/new";
 
-/// What each log has, by its name: the last LSN, metadata, records.
+/// Contents of each log by name: the last LSN, metadata, records.
 type Content = BTreeMap<String, (Option<u64>, Option<Vec<u8>>, BTreeMap<u64, Vec<u8>>)>;
 
 fn content(store: &LogStore) -> Content {
@@ -30,8 +30,8 @@ fn content(store: &LogStore) -> Content {
     all
 }
 
-/// A store with everything: groups that are storage, cold files, a checkpoint, groups that are replayed; logs that were deleted, trimmed,
-/// truncated and written again.
+/// Makes a store with sealed groups, cold files, a checkpoint and replayable groups, and with logs
+/// that were deleted, trimmed, truncated and written again.
 fn made(seed: u64, closed: bool) -> (SimEnv, Content) {
     let sim = SimEnv::new(seed);
     let options = Options { garbage_percent: 60, ..options() };
@@ -79,7 +79,7 @@ fn repair(sim: &SimEnv) -> base::Result<RepairReport> {
     LogStore::repair(&sim.env(), Path::new(DIR), &sim.env(), Path::new(NEW), &options)
 }
 
-/// Repairs, and holds the new store against what there was.
+/// Repairs, and compares the new store with the original contents.
 fn check(sim: &SimEnv, whole: &Content, what: &str) -> RepairReport {
     let before = image(sim);
     let report = repair(sim).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -118,7 +118,7 @@ fn check(sim: &SimEnv, whole: &Content, what: &str) -> RepairReport {
     if report.is_lossless() {
         assert_eq!(&found, whole, "{what}");
     }
-    // It takes writes, and what it is is durable.
+    // The new store accepts writes, and its contents are durable.
     if let Some(name) = found.keys().next() {
         let log = store.open_log(name).unwrap();
         let next = log.last_lsn().unwrap().map_or(1, |last| last + 1);
@@ -158,7 +158,7 @@ fn a_dry_run_writes_nothing_and_says_the_same() {
     assert_eq!((dry.logs, dry.damaged, dry.lost_batches), (report.logs, report.damaged, report.lost_batches));
 }
 
-/// One kind of file at a time, all of it: nothing is lost that is in another.
+/// All files of one kind are missing: nothing is lost that is in another kind.
 #[test]
 fn what_is_missing_costs_no_more_than_what_was_in_it() {
     for (kind, lossless) in [
@@ -188,7 +188,7 @@ fn what_is_missing_costs_no_more_than_what_was_in_it() {
     }
 }
 
-/// Puts other bytes into the place of a file.
+/// Replaces the contents of a file.
 fn replace(sim: &SimEnv, path: &Path, bytes: &[u8]) {
     sim.env().fs.remove(path).unwrap();
     let mut file = sim.env().fs.create(path, &io::CreateOptions::default()).unwrap();
@@ -200,7 +200,7 @@ fn tells(report: &RepairReport, what: &str) -> bool {
     report.damaged.iter().any(|damage| damage.why.contains(what))
 }
 
-/// The file of a group that is storage is gone: what its index file says was there is told.
+/// The file of a sealed group is missing: the report lists the records in its index file.
 #[test]
 fn a_group_that_is_missing_costs_its_records() {
     let (sim, whole) = made(6, true);
@@ -214,7 +214,7 @@ fn a_group_that_is_missing_costs_its_records() {
     assert!(told.count() > 0);
 }
 
-/// Nothing says what a file is whose footer is damaged, if there is no manifest.
+/// Without a manifest, a file with a damaged footer cannot be identified.
 #[test]
 fn a_file_without_footer_and_manifest_is_told() {
     let (sim, whole) = made(7, true);
@@ -230,7 +230,8 @@ fn a_file_without_footer_and_manifest_is_told() {
     assert!(tells(&report, "without a manifest nothing tells what it is"), "{report:?}");
 }
 
-/// Files that were exchanged are known by what they say themselves, also where only one of the two is in what is left of a manifest, or none.
+/// Swapped files are identified by their own contents, even if the remaining manifest names only
+/// one of them, or none.
 #[test]
 fn files_that_were_exchanged_are_found_without_a_manifest() {
     let (whole_sim, whole) = made(10, true);
@@ -239,7 +240,7 @@ fn files_that_were_exchanged_are_found_without_a_manifest() {
     let manifest = manifests.into_iter().rfind(|entry| entry.name.starts_with("MANIFEST")).unwrap();
     let manifest = io::fs::join(Path::new(DIR), &manifest.name);
     let len = whole_sim.env().fs.read_all(&manifest, 1 << 30).unwrap().len();
-    // Without any of it, and with a beginning of some length: of the two files it names none, one, or both.
+    // With prefixes of the manifest of any length, which name none, one, or both of the two files.
     for keep in (0..=len).step_by(len / 24) {
         let sim = whole_sim.fork(10);
         let read = |path: &Path| sim.env().fs.read_all(path, 1 << 30).unwrap();
@@ -253,7 +254,7 @@ fn files_that_were_exchanged_are_found_without_a_manifest() {
     }
 }
 
-/// A manifest that has lost its end is found out by what the log saw durable.
+/// The log's record of durable edits reveals a manifest that lost its end.
 #[test]
 fn a_manifest_without_its_end_is_found_out() {
     let (sim, whole) = made(8, false);
@@ -271,7 +272,7 @@ fn a_manifest_without_its_end_is_found_out() {
     assert!(found_out.count() > 0);
 }
 
-/// A bit of any file, at many places.
+/// Flips a bit of any file, at many places.
 #[test]
 fn a_bit_of_any_file_costs_what_is_under_its_checksum() {
     let (sim, whole) = made(4, true);
@@ -295,13 +296,13 @@ fn a_bit_of_any_file_costs_what_is_under_its_checksum() {
                 .filter(|gap| gap.is_certain)
                 .map(|gap| gap.last - gap.first + 1)
                 .sum();
-            // A page has a few records, a cold file's record is one; a row in a block costs none.
+            // A page has a few records, a cold record is one; a row in a block costs none.
             assert!(lost <= 64, "{what}: {report:?}");
         }
     }
 }
 
-/// Half of each file is gone, and of two at a time.
+/// Half of each file is missing, and of two files at a time.
 #[test]
 fn files_that_were_cut_are_read_as_far_as_they_go() {
     for seed in 0..24 {
@@ -321,19 +322,19 @@ fn files_that_were_cut_are_read_as_far_as_they_go() {
     }
 }
 
-/// The creation of a log is lost, its records are not.
+/// The creation of a log is lost, but not its records.
 #[test]
 fn a_log_whose_creation_is_lost_has_a_name_that_is_made_up() {
     let sim = SimEnv::new(9);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     let log = store.create_log("log").unwrap();
-    // Each in a page of its own.
+    // Each record in its own page.
     (1..=20).for_each(|lsn| log.append(lsn, &[lsn as u8; 4000], Durability::Durable).unwrap());
     drop(log);
     store.close().unwrap();
     let sim = sim.crash(CrashKind::ProcessKill, 9);
     let env = sim.env();
-    // The first page of the lane of records: where the creation is.
+    // The first page of the record lane, which has the creation.
     let group = env.fs.list(Path::new(DIR)).unwrap().into_iter().filter(|entry| entry.name.ends_with(".log"));
     let is_of_records = |entry: &io::DirEntry| {
         env.fs
@@ -355,13 +356,14 @@ fn a_log_whose_creation_is_lost_has_a_name_that_is_made_up() {
     );
 }
 
-/// One gap covers the end of a group that is storage and the beginning of the next. An index file names the records of the first group only.
+/// One gap covers the end of a sealed group and the beginning of the next. An index file lists the
+/// records of the first group only.
 #[test]
 fn a_gap_that_reaches_into_a_group_without_an_index_tells_of_its_records() {
     let sim = SimEnv::new(10);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     let log = store.create_log("log").unwrap();
-    // Each in a page of its own.
+    // Each record in its own page.
     let append = |lsn: u64| log.append(lsn, &[lsn as u8; 4000], Durability::Durable).unwrap();
     (101..=110).for_each(append);
     store.seal().unwrap();
@@ -389,7 +391,7 @@ fn a_gap_that_reaches_into_a_group_without_an_index_tells_of_its_records() {
     }
 }
 
-/// Other bytes are appended in the place of what a recovery cut off.
+/// Other bytes are appended in place of those that a recovery cut off.
 #[test]
 fn batches_are_whole_or_not_there() {
     let sim = SimEnv::new(10);
@@ -415,7 +417,8 @@ fn batches_are_whole_or_not_there() {
     }
 }
 
-/// A group has a truncation, and what was written after it is in a file that is lost: up to where that came the checkpoint knows.
+/// A group has a truncation, and the records written after it are in a lost file: the checkpoint
+/// knows their last LSN.
 #[test]
 fn what_came_after_a_truncation_is_told_as_lost_with_its_file() {
     let sim = SimEnv::new(31);
@@ -452,7 +455,8 @@ fn what_came_after_a_truncation_is_told_as_lost_with_its_file() {
     assert_eq!(store.open_log("cut").unwrap().last_lsn().unwrap(), Some(15), "no LSN is given twice");
 }
 
-/// A store that was killed, or lost its power, is undamaged: a repair finds what an open finds, and reports no loss of buffered records.
+/// A store after a process crash or a power failure is undamaged: a repair finds the same as an
+/// open, and reports no loss of buffered records.
 #[test]
 fn a_store_that_crashed_without_damage_reports_no_loss() {
     for seed in 0..60 {

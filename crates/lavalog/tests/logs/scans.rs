@@ -1,4 +1,4 @@
-//! How scans read: what they ask of the device, and that reading ahead changes nothing of what they find.
+//! Device requests of scans, and read-ahead without effect on the results.
 
 use io::Rng;
 use io::sim::{OpKind, SimEnv};
@@ -22,7 +22,7 @@ fn append(log: &LogHandle, lsns: std::ops::Range<u64>) {
     lsns.for_each(|lsn| log.append(lsn, &bytes(lsn), Durability::Buffered).unwrap());
 }
 
-/// Scans all of it. Returns the operations that this took.
+/// Scans a range. Returns the number of read operations.
 fn scan(sim: &SimEnv, log: &LogHandle, lsns: std::ops::Range<u64>, ahead: usize) -> u64 {
     let before = sim.count_ops(Some(OpKind::Read), "");
     let mut scan = log.scan(0).reading_ahead(ahead);
@@ -98,7 +98,8 @@ fn what_was_read_ahead_before_it_was_written_is_read_again() {
     }
 }
 
-/// A scan reads ahead. What was truncated since is not handed out, and what took its place is; a log that was deleted has nothing.
+/// A scan reads ahead. Records truncated since are not returned, but their replacements are; a
+/// deleted log has none.
 #[test]
 fn a_scan_hands_out_nothing_that_was_truncated_before_it_came_there() {
     for other_first in [false, true] {

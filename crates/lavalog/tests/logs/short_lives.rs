@@ -1,4 +1,4 @@
-//! Processes that live for one command, one after another: no job of theirs comes to its end.
+//! Processes that run one command each, one after another: none of their jobs finishes.
 
 use crate::damage::DIR;
 use io::sim::{CrashKind, SimEnv};
@@ -7,7 +7,8 @@ use std::path::Path;
 use store::commit::Lane;
 use store::manifest::{Engines, Manifest};
 
-/// Each leaves a group. What the next one has to replay stays within a bound all the same, whatever the length of groups.
+/// Each process leaves a group, but the amount of replay for the next one stays bounded, whatever
+/// the size of groups.
 #[test]
 fn what_short_lives_leave_to_be_replayed_is_bounded() {
     for group_bytes in [None, Some(256 << 10)] {

@@ -1,4 +1,5 @@
-//! Under a space limit: it is never passed, at no operation of the file system; what frees room always goes on.
+//! The space limit is exceeded at no operation of the file system, and operations that free space
+//! always succeed.
 
 use base::ErrorKind;
 use io::Rng;
@@ -28,8 +29,8 @@ fn append(log: &LogHandle, lsn: u64) -> base::Result<()> {
     log.append(lsn, &[lsn as u8; LEN], Durability::Buffered)
 }
 
-/// Appends `rounds` records to each of so many logs and trims all but the first `kept_logs` of them behind. Returns what was appended and
-/// what was copied.
+/// Appends `rounds` records to each log and trims all but the first `kept_logs` logs. Returns the
+/// appended and the copied bytes.
 fn append_and_trim(sim: &SimEnv, logs: u64, kept_logs: u64, rounds: u64, lag: u64) -> (u64, u64) {
     let store = open(sim);
     let logs: Vec<LogHandle> = (0..logs).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
@@ -85,7 +86,7 @@ fn without_trims_appends_are_refused_below_the_limit_and_trims_make_them_go_on()
         assert!(refused.to_string().contains("trim or delete logs"), "{refused}");
         assert!(next > begun + 20, "round {round}: {begun} to {next}");
         kept(&sim);
-        // However many of them: each frees a little.
+        // Many small trims, each of which frees a little.
         for lsn in begun..next {
             logs.iter().for_each(|log| log.trim(lsn).unwrap());
         }
@@ -138,7 +139,8 @@ fn a_full_store_is_opened_again_below_its_limit() {
     }
 }
 
-/// Each opening begins a group for each lane, however little room is left, and what dies at once leaves them to the next.
+/// Each open begins a group for each lane, however little space is left, and a process that dies at
+/// once leaves them to the next.
 #[test]
 fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
     for seed in 0..12 {
@@ -153,7 +155,7 @@ fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
         let log = store.create_log("log").unwrap();
         let refused = (1..).find_map(|lsn| append(&log, lsn).err()).unwrap();
         assert_eq!(refused.kind(), ErrorKind::NoSpace);
-        // Trims that free next to nothing take what is kept for them.
+        // Trims that free almost nothing use up the reserve.
         for _ in 0..rng.below(8_000) {
             log.trim(1).unwrap();
         }
@@ -178,8 +180,8 @@ fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
     }
 }
 
-/// Where the power failed the files of open pages may be shorter than they were, or gone. They are made anew behind the groups in which logs begin, and are
-/// never refused.
+/// After a power failure the files of open pages may be shorter, or missing. They are recreated
+/// after the initial groups of the logs, and never refused.
 #[test]
 fn a_store_near_its_limit_whose_open_pages_are_gone_is_opened_below_it() {
     let sim = SimEnv::new(9);
@@ -196,7 +198,7 @@ fn a_store_near_its_limit_whose_open_pages_are_gone_is_opened_below_it() {
     let open_pages: u64 = gone.iter().map(|entry| entry.allocated).sum();
     let used: u64 = left.iter().map(|entry| entry.allocated).sum();
     assert!(gone.len() == 2 && open_pages >= 128 << 10, "{gone:?}");
-    // There is room for open pages, for edits, and for more or less of the groups.
+    // There is space for open pages and for edits, and for a varying part of the groups.
     for room in (16..160).step_by(8).map(|kib| kib << 10) {
         let limit = used + (128 << 10) + room;
         let options = Options { space_limit: Some(limit), ..options() };
@@ -213,8 +215,9 @@ fn a_store_near_its_limit_whose_open_pages_are_gone_is_opened_below_it() {
     }
 }
 
-/// With no ballast and nothing dead there is no room for the groups in which logs begin. They are made above the limit, as short as can be:
-/// else nobody could free anything. Whoever comes next finds them, and makes no more.
+/// Without reserved space and without dead files there is no space for the initial groups of the
+/// logs. They are created above the limit, as short as possible; otherwise nothing could free
+/// space. The next open finds them and creates no more.
 #[test]
 fn a_store_at_its_limit_that_has_no_ballast_is_opened_above_it() {
     let sim = SimEnv::new(8);
@@ -224,7 +227,8 @@ fn a_store_at_its_limit_that_has_no_ballast_is_opened_above_it() {
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     drop((log, store));
     let mut sim = sim.crash(CrashKind::ProcessKill, 1);
-    // Of the groups, those that the manifest does not list: what waits to be used again, and the ballast.
+    // Among the group files, those that the manifest does not list: spare groups, and the reserved
+    // space.
     for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
         let path = Path::new(DIR).join(&entry.name);
         let without = sim.fork(1);
@@ -258,7 +262,7 @@ fn a_store_at_its_limit_that_has_no_ballast_is_opened_above_it() {
     assert!(store.space().unwrap().total_bytes <= limit);
 }
 
-/// What is told of the space holds against what the file system says, and against what was written.
+/// Checks the space report against the file system and against the written records.
 fn told(sim: &SimEnv, store: &LogStore) -> lavalog::Space {
     let space = store.space().unwrap();
     let entries = sim.env().fs.list(Path::new(DIR)).unwrap();

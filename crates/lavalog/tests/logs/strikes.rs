@@ -1,12 +1,14 @@
-//! An operation of the file system fails while a store of logs is opened and used: what is acknowledged is there afterwards, what is not
-//! is there whole or not at all, and nothing wrong is read, before the store is opened again and after it.
+//! A file system operation fails while a store of logs is opened and used. Acknowledged changes
+//! remain, others are there completely or not at all, and no wrong data is read, both before and
+//! after a reopen.
 
 use super::model::{Driver, Model, contents, is_refusal, seen, summary};
 use base::{ErrorKind, Result};
 use io::sim::{CrashKind, FaultPlan, SimEnv};
 use lavalog::{Durability, LogStore};
 
-/// A log that is refused by a store which was stopped. If it is a call to LavaFS that says it was stopped, the store is by this log.
+/// A log whose creation a stopped store refuses. If the call reaches a stopped LavaFS first, that
+/// stops the store.
 const ANOTHER: &str = "another";
 
 fn without_another(mut found: Model) -> Model {
@@ -14,20 +16,20 @@ fn without_another(mut found: Model) -> Model {
     found
 }
 
-/// How long what passes by itself lasts, at most: simulated nanoseconds.
+/// Maximum duration of a temporary fault, simulated nanoseconds.
 const PATIENCE_NS: u64 = 20_000_000_000;
 
-/// How a store is opened.
+/// Opens a store.
 pub type Open<'a> = &'a dyn Fn(&SimEnv) -> Result<LogStore>;
 
-/// A store with some past that was closed, and what is in it.
+/// A closed store with a past, and its contents.
 pub struct Lived {
     pub sim: SimEnv,
     pub model: Model,
 }
 
 impl Lived {
-    /// Lives on a machine.
+    /// Makes a past on a machine.
     pub fn on(sim: SimEnv, seed: u64, open: Open<'_>) -> Lived {
         let mut driver = Driver::new(seed);
         let store = open(&sim).unwrap();
@@ -41,7 +43,7 @@ impl Lived {
         Lived { sim, model: driver.model }
     }
 
-    /// A copy of the machine, and a driver that goes on there.
+    /// Returns a copy of the machine, and a driver that continues there.
     pub fn again(&self, seed: u64) -> (SimEnv, Driver) {
         let sim = self.sim.fork(seed);
         let clock = sim.clone();
@@ -49,8 +51,9 @@ impl Lived {
         (sim, driver)
     }
 
-    /// Goes on, on a copy of the machine, with a fault; false if nothing failed. `passes`: it passes by itself, so nothing may be given up.
-    /// `loses`: whether a failure took what was not durable from a store that goes on in the same process.
+    /// Continues on a copy of the machine with a fault. Returns false if nothing failed. `passes`:
+    /// the fault is temporary, so the store may not stop. `loses`: whether the failure discarded
+    /// data that was not durable, although the store continues in the same process.
     pub fn strikes(
         &self,
         seed: u64,
@@ -88,7 +91,7 @@ impl Lived {
     }
 }
 
-/// What passes by itself has passed: all goes on.
+/// Checks that everything continues after a temporary fault.
 fn goes_on_again(driver: &mut Driver, store: &LogStore, ran: &Result<()>, told: &str) {
     let stopped = matches!(ran, Err(e) if e.kind() == ErrorKind::Poisoned);
     assert!(!stopped, "{told}: what passes by itself stopped the store: {ran:?}");
@@ -101,7 +104,7 @@ fn goes_on_again(driver: &mut Driver, store: &LogStore, ran: &Result<()>, told: 
     );
 }
 
-/// Goes on until it is over or something fails that is no refusal.
+/// Continues until the end or the first failure that is no refusal.
 fn goes_on(driver: &mut Driver, store: &LogStore, calls: u64) -> Result<()> {
     for _ in 0..calls {
         match driver.one(store, Durability::Durable) {
@@ -115,7 +118,7 @@ fn goes_on(driver: &mut Driver, store: &LogStore, calls: u64) -> Result<()> {
     Ok(())
 }
 
-/// What was not stopped goes on; what was refuses writes. Everybody reads.
+/// Checks that a store continues, or refuses writes after it stopped. Reads succeed in both cases.
 fn still_serves(driver: &mut Driver, store: &LogStore, ran: &Result<()>, told: &str) {
     match ran {
         Ok(()) => driver.one(store, Durability::Durable).unwrap_or_else(|e| panic!("{told}: {e:#}")),

@@ -1,4 +1,4 @@
-//! A store of logs whose lane is on a disk of its own: with the groups that are storage, which move with it.
+//! A store of logs with its lane on the fast tier, including the sealed groups.
 
 use crate::damage::DIR;
 use crate::model::{Driver, contents, options, seen};
@@ -72,7 +72,8 @@ fn logs_move_to_the_disk_and_back_with_all_that_they_keep() {
     }
 }
 
-/// A record that is on the disk alone is not read from anywhere else, and one that is lost with the disk is lost by name.
+/// A record that is only on a missing fast tier is reported as lost, and no other place is read for
+/// it.
 #[test]
 fn a_disk_that_is_gone_is_told() {
     let sim = SimEnv::new(7);

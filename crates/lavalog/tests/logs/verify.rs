@@ -8,7 +8,7 @@ use lavalog::{Durability, LogStore, Options, VerifyReport};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What is damaged on the device is not hidden by what memory has.
+/// Memory must not hide damage of the device.
 fn cold_options() -> Options {
     Options { recent_bytes: 0, ..options() }
 }
@@ -21,7 +21,7 @@ fn errors(report: &VerifyReport) -> Vec<String> {
     report.damages.iter().map(|damage| format!("{} {:?}", damage.error, damage.lost)).collect()
 }
 
-/// The records that cannot be read, one by one.
+/// Returns the unreadable records, read one by one.
 fn unreadable(store: &LogStore) -> BTreeSet<(String, u64)> {
     let mut out = BTreeSet::new();
     for name in store.list_logs("", usize::MAX) {
@@ -84,8 +84,8 @@ fn a_store_that_lives_is_sound_at_every_moment() {
     }
 }
 
-/// Bits flip in every file, at places all over it: verification finds each that anything depends on, and says of exactly the records
-/// that cannot be read that they cannot be.
+/// Flips bits all over every file. Verification finds each one that matters, and lists exactly the
+/// unreadable records.
 #[test]
 fn a_flipped_bit_is_found_wherever_it_is_and_what_it_costs_is_named() {
     let sim = made(11);
@@ -118,7 +118,7 @@ fn a_flipped_bit_is_found_wherever_it_is_and_what_it_costs_is_named() {
             }
             assert_same(&lost(&report), &unreadable(&store), &what());
             with_losses += u64::from(!lost(&report).is_empty());
-            // In files that are whole from the first byte to the last nothing may be passed over.
+            // In files without unused bytes, every flipped bit must be found.
             let is_dense = path.extension().is_none_or(|kind| kind != "log");
             assert!(!is_dense || !report.is_sound(), "{}", what());
         }
@@ -136,7 +136,7 @@ fn a_file_that_is_missing_or_cut_is_named_with_what_it_had() {
     for path in &names {
         for cut in [None, Some(0), Some(3)] {
             let sim = made(12);
-            // Open, so that what is not needed to open it can be missing.
+            // Opened first, so that files needed only by the open can be missing.
             let store = open(&sim);
             let len = sim.env().fs.open(path, Access::Buffered).map(|file| file.len().unwrap()).unwrap_or(0);
             match cut {
@@ -170,11 +170,11 @@ fn files_that_nobody_lists_and_a_damaged_manifest_are_told() {
     sim.flip_bit(io::fs::join(Path::new(DIR), &manifest.name), 200, 1).unwrap();
     let report = store.verify();
     assert!(errors(&report).iter().any(|e| e.contains("MANIFEST")), "{:?}", errors(&report));
-    // It was written anew.
+    // The manifest was rewritten.
     assert!(!errors(&store.verify()).iter().any(|e| e.contains("MANIFEST")));
 }
 
-/// Each record is counted once, in the group or by the index file that it gets meanwhile.
+/// Each record is counted once, in the group or by the index file that the group gets meanwhile.
 #[test]
 fn what_becomes_storage_meanwhile_is_counted_once() {
     for seed in 0..40 {

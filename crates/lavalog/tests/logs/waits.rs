@@ -1,4 +1,5 @@
-//! Where the checkpoint is long, groups that are closed wait for others before they become storage, and all have one checkpoint.
+//! If the checkpoint is long, closed groups wait for others, and all are sealed with one
+//! checkpoint.
 
 use crate::model::options;
 use base::ErrorKind;
@@ -13,7 +14,7 @@ fn open(sim: &SimEnv, options: &Options) -> LogStore {
     LogStore::open(&sim.env(), Path::new(DIR), options).unwrap()
 }
 
-/// So many logs, each with as much metadata as it may have: a checkpoint of 4 KiB for each.
+/// Creates logs with maximum metadata: a checkpoint has 4 KiB for each.
 fn logs(store: &LogStore, count: u64) -> Vec<LogHandle> {
     let log = |n| {
         let log = store.create_log(&format!("log {n}")).unwrap();
@@ -23,7 +24,7 @@ fn logs(store: &LogStore, count: u64) -> Vec<LogHandle> {
     (0..count).map(log).collect()
 }
 
-/// Bytes of checkpoints that are there, each in two copies.
+/// Returns the checkpoint files.
 fn checkpoints(sim: &SimEnv) -> Vec<String> {
     let files = sim.env().fs.list(Path::new(DIR)).unwrap().into_iter().map(|file| file.name);
     files.filter(|name| name.ends_with(".e1-2")).collect()
@@ -50,7 +51,7 @@ fn groups_wait_for_others_where_the_checkpoint_is_long_and_go_together() {
     store.seal().unwrap();
     store.settle().unwrap();
     let (mut last, mut together, mut before) = (0, Vec::new(), checkpoints(&sim));
-    // Some 5 MB, 64 times the checkpoint with its copy, are more than eight groups of 256 KiB.
+    // About 5 MB, 64 times the checkpoint with its copy, is more than eight groups of 256 KiB.
     let mut sealed = store.statistics().sealed_groups;
     while store.statistics().sealed_groups < 20 {
         last += 1;
@@ -64,7 +65,7 @@ fn groups_wait_for_others_where_the_checkpoint_is_long_and_go_together() {
         (before, sealed) = (after, now);
     }
     assert!(together.iter().all(|groups| *groups == 8), "{together:?} groups became storage together");
-    // Who asks for it does not wait.
+    // An explicit request does not wait.
     last += 1;
     append(&logs, last);
     store.seal().unwrap();
@@ -72,7 +73,7 @@ fn groups_wait_for_others_where_the_checkpoint_is_long_and_go_together() {
     assert!(store.statistics().sealed_groups > sealed);
     append(&logs, last + 1);
     store.sync().unwrap();
-    // Nobody needs to know what waits: it is replayed.
+    // The waiting groups need no record: they are replayed.
     for seed in 0..4 {
         let kind = [CrashKind::ProcessKill, CrashKind::PowerLoss][seed as usize % 2];
         holds(&open(&sim.crash(kind, seed), &options()), 20, last + 1);
@@ -87,7 +88,7 @@ fn nothing_waits_where_room_is_short() {
     sim.watch(DIR);
     let store = open(&sim, &limited);
     let logs = logs(&store, 20);
-    // Several times what the limit has room for, trimmed behind.
+    // Several times the data that fits the limit, trimmed along the way.
     for lsn in 1..=600 {
         append(&logs, lsn);
         if lsn > 5 {
@@ -102,7 +103,8 @@ fn nothing_waits_where_room_is_short() {
     assert!(sim.peak() <= 6 << 20, "{} bytes were occupied", sim.peak());
 }
 
-/// What collections read and write keeps the budget over time. What becomes storage is not held back, and charged all the same.
+/// Over time, garbage collection stays within the I/O budget. Sealing is not delayed, but is
+/// charged to the budget.
 #[test]
 fn the_io_budget_binds_collections() {
     let mut seconds = Vec::new();
@@ -113,7 +115,7 @@ fn the_io_budget_binds_collections() {
         let start_ns = sim.now_ns();
         for lsn in 1..=600 {
             append(&logs, lsn);
-            // One log is kept, so that there is something to copy.
+            // One log is kept, so that there are records to copy.
             logs[1..].iter().for_each(|log| log.trim(lsn).unwrap());
         }
         store.settle().unwrap();
@@ -123,7 +125,7 @@ fn the_io_budget_binds_collections() {
         let elapsed = (sim.now_ns() - start_ns) as f64 / 1e9;
         seconds.push(elapsed);
         let moved = (told.index_bytes + told.collection_bytes + told.other_bytes) as f64;
-        // What a step moves is charged when it has passed.
+        // The I/O of a step is charged afterwards.
         let ahead = (256 << 10) as f64;
         assert!(budget == 0 || moved - ahead <= budget as f64 * elapsed, "{moved} bytes in {elapsed} s");
         let found: Vec<u64> = logs[0].scan(0).map(|record| record.unwrap().0).collect();

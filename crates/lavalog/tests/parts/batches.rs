@@ -13,7 +13,7 @@ fn read(bytes: &[u8]) -> Result<Vec<OpRead<'_>>> {
     Ops::of(bytes)?.collect()
 }
 
-/// The bytes of an operation, which are in the batch as they are.
+/// Returns the bytes of an operation, which the batch contains unchanged.
 fn bytes_of<'a>(op: &Op<'a>) -> &'a [u8] {
     match *op {
         Op::Create { name, .. } => name.as_bytes(),
@@ -56,7 +56,7 @@ fn batches_come_back_and_cut_ones_are_refused() {
             let body = bytes_of(&op);
             assert_eq!(&stored[offset..offset + body.len()], body, "the offset leads to the bytes");
         }
-        // A batch that is cut at the end of an operation is a shorter one. Any other cut is damage.
+        // A batch cut at the end of an operation is a shorter batch. Any other cut is damage.
         let ends: Vec<usize> = wanted.iter().map(|w| w.offset + bytes_of(&w.op).len()).collect();
         for cut in 0..stored.len() {
             match read(&stored[..cut]) {

@@ -12,7 +12,7 @@ fn uid() -> Uid {
     Uid::from_words(0x3333, 0x4444)
 }
 
-/// Log, LSN, sequence, bytes.
+/// Log, LSN, sequence number, bytes.
 type Record = (LogId, Lsn, SeqNo, Vec<u8>);
 
 fn some_records(rng: &mut Rng, logs: u64, count: u64, len_max: u64) -> Vec<Record> {

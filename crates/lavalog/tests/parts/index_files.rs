@@ -21,7 +21,7 @@ fn head() -> IndexHead {
     IndexHead { number: 7, ltn: 12, group: Uid::from_words(5, 6), filled: 70_000, seqs: (40, 1 << 40) }
 }
 
-/// Records of a group: of many logs, with a gap after each hundredth.
+/// Makes the records of a group: many logs, with a gap after every hundredth record.
 fn some_entries(rng: &mut Rng, logs: u64, records: u64) -> Vec<Entry> {
     let mut all = Vec::new();
     for log in 1..=logs {
@@ -45,7 +45,7 @@ fn write(entries: &[Entry]) -> (Vec<u8>, FinishedFile) {
     (bytes, finished)
 }
 
-/// Reads the whole file in each way, and compares it with the entries.
+/// Reads the whole file in each way, and compares the rows with the entries.
 fn read_everything(bytes: Vec<u8>, entries: &[Entry]) -> Result<()> {
     let (file, directory) = IndexFile::open(Stored::new(bytes), 7, uid())?;
     assert_eq!((file.head(), file.head().source()), (&head(), Source::Group(12)));
@@ -90,7 +90,8 @@ fn everything_comes_back_and_a_lookup_is_one_read() {
 
 #[test]
 fn a_group_of_a_thousand_logs_is_indexed_in_a_few_bytes_for_each_record() {
-    // 256 MB in records of 1,000 B of 1,000 logs in turns: their places are 1,024 times 1,000 bytes apart.
+    // 256 MB of records of 1,000 B, written by 1,000 logs in turn: their positions are 1,024 times
+    // 1,000 bytes apart.
     let entries: Vec<Entry> = (0..1000u64)
         .flat_map(|log| {
             (0..256).map(move |i| {
@@ -136,7 +137,7 @@ fn another_file_is_refused() {
     assert!(identity_of(&*Stored::new(vec![0; 99])).unwrap_err().is_corruption());
 }
 
-/// Finishing reports the first failure of the file, wherever the file was full.
+/// Finishing reports the first failure of the file, at whatever length the file was full.
 #[test]
 fn a_failed_append_is_the_failure_of_the_file() {
     for full_at in [0, 10, 20, 34, 50, 100, 140] {

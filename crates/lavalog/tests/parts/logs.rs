@@ -1,4 +1,4 @@
-//! The logs of a store in memory, under operations one by one.
+//! The in-memory state of logs, under single operations.
 
 use base::SeqNo;
 use io::Rng;
@@ -8,7 +8,7 @@ use lavalog::logs::{GroupPlace, Log, Logs};
 use lavalog::lsn_set::Size;
 use lavalog::ops::Op;
 
-/// Applies operations with ascending sequences; places do not matter.
+/// Applies operations with ascending sequence numbers; positions do not matter.
 struct Applied {
     logs: Logs,
     seq: SeqNo,
@@ -42,7 +42,7 @@ impl Applied {
 
 #[test]
 fn a_truncation_removes_earlier_records_in_any_order_of_application() {
-    // Of LSNs 1 to 9: truncated after 4, and 5 and 6 written anew.
+    // Of LSNs 1 to 9: truncated after 4, then 5 and 6 rewritten.
     let script = |all: &mut Applied, order: &[u64]| {
         for step in order {
             match step {
@@ -66,7 +66,7 @@ fn a_truncation_removes_earlier_records_in_any_order_of_application() {
     }
 }
 
-/// Each of 100,000 logs takes its own memory, and an operation on one leaves the others as they are.
+/// Each of 100,000 logs takes its own memory, and an operation on one does not affect the others.
 #[test]
 fn many_logs_are_independent_of_each_other() {
     let mut all = Applied::new();

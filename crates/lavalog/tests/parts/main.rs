@@ -1,4 +1,5 @@
-//! Parts of the log engine by their public interfaces: what their writers make, their readers give back, and damage is refused.
+//! Components of the log engine through their public interfaces: readers return the written data,
+//! and refuse damage.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

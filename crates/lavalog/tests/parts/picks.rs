@@ -1,4 +1,4 @@
-//! The choice of files to collect, over histories of files.
+//! The choice of files to collect, over simulated histories.
 
 use io::Rng;
 use lavalog::Source;
@@ -29,7 +29,7 @@ fn cold(number: u64, generation: u32, live_percent: u64) -> FileFacts {
     FileFacts { source: Source::Cold(number), generation, ..facts }
 }
 
-/// Nothing of the file is live.
+/// Returns true if nothing of the file is live.
 fn is_dead(file: &FileFacts) -> bool {
     file.live.records == 0
 }
@@ -77,7 +77,7 @@ fn files_that_change_one_by_one_are_picked_as_if_all_came_at_once() {
     }
 }
 
-/// How often each record of the simulation was copied.
+/// Number of copies of each record of the simulation.
 type Copies = BTreeMap<(u64, u64), u32>;
 
 /// A file of the simulation.
@@ -91,14 +91,14 @@ struct File {
 /// Files and trim points, as the collector sees them.
 struct World {
     files: BTreeMap<Source, File>,
-    /// For each log the LSNs below which all is trimmed.
+    /// Trim point of each log.
     trimmed: Vec<u64>,
     copies: Copies,
     next: u64,
     copied: u64,
 }
 
-/// Records of a log in a group.
+/// Number of a log's records in a group.
 const EACH: u64 = 24;
 
 const RECORD: u64 = 10_000;
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Collects until the files fit, with as low a threshold as that takes.
+    /// Collects until the files fit the budget, with as low a threshold as necessary.
     fn make_room(&mut self, budget: u64) {
         let mut percent = 50;
         while self.bytes() > budget {
@@ -183,8 +183,9 @@ impl World {
     }
 }
 
-/// Writes 80 groups of 101 logs into the room of 8 groups. The first log is never trimmed, and each other keeps up to `lag` groups. Returns
-/// the most copies of a record of the first, and the share of the copied records in the written ones.
+/// Writes 80 groups of 101 logs into the space of 8 groups. The first log is never trimmed; each
+/// other keeps up to `lag` groups. Returns the maximum number of copies of a record of the first
+/// log, and the copied share of the written records.
 fn run(seed: u64, lag: u64) -> (u32, f64) {
     let mut rng = Rng::new(seed);
     let mut world =
@@ -203,7 +204,8 @@ fn run(seed: u64, lag: u64) -> (u32, f64) {
     (most, world.copied as f64 / (80 * 101 * EACH) as f64)
 }
 
-/// Up to a lag of 12, where 85 % of the budget is alive in the end. Above, files are copied twice before all others are trimmed once.
+/// Up to a lag of 12, with 85 % of the budget live at the end. Above that, files are copied twice
+/// before all other logs are trimmed once.
 #[test]
 fn records_of_a_log_without_trims_among_a_hundred_trimmed_ones_are_copied_at_most_twice() {
     let mut twice = 0;
@@ -221,15 +223,16 @@ fn records_of_a_log_without_trims_among_a_hundred_trimmed_ones_are_copied_at_mos
     assert!(twice > 0, "no cold file was ever collected");
 }
 
-/// A record is copied a third time if it shares a file since its second copy, because its log was small then, and a log beside it is
-/// trimmed for the first time. Returns the most copies of a record of a log without trims: of a long one, which has a file of its own, and
-/// of the small ones.
+/// A record is copied a third time in one case: its log was too small for its own file at the
+/// second copy, and another log in the shared file is trimmed for the first time later. Returns the
+/// maximum copies of a record of an untrimmed log: of a long one with its own file, and of the
+/// small ones.
 fn run_with_late_trims(seed: u64, trims_late: bool) -> (u32, u32) {
     let mut rng = Rng::new(seed);
     let logs = 101;
     let mut world =
         World { files: BTreeMap::new(), trimmed: vec![0; logs], copies: Copies::new(), next: 0, copied: 0 };
-    // Each tenth group has a record of each small log. Small logs are trimmed late, or not at all.
+    // Each tenth group has a record of each small log. Small logs are trimmed late, or never.
     let is_small = |log: u64| (1..=8).contains(&log);
     let is_late = |log: u64| log > 1 && is_small(log);
     let keeps: Vec<u64> = (0..logs).map(|_| rng.below(12 * EACH + 1)).collect();

@@ -1,4 +1,4 @@
-//! Places in a group as numbers.
+//! Encoding of positions in a group.
 
 use lavalog::entry::{at, page_of};
 

@@ -6,7 +6,7 @@ use lavalog::disk::rows::{BLOCK_LEN_MAX, BLOCK_ROWS, decode, encode, find};
 use lavalog::limits::{LSN_MAX, RECORD_LEN_MAX};
 use lavalog::{Entry, LogId};
 
-/// Rows of a log among others; with `wild`, of any numbers.
+/// Makes rows of a log among others; with `wild`, of arbitrary numbers.
 fn some_rows(rng: &mut Rng, log: LogId, count: usize, wild: bool) -> Vec<Entry> {
     let mut row = Entry { log, lsn: rng.below(1000), seq: rng.below(1 << 40), at: 77 << 12, len: 1000 };
     let mut rows = Vec::new();

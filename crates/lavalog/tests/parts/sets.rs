@@ -5,7 +5,7 @@ use lavalog::Lsn;
 use lavalog::lsn_set::{Builder, LsnSet, Size};
 use std::collections::BTreeMap;
 
-/// LSN to the length of its record.
+/// Length of the record by LSN.
 type Model = BTreeMap<Lsn, u32>;
 
 fn set_of(model: &Model) -> LsnSet {

@@ -1,4 +1,5 @@
-//! Clients of a cluster: one that finds the leader, and one that writes and remembers what was acknowledged.
+//! Clients of the cluster: one that finds the leader, and one that writes and remembers the
+//! acknowledged writes.
 
 use super::kv::Put;
 use super::link::{Id, Link, NODES, Place, Reply, Request, Status};
@@ -11,14 +12,14 @@ use tokio::time::{sleep, timeout};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long one node is waited for.
+/// Timeout for a reply of one node.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// How long a cluster may be without a leader that answers, with most of its nodes running.
+/// Maximum time without an answering leader while most nodes run.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Keys in one request to read.
+/// Number of keys per read request.
 const KEYS_READ: usize = 64;
 
-/// Asks whichever node leads.
+/// A client that sends requests to the leader.
 #[derive(Debug)]
 pub struct Client {
     links: BTreeMap<Id, Link>,
@@ -26,18 +27,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// Knows nothing yet.
+    /// Creates a client that does not know the leader yet.
     pub fn new(place: &Place) -> Client {
         let links = NODES.map(|id| (id, Link::new(place, id)));
         Client { links: BTreeMap::from(links), leader: NODES[0] }
     }
 
-    /// Who answered last.
+    /// Returns the node that answered last.
     pub fn leader(&self) -> Id {
         self.leader
     }
 
-    /// Asks one node.
+    /// Sends a request to one node.
     pub async fn ask_node(&mut self, id: Id, request: &Request) -> Result<Reply> {
         let link = self.links.get_mut(&id).ok_or_else(|| format!("there is no node {id}"))?;
         match timeout(ANSWER_MAX, link.call(request)).await {
@@ -46,7 +47,8 @@ impl Client {
         }
     }
 
-    /// Asks the leader, again and again until one answers. A request that is sent again may have been granted already.
+    /// Sends a request to the leader, and repeats it until one answers. A repeated request may have
+    /// been executed before.
     pub async fn ask(&mut self, request: &Request) -> Result<Reply> {
         let begun = Instant::now();
         loop {
@@ -74,7 +76,7 @@ impl Client {
         why
     }
 
-    /// The values of keys, as of one moment after the call.
+    /// Reads the values of keys at one moment after the call.
     pub async fn get(&mut self, keys: Vec<String>) -> Result<Vec<Option<Vec<u8>>>> {
         let count = keys.len();
         match self.ask(&Request::Get { keys }).await? {
@@ -83,7 +85,7 @@ impl Client {
         }
     }
 
-    /// How a node is.
+    /// Returns the status of a node.
     pub async fn status(&mut self, id: Id) -> Result<Status> {
         match self.ask_node(id, &Request::Status).await? {
             Reply::Status(status) => Ok(status),
@@ -92,28 +94,29 @@ impl Client {
     }
 }
 
-/// When a call was acknowledged, and how long it took, nanoseconds.
+/// Time of an acknowledgement and latency of the call, nanoseconds.
 pub type Timed = (u64, u64);
 
-/// Writes under load. Its keys are its own, so it knows what has to be there.
+/// A client that writes under load. No other client writes its keys, so it knows the expected
+/// values.
 #[derive(Debug)]
 pub struct Writer {
     client: Client,
     id: u64,
     rng: Rng,
     begun: Instant,
-    /// The number of its last write.
+    /// Number of the last write.
     number: u64,
-    /// Of each key the number of the last write that was acknowledged.
+    /// Number of the last acknowledged write of each key.
     pub acknowledged: BTreeMap<String, u64>,
-    /// Its writes.
+    /// Timed writes.
     pub writes: Vec<Timed>,
-    /// Its reads during the load.
+    /// Timed reads during the load.
     pub reads: Vec<Timed>,
 }
 
 impl Writer {
-    /// Has written nothing yet.
+    /// Creates a writer.
     pub fn new(place: &Place, id: u64, seed: u64, begun: Instant) -> Writer {
         Writer {
             client: Client::new(place),
@@ -127,7 +130,8 @@ impl Writer {
         }
     }
 
-    /// Writes until told to stop; every eighth time it reads instead. It stops when its last write is acknowledged.
+    /// Writes until `stop` is set; every eighth operation is a read. Returns after the
+    /// acknowledgement of the last write.
     pub async fn run(mut self, stop: Arc<AtomicBool>) -> Result<Writer> {
         while !stop.load(Ordering::Acquire) {
             let asked = Instant::now();
@@ -149,7 +153,7 @@ impl Writer {
         self.acknowledged.keys().nth(nth).cloned().unwrap_or_default()
     }
 
-    /// A write, to a new key or, one time in four, to one that is there.
+    /// Writes to a new key or, one time in four, to an existing one.
     pub async fn write(&mut self) -> Result<()> {
         self.number += 1;
         let key = match self.rng.one_in(4) && !self.acknowledged.is_empty() {
@@ -165,7 +169,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What its write of a number brings.
+    /// Returns the value of a write.
     fn value(&self, number: u64) -> Vec<u8> {
         let mut rng = Rng::new(self.id << 40 ^ number);
         let mut value = vec![0; rng.range(20, 1000) as usize];
@@ -173,7 +177,7 @@ impl Writer {
         value
     }
 
-    /// Reads keys, and compares.
+    /// Reads keys and compares their values.
     async fn check(&mut self, keys: Vec<String>) -> Result<()> {
         let found = self.client.get(keys.clone()).await?;
         for (key, found) in keys.iter().zip(found) {
@@ -186,7 +190,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Reads everything that was acknowledged; the number of keys.
+    /// Reads all acknowledged keys and compares their values. Returns the number of keys.
     pub async fn check_all(mut self) -> Result<u64> {
         let keys: Vec<String> = self.acknowledged.keys().cloned().collect();
         for some in keys.chunks(KEYS_READ) {

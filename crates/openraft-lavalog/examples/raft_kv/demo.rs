@@ -1,11 +1,13 @@
-//! The demonstration: load, kills, and what is there afterwards.
+//! The demonstration: load, kills, and a final check.
 //!
-//! Writers write to keys of their own and remember what was acknowledged. Meanwhile nodes are killed with SIGKILL, every second
-//! time the one that leads, else the others in turn. A node is started again after a moment, and one that led only when another one
-//! leads; the next is killed when it has caught up: a cluster of three stands one that is missing. In the end every key is read,
-//! through Raft, and must have the value of the last write to it that was acknowledged; and the three nodes must have the same state.
+//! Writers write to keys of their own and remember the acknowledged writes. Meanwhile nodes are
+//! killed with SIGKILL: every second time the leader, otherwise the other nodes in turn. A killed
+//! node is restarted after a moment; a killed leader only after another node leads. The next kill
+//! waits until the node has caught up, since a cluster of three tolerates one missing node. At the
+//! end every key is read through Raft and must have the value of its last acknowledged write, and
+//! the three nodes must have the same state.
 //!
-//! SIGKILL leaves the page cache to the kernel: what a loss of power leaves is tested in simulation (`tests/suite.rs`).
+//! SIGKILL leaves the page cache intact; `tests/suite.rs` simulates power failures.
 
 use super::client::{Client, Timed, Writer};
 use super::link::{Id, NODES, Place, Reply, Request};
@@ -19,43 +21,45 @@ use tokio::time::sleep;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long a node may take to catch up.
+/// Maximum time for a node to catch up.
 const CATCH_UP_MAX: Duration = Duration::from_secs(120);
 
-/// What is done.
+/// Parameters of the demonstration.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Seconds of load, at least; it goes on until the last kill is made up for.
+    /// Minimum duration of the load in seconds; the load continues until the last killed node has
+    /// caught up.
     pub seconds: f64,
-    /// Clients that write.
+    /// Number of writing clients.
     pub writers: u64,
-    /// Kills.
+    /// Number of kills.
     pub kills: u64,
-    /// Where; it must not exist, and is removed afterwards.
+    /// Directory of the cluster. It must not exist, and is removed at the end.
     pub dir: PathBuf,
-    /// Of all that is drawn.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What was seen.
+/// Results of the demonstration.
 #[derive(Debug)]
 pub struct Seen {
     writes: Vec<Timed>,
     reads: Vec<Timed>,
     seconds: f64,
-    /// Kills.
+    /// Number of kills.
     pub kills: u64,
-    /// Those of the leader.
+    /// Number of kills of the leader.
     pub leader_kills: u64,
-    /// Keys that were read back.
+    /// Number of keys read back.
     pub keys: u64,
-    /// The last entry that all nodes have applied.
+    /// Last entry applied by all nodes.
     applied: u64,
-    /// The last entry in each node's snapshot.
+    /// Last entry in each node's snapshot.
     snapshots: Vec<u64>,
 }
 
-/// Runs it. An error if a write is lost, or a node ends by itself, or nothing goes on any more.
+/// Runs the demonstration. Fails if a write is lost, a node ends by itself, or the cluster makes no
+/// progress.
 pub async fn run(plan: &Plan) -> Result<Seen> {
     std::fs::create_dir(&plan.dir)?;
     let place = Place {
@@ -63,7 +67,7 @@ pub async fn run(plan: &Plan) -> Result<Seen> {
         cluster: Rng::new(plan.seed ^ u64::from(std::process::id())).next_u64(),
     };
     let seen = run_at(plan, &place).await;
-    // The nodes have ended, or were killed.
+    // All nodes have ended or were killed.
     std::fs::remove_dir_all(&plan.dir)?;
     seen
 }
@@ -71,7 +75,7 @@ pub async fn run(plan: &Plan) -> Result<Seen> {
 async fn run_at(plan: &Plan, place: &Place) -> Result<Seen> {
     let mut processes = Processes::start_all(place)?;
     let mut client = Client::new(place);
-    // There is a leader once this is answered.
+    // An answer implies that there is a leader.
     client.get(Vec::new()).await?;
     let (begun, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
     let writers: Vec<_> = (1..=plan.writers)
@@ -100,7 +104,7 @@ async fn run_at(plan: &Plan, place: &Place) -> Result<Seen> {
     Ok(Seen { writes, reads, seconds, kills: plan.kills, leader_kills, keys, applied, snapshots })
 }
 
-/// Kills of the leader.
+/// Kills and restarts nodes as planned. Returns the number of kills of the leader.
 async fn kill_again_and_again(
     plan: &Plan,
     processes: &mut Processes,
@@ -126,7 +130,8 @@ async fn kill_again_and_again(
         processes.kill(id)?;
         if id == leads {
             leader_kills += 1;
-            // Started again too soon it would lead on: another one is to be seen.
+            // Restarted too soon, the node would remain leader; the demonstration must show another
+            // one.
             let next = leader(client).await?;
             println!("{at:6.1} s  node {id} killed, which led; node {next} leads now");
         }
@@ -141,27 +146,27 @@ async fn kill_again_and_again(
     Ok(leader_kills)
 }
 
-/// Who leads: reads are answered by nobody else, so one is asked for.
+/// Returns the leader. Only the leader answers reads, so the function sends one.
 async fn leader(client: &mut Client) -> Result<Id> {
     client.get(Vec::new()).await?;
     Ok(client.leader())
 }
 
-/// Waits until a node has applied what the leader has by now.
+/// Waits until a node has applied the leader's current entries.
 async fn caught_up(client: &mut Client, id: Id) -> Result<()> {
     let (begun, leader) = (Instant::now(), leader(client).await?);
     let to = client.status(leader).await.map_or(0, |status| status.applied);
     loop {
         match client.status(id).await {
             Ok(status) if status.applied >= to => return Ok(()),
-            // It is not there yet.
+            // The node has not caught up yet.
             Ok(_) | Err(_) if begun.elapsed() < CATCH_UP_MAX => sleep(Duration::from_millis(10)).await,
             other => return Err(format!("node {id} does not reach entry {to}: {other:?}").into()),
         }
     }
 }
 
-/// Waits until all have applied the same, and compares what that is: up to which entry.
+/// Waits until all nodes have applied the same entry, and compares their states. Returns the entry.
 async fn same_state(client: &mut Client) -> Result<u64> {
     let begun = Instant::now();
     loop {
@@ -182,7 +187,7 @@ async fn same_state(client: &mut Client) -> Result<u64> {
     }
 }
 
-/// Mean, median, 99 of 100, and the longest, of the second of each pair.
+/// Formats median, 99th percentile and maximum of the latencies.
 fn latency(timed: &[Timed]) -> String {
     let mut ns: Vec<u64> = timed.iter().map(|(_, took)| *took).collect();
     ns.sort_unstable();
@@ -194,12 +199,12 @@ fn latency(timed: &[Timed]) -> String {
 }
 
 impl Seen {
-    /// Writes that were acknowledged.
+    /// Returns the number of acknowledged writes.
     pub fn writes(&self) -> u64 {
         self.writes.len() as u64
     }
 
-    /// For people.
+    /// Formats the results.
     pub fn text(&self) -> String {
         let mut at: Vec<u64> = self.writes.iter().map(|(at, _)| *at).collect();
         at.sort_unstable();

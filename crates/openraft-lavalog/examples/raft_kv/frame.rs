@@ -1,18 +1,20 @@
-//! Messages on a connection.
+//! Framing of messages on a connection.
 //!
 //! ```text
 //! length u32, little-endian | as many bytes of MessagePack
 //! ```
 //!
-//! The length is the sender's word and nothing else: one over [`LEN_MAX`] is refused before memory is taken for it, and a message has to
-//! use all of its bytes. Either ends the connection, since nobody knows where the next frame begins.
+//! The length is untrusted: a length over [`LEN_MAX`] is refused before any allocation, and a
+//! message must use all of its bytes. A violation ends the connection, since the start of the next
+//! frame is unknown.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The longest message, bytes: 300 entries of the longest value there is in the demonstration have room, and a piece of a snapshot.
+/// Maximum length of a message, bytes. It holds 300 entries with the longest values of the
+/// demonstration, or a piece of a snapshot.
 pub const LEN_MAX: usize = 16 << 20;
 
 fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {

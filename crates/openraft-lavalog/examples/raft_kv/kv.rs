@@ -1,42 +1,42 @@
-//! What is replicated: keys and values, and of each client the number of its last write.
+//! The replicated state: keys and values, and the number of each client's last write.
 //!
 //! | key | value |
 //! |---|---|
-//! | `client/ID` | the number of the last write of this client, `u64`, big-endian |
+//! | `client/ID` | number of this client's last write, `u64`, big-endian |
 //! | `key/KEY` | the value |
 //!
-//! A client that got no answer sends its write again, with the same number, and its writes have ascending numbers: so a write
-//! is made once, however often it comes, and an old one that was on its way for long takes nothing back.
+//! A client without an answer repeats its write with the same number, and numbers ascend. So a
+//! repeated write is executed once, and a delayed old write changes nothing.
 
 use lavastore::{Family, Result};
 use openraft_lavalog::{Application, Changes, SnapshotFile};
 use serde::{Deserialize, Serialize};
 
 openraft::declare_raft_types!(
-    /// The types of the group.
+    /// The openraft types of the group.
     pub Types: D = Put, R = Made, SnapshotData = SnapshotFile
 );
 
 /// A write.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Put {
-    /// Who writes.
+    /// Number of the client.
     pub client: u64,
-    /// Which of its writes this is, from 1.
+    /// Number of the client's write, from 1.
     pub number: u64,
-    /// The key.
+    /// Key to set.
     pub key: String,
-    /// Its value from now on.
+    /// New value.
     pub value: Vec<u8>,
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Made {
-    /// It was made.
+    /// The write was executed.
     #[default]
     Now,
-    /// It had been made before.
+    /// The write had been executed before.
     Before,
 }
 
@@ -56,7 +56,7 @@ impl Application<Types> for Kv {
     }
 }
 
-/// The key in the state of a key of clients.
+/// Returns the key in the state for a client's key.
 pub fn key_of(key: &str) -> String {
     format!("key/{key}")
 }

@@ -1,11 +1,11 @@
-//! Connections to nodes, and what is said on them.
+//! Connections to nodes, and the messages on them.
 //!
-//! A node listens on a port that the kernel chooses, another one each time it is started, and writes it into the file
-//! `DIR/ID/address`. A port that was free a moment ago may be somebody else's, so the first thing that is said is who is there: a
-//! connection to anybody but the node that is meant is given up, also one to oneself, which TCP makes when the port that
-//! nobody listens on is chosen for the near end.
+//! A node listens on a port chosen by the kernel, a new one at each start, and writes it to the
+//! file `DIR/ID/address`. Another process may have taken the port since, so each connection begins
+//! with a check of the peer's identity. A connection to any other peer is dropped. This includes a
+//! TCP self-connection, which occurs when the kernel chooses the unused port for the local end.
 //!
-//! On a connection there is one request at a time, and then its reply.
+//! A connection carries one request at a time, followed by its reply.
 
 use super::frame::{receive, send};
 use super::kv::{Put, Types};
@@ -19,37 +19,37 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use tokio::net::TcpStream;
 
-/// The number of a node.
+/// Number of a node.
 pub type Id = u64;
 
 /// All nodes.
 pub const NODES: [Id; 3] = [1, 2, 3];
 
-/// What is asked of a node.
+/// A request to a node.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Are you this node of this cluster?
+    /// Asks whether the peer is this node of this cluster.
     Hello { cluster: u64, node: Id },
-    /// Of Raft.
+    /// From Raft.
     Append(AppendEntriesRequest<Types>),
-    /// Of Raft.
+    /// From Raft.
     Vote(VoteRequest<Id>),
-    /// Of Raft.
+    /// From Raft.
     Snapshot(InstallSnapshotRequest<Types>),
-    /// Of a client: acknowledged once it is on the disks of most nodes, and applied.
+    /// From a client: acknowledged when a majority has it on disk, and it is applied.
     Put(Put),
-    /// Of a client: the values that the writes acknowledged before have left, or those that came later.
+    /// From a client: reads the values of all previously acknowledged writes, or later ones.
     Get { keys: Vec<String> },
-    /// How is it?
+    /// Asks for the status of the node.
     Status,
-    /// All that is applied, as one number.
+    /// Asks for a checksum of the applied state.
     Digest,
 }
 
-/// The answer.
+/// A reply.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// It is this node.
+    /// The peer is this node.
     Here {
         cluster: u64,
         node: Id,
@@ -57,46 +57,46 @@ pub enum Reply {
     Append(std::result::Result<AppendEntriesResponse<Id>, RaftError<Id>>),
     Vote(std::result::Result<VoteResponse<Id>, RaftError<Id>>),
     Snapshot(std::result::Result<InstallSnapshotResponse<Id>, RaftError<Id, InstallSnapshotError>>),
-    /// The write is made.
+    /// The write was executed.
     Made,
     /// The values, in the order of the keys.
     Values(Vec<Option<Vec<u8>>>),
-    /// Nothing was done, or nobody knows: ask that one.
+    /// The node does not lead, and the outcome is unknown. With the leader, if known.
     Elsewhere(Option<Id>),
     Status(Status),
-    /// The entry up to which it is, and the digest.
+    /// The applied entry, and the checksum of the state.
     Digest(u64, u64),
-    /// The node could not.
+    /// The node failed to execute the request.
     Failed(String),
 }
 
-/// How a node is.
+/// Status of a node.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
-    /// Who leads, as it knows.
+    /// Leader known to the node.
     pub leader: Option<Id>,
-    /// The last entry that is applied.
+    /// Last applied entry.
     pub applied: u64,
-    /// The last entry that is in its snapshot.
+    /// Last entry in the node's snapshot.
     pub snapshot: u64,
 }
 
-/// Where a cluster is.
+/// Location and identity of a cluster.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// A directory.
+    /// Directory of the cluster.
     pub dir: PathBuf,
-    /// The number of the cluster, which no other has.
+    /// Unique number of the cluster.
     pub cluster: u64,
 }
 
 impl Place {
-    /// The directory of a node.
+    /// Returns the directory of a node.
     pub fn node(&self, id: Id) -> PathBuf {
         self.dir.join(id.to_string())
     }
 
-    /// Says where a node is: the file is there whole or not at all.
+    /// Publishes the port of a node, atomically.
     pub fn publish(&self, id: Id, port: u16) -> Result<()> {
         let path = self.node(id).join("address");
         let written = path.with_extension("new");
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-/// A connection to a node, made when it is needed and again when it broke.
+/// A connection to a node, opened on demand and reopened after a failure.
 #[derive(Debug)]
 pub struct Link {
     place: Place,
@@ -119,7 +119,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Not connected yet.
+    /// Creates a link without a connection.
     pub fn new(place: &Place, node: Id) -> Link {
         Link { place: place.clone(), node, stream: None }
     }
@@ -135,8 +135,9 @@ impl Link {
         }
     }
 
-    /// Asks. The connection is given back only behind a whole reply: who gives up the wait, gives up the connection, so a late reply is
-    /// never taken for that to the next request.
+    /// Sends a request and receives its reply. The connection is kept only after a complete reply.
+    /// A caller that stops waiting drops it, so a late reply is never taken for that of the next
+    /// request.
     pub async fn call(&mut self, request: &Request) -> Result<Reply> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,

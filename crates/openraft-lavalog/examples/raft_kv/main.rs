@@ -1,17 +1,18 @@
-//! A replicated key-value store: three processes, one of which is killed again and again under load.
+//! A replicated key-value store: three processes, which are killed repeatedly under load.
 //!
 //! ```text
 //! cargo run --release -p openraft-lavalog --example raft_kv -- \
 //!     [--seconds 20] [--writers 8] [--kills 6] [--seed 1] [--dir DIR]
 //! ```
 //!
-//! openraft decides, `openraft-lavalog` stores, and this program is the rest: what is replicated ([`kv`]), what nodes and clients say
-//! to each other over TCP ([`frame`], [`link`]), a node ([`node`]), its clients ([`client`]), and the [`demo`], which ends with an
-//! error if a write that was acknowledged is lost. `DIR` must not exist; it is removed at the end, as is the temporary one
-//! that is taken without it.
+//! openraft decides, `openraft-lavalog` stores, and this program does the rest: the replicated
+//! state ([`kv`]), TCP messages between nodes and clients ([`frame`], [`link`]), a node ([`node`]),
+//! its clients ([`client`]), and the [`demo`]. The demonstration fails if an acknowledged write is
+//! lost. `DIR` must not exist and is removed at the end. The default is a temporary directory.
 //!
-//! All of it is on one machine, so a node's address is a file beside its stores. What a real cluster has, and this has not: addresses in
-//! Raft's membership, several requests at once on a connection, authentication.
+//! The cluster runs on one machine, so a node's address is a file beside its store. A real cluster
+//! also needs addresses in Raft's membership, concurrent requests on a connection, and
+//! authentication.
 
 #![allow(clippy::disallowed_methods, reason = "a program on the machine: processes, sockets, clocks")]
 #![allow(missing_docs, reason = "a program, not a library; openraft's macro makes a public type")]
@@ -28,7 +29,7 @@ use demo::Plan;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The directory unless another one is named.
+/// Returns the default directory.
 pub fn default_dir() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("raft-kv-{}", std::process::id()))
 }
@@ -52,7 +53,7 @@ fn parse(args: &[String]) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Runs the demonstration on threads of its own.
+/// Runs the demonstration in a new runtime.
 pub fn demonstrate(plan: &Plan) -> Result<demo::Seen> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(demo::run(plan))
 }

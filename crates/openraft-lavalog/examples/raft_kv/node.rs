@@ -1,4 +1,4 @@
-//! One node: a process that lives until its standard input ends, or until it is killed.
+//! A node: a process that runs until its standard input ends, or until it is killed.
 
 use super::frame::{receive, send};
 use super::kv::{Kv, Types, key_of};
@@ -20,16 +20,16 @@ use tokio::net::{TcpListener, TcpStream};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Opens what a node has on disk. The only place that knows which stores there are.
+/// Opens the stores of a node. Only this function depends on their kind.
 fn open(place: &Place, id: Id) -> lavastore::Result<(LogStorage<Types>, StateMachine<Types, Kv>)> {
     let mut options = Options::default();
-    // Small groups, so that purged entries are seen to give back their room in a run of seconds.
+    // Short log groups, so that purged entries free space within a short run.
     options.logs.group_bytes = Some(4 << 20);
     let store = Store::open_in(&Env::kernel(), place.node(id), &options)?;
     store.group("kv", Kv)
 }
 
-/// Timeouts that a loaded machine keeps, and snapshots so often that some are sent in a run of seconds.
+/// Timeouts for a loaded machine, and snapshots frequent enough that a short run sends some.
 fn config() -> Result<Arc<openraft::Config>> {
     let config = openraft::Config {
         cluster_name: "raft_kv".to_owned(),
@@ -61,10 +61,12 @@ pub async fn run(place: Place, id: Id, end: impl Future<Output = ()>) -> Result<
         tokio::select! {
             accepted = listener.accept() => {
                 let node = node.clone();
-                // Who breaks off a connection, or sends what is no request, is not answered any more.
+                // A peer that breaks the connection or sends an invalid request gets no further
+                // answer.
                 drop(tokio::spawn(async move { node.serve(accepted?.0).await }));
             }
-            // An error of the storage ends Raft for good, and so the process: it is seen.
+            // A storage error ends Raft for good. End the process as well, so that the error is
+            // visible.
             Ok(()) = metrics.changed() => metrics.borrow_and_update().running_state.clone()?,
             () = &mut end => break,
         }
@@ -110,7 +112,8 @@ impl Node {
         answer.unwrap_or_else(Reply::Failed)
     }
 
-    /// Raft's read: most nodes agree that this one leads, and what was committed by then is applied.
+    /// Raft's linearizable read: a majority confirms this leader, and all committed entries are
+    /// applied.
     async fn get(&self, keys: &[String]) -> std::result::Result<Reply, String> {
         match self.raft.ensure_linearizable().await {
             Ok(_) => {
@@ -121,7 +124,7 @@ impl Node {
             }
             Err(e) => match e.forward_to_leader::<BasicNode>() {
                 Some(to) => Ok(Reply::Elsewhere(to.leader_id)),
-                // It may lead no more, and does not know who does.
+                // The node may have lost the leadership without knowing the new leader.
                 None => Err(e.to_string()),
             },
         }
@@ -170,7 +173,8 @@ type Rpc<T, E = openraft::error::Infallible> =
     std::result::Result<T, RPCError<Id, BasicNode, RaftError<Id, E>>>;
 
 impl Peer {
-    /// Asks, and takes the answer apart. That there is no connection is told as what to wait a little for.
+    /// Sends a request and unpacks the reply. A failed connection is `Unreachable`, so openraft
+    /// backs off.
     async fn ask<T, E: std::error::Error>(
         &mut self,
         request: Request,

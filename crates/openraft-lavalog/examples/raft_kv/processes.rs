@@ -1,7 +1,7 @@
-//! The processes of a cluster: each is this program with other arguments, `node ID DIR CLUSTER`.
+//! The processes of a cluster. Each runs this program with the arguments `node ID DIR CLUSTER`.
 //!
-//! A node's standard input is a pipe that nobody writes into. It ends when its node is asked to end, and also when this process
-//! dies, whichever way: so no node is left over.
+//! A node's standard input is a pipe without data. It ends when the node is asked to end, and also
+//! when this process dies for any reason. So no node is left behind.
 
 use super::link::{Id, NODES, Place};
 use super::node;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long a node that is asked to end may take.
+/// Maximum time for a node to end on request.
 const END_MAX: Duration = Duration::from_secs(60);
 
-/// All that run.
+/// The running processes.
 #[derive(Debug)]
 pub struct Processes {
     place: Place,
@@ -45,7 +45,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Kills a node with SIGKILL: it does nothing more, and closes nothing. An error if it has ended by itself.
+    /// Kills a node with SIGKILL: it stops at once and closes nothing. Fails if the node has ended
+    /// by itself.
     pub fn kill(&mut self, id: Id) -> Result<()> {
         let mut child = self.running.remove(&id).ok_or_else(|| format!("node {id} does not run"))?;
         if let Some(status) = child.try_wait()? {
@@ -56,7 +57,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Asks all to end; an error if one ends otherwise, or ended before.
+    /// Asks all nodes to end. Fails if one ends otherwise, or ended before.
     pub fn end(mut self) -> Result<()> {
         self.running.values_mut().for_each(|child| drop(child.stdin.take()));
         let begun = Instant::now();
@@ -80,20 +81,20 @@ impl Processes {
 impl Drop for Processes {
     fn drop(&mut self) {
         for child in self.running.values_mut() {
-            // It may have ended already; nobody is there to be told.
+            // The process may have ended already; errors are irrelevant here.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// The other side: what a process does that was started with `node` and these arguments.
+/// Runs a process that was started with `node` and these arguments.
 pub fn run_node(args: &[String]) -> Result<()> {
     let [id, dir, cluster] = args else { return Err("node takes ID DIR CLUSTER".into()) };
     let place = Place { dir: dir.into(), cluster: cluster.parse()? };
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        // Nothing is written there, so this returns at the end; an error is an end, too.
+        // The pipe has no data, so this returns at its end; an error is an end, too.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = ended.send(());
     });

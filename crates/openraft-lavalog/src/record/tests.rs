@@ -18,7 +18,7 @@ fn what_is_no_record_is_told() {
     assert_eq!(encode(&unknown).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
-/// What cannot be encoded.
+/// A value that cannot be encoded.
 struct Refuses;
 
 impl Serialize for Refuses {

@@ -38,14 +38,15 @@ fn golden(name: &str, now: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// Everything in a snapshot, in one list.
+/// Reads a whole snapshot into one list.
 fn read_all(mut frames: Frames) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut found = vec![(b"meta".to_vec(), frames.meta()?)];
     while frames.entries(&mut |key, value| found.push((key.to_vec(), value.to_vec())))? {}
     Ok(found)
 }
 
-/// The files of a release that is out are read by every later one, and written byte for byte the same until the version is raised.
+/// Every later release must read the files of a published release, and write them byte for byte
+/// until the version is raised.
 #[test]
 fn snapshots_of_version_1() {
     let machine = SimEnv::new(1);
@@ -76,7 +77,7 @@ fn snapshots_of_version_1() {
     assert_eq!(read_all(snapshots.frames(&copy).unwrap()).unwrap(), expected);
 }
 
-/// What openraft has in the log: an entry of each kind, and the vote.
+/// The log contents of openraft: an entry of each kind, and the vote.
 #[test]
 fn records_of_version_1() {
     let entry = |index, payload| Entry::<Types> { log_id: log_id(3, 2, index), payload };
@@ -101,7 +102,7 @@ fn records_of_version_1() {
     assert_eq!(crate::record::decode::<Option<Vote<u64>>>(&next()).unwrap(), Some(Vote::new_committed(3, 2)));
 }
 
-/// Frames that are whole, in an order or with a number in which nobody writes them.
+/// Valid frames in an order or number that no writer produces.
 #[test]
 fn whole_frames_that_make_no_snapshot_are_told() {
     let snapshots = snapshots(&SimEnv::new(1));
@@ -127,7 +128,8 @@ fn whole_frames_that_make_no_snapshot_are_told() {
     assert!(told.to_string().contains("it does not begin with what it is of"), "{told}");
 }
 
-/// Parts have names of their own, and leave none behind: neither one that is given up, nor what a crash left.
+/// Parts have unique names and leave nothing behind, neither after an abandoned write nor after a
+/// crash.
 #[test]
 fn parts_do_not_meet_and_are_removed() {
     let machine = SimEnv::new(1);

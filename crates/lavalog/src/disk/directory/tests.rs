@@ -3,7 +3,8 @@ use datadriven::TestCase;
 use io::Rng;
 use std::error::Error as StdError;
 
-/// A directory of records whose LSNs have gaps now and then, with made-up lengths of blocks from offset 100 on; and where the blocks end.
+/// Makes a directory of records with occasional gaps in their LSNs, and blocks of made-up lengths
+/// from offset 100 on. Returns it with the end of the blocks.
 fn some_directory(rng: &mut Rng, logs: u64, records: u64) -> (Directory, u64) {
     let (mut directory, mut log, mut end) = (Directory::default(), 0, 100);
     for _ in 0..logs {
@@ -26,7 +27,7 @@ fn some_directory(rng: &mut Rng, logs: u64, records: u64) -> (Directory, u64) {
 
 type Outcome = std::result::Result<String, Box<dyn StdError>>;
 
-/// The directory of a script, with its bytes and the end of its blocks.
+/// The directory of a script, encoded, with the end of its blocks.
 #[derive(Default)]
 struct Script {
     directory: Directory,
@@ -34,7 +35,8 @@ struct Script {
     blocks_end: u64,
 }
 
-/// A directory without a head, with blocks from the offset 0 on: the numbers of each log on a line of its own.
+/// Decodes a directory without a head and with blocks from offset 0 on. Each line has the numbers
+/// of a log.
 fn decode(case: &mut TestCase) -> Outcome {
     let logs: Vec<&str> = case.input.lines().collect();
     let mut out = vec![0, logs.len() as u8, 0];
@@ -49,7 +51,8 @@ fn decode(case: &mut TestCase) -> Outcome {
     Ok(decoded.unwrap_or_else(|e| format!("{e}\n")))
 }
 
-/// Logs of the lines, an id and LSNs, with records of the greatest length, all sequences, and a block of 30 bytes for each.
+/// Makes the logs of the lines (an id and LSNs) with records of maximum length, all sequence
+/// numbers, and one block of 30 bytes each.
 fn largest(input: &str) -> Directory {
     let log = |(line, offset): (&str, u64)| {
         let mut numbers = line.split_whitespace().map(|n| n.parse().unwrap());
@@ -71,7 +74,7 @@ impl Script {
                 let blocks_end = 30 * directory.logs.len() as u64;
                 self.encode(directory, 0, blocks_end)
             }
-            // With each number of logs of a range.
+            // For each number of logs in a list.
             "random" => {
                 let (mut rng, records) = (Rng::new(case.take_arg("seed")?), case.take_arg("records")?);
                 let logs: Vec<u64> = case.take_args("logs")?;
@@ -110,7 +113,7 @@ impl Script {
         format!("{logs} logs, {records} records: {} B\n", self.bytes.len())
     }
 
-    /// Reads the directory, and finds each log in it.
+    /// Decodes the directory and looks up each log in it.
     fn read(&self, bytes: &[u8], blocks_end: u64) -> String {
         match Directory::decode(bytes, blocks_end) {
             Err(e) => format!("{e}\n"),
@@ -126,7 +129,8 @@ impl Script {
     }
 }
 
-/// The blocks of a log. Each LSN has the block of its position, and others have none.
+/// Prints the blocks of a log. Checks that each LSN is in the block of its rank, and that other
+/// LSNs have no block.
 fn blocks(log: &LogRows) -> String {
     let lsns: Vec<u64> = log.lsns.runs().flat_map(|run| run.first..=run.last()).collect();
     for (i, lsn) in lsns.iter().enumerate() {

@@ -19,7 +19,7 @@ fn set(lsns: &[Lsn]) -> LsnSet {
     set.build()
 }
 
-/// An index file of a script, as it was written.
+/// The index file of a script.
 #[derive(Default)]
 struct Script {
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ impl Script {
         IndexFile::open(Stored::new(self.bytes.clone()), 7, Uid::from_words(1, 2))
     }
 
-    /// Writes the records of the lines, log and LSN. One that is refused is left out.
+    /// Writes the records of the lines (log and LSN), without the refused ones.
     fn write(&mut self, input: &str) -> Outcome<String> {
         let file = Written::default();
         let mut writer = IndexFileWriter::new(file.boxed(), Path::new("f"), Uid::from_words(1, 2), head());
@@ -86,7 +86,7 @@ impl Script {
         Ok(out)
     }
 
-    /// Reads a block for a log: that of a log, or what would be one elsewhere.
+    /// Reads a block of a log, possibly under the number of another log, or at a wrong position.
     fn read_block(&self, case: &mut TestCase) -> Outcome<String> {
         let (file, directory) = self.open()?;
         let of: LogId = case.take_arg("of")?;
@@ -104,7 +104,7 @@ impl Script {
         ))
     }
 
-    /// Holds the file against a directory that has other LSNs or sequences of its log.
+    /// Checks the file against a directory with other LSNs or sequence numbers.
     fn against(&self, case: &mut TestCase) -> Outcome<String> {
         let (file, directory) = self.open()?;
         let good = directory.logs[0].clone();
@@ -120,7 +120,7 @@ impl Script {
         };
         let result = match &*case.directive {
             "verify" => file.verify(&Directory { logs: vec![log] }).map(drop),
-            // A row is not handed out before it is known that the directory has it.
+            // Rows are returned only after the check against the directory.
             "read-rows" => file.each_of(&log, &mut take),
             _ => file.find(&log, case.take_arg("lsn")?).map(drop),
         };

@@ -1,4 +1,4 @@
-//! Files in memory, for tests of the contents of files: writes are visible at once, and reads are counted.
+//! In-memory files for tests of file contents: writes are visible at once, and reads are counted.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use base::{Error, Result};
@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) const PATH: &str = "000000000007.e1-3";
 
-/// A file being written. Its copies are the same file.
+/// A file being written. Clones share the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) bytes: Arc<Mutex<Vec<u8>>>,
-    /// Appends from this length on fail.
+    /// Length at which appends fail.
     pub(crate) full_at: Option<u64>,
 }
 
 impl Written {
-    /// All that was written, which is then gone.
+    /// Takes the written bytes out of the file.
     pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *self.lock())
     }

@@ -1,8 +1,10 @@
-//! Random histories of some logs, with all that a store does to them, against a map of each log.
+//! Random histories of several logs with all changes that a store makes, compared with a map of
+//! each log.
 //!
-//! Operations are applied while index files, cold files and checkpoints are in the making, which are real files in memory. At any time
-//! the logs are made anew from what is on disk: the newest checkpoint, the directories of the files in whatever order, and a
-//! replay of the groups that are not retained, which is also begun earlier, done twice, or done out of order.
+//! Operations are applied while index files, cold files and checkpoints are being written, as real
+//! files in memory. At any time the logs can be restored from disk: from the newest checkpoint, the
+//! directories of the files in any order, and a replay of the unsealed groups. The replay may also
+//! start earlier, run twice, or run out of order.
 
 use super::*;
 use crate::checkpoint::SavedLog;
@@ -21,16 +23,16 @@ const UID: Uid = Uid([7; 16]);
 const BYTES: [u8; 2000] = [7; 2000];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// What a log should have.
+/// Expected contents of a log.
 #[derive(Clone, Debug, Default)]
 struct ModelLog {
     name: &'static str,
     trimmed_below: Lsn,
     last: Option<Lsn>,
-    /// The highest LSN that was trimmed.
+    /// The highest trimmed LSN.
     trimmed_last: Option<Lsn>,
     metadata: Vec<u8>,
-    /// LSN to sequence and length.
+    /// Sequence number and length by LSN.
     records: BTreeMap<Lsn, (SeqNo, u32)>,
 }
 
@@ -70,7 +72,7 @@ fn apply(model: &mut Model, seq: SeqNo, op: &Op<'static>) {
     }
 }
 
-/// What was logged: sequence, operation, group.
+/// A logged operation: sequence number, operation, group.
 type Logged = (SeqNo, Op<'static>, u64);
 
 enum File {
@@ -88,7 +90,7 @@ impl File {
     }
 }
 
-/// An index file and a checkpoint that are being written, log by log.
+/// An index file and a checkpoint being written, log by log.
 struct Building {
     ltn: u64,
     todo: Vec<LogId>,
@@ -96,7 +98,7 @@ struct Building {
     checkpoint: Checkpoint,
 }
 
-/// A cold file that is being written.
+/// A cold file being written.
 struct Collecting {
     inputs: Vec<Source>,
     logs: Vec<LogId>,
@@ -108,7 +110,7 @@ struct Collecting {
 struct Checkpoint {
     next_id: LogId,
     logs: Vec<SavedLog>,
-    /// The last group that is not replayed.
+    /// The last sealed group.
     retained: u64,
 }
 
@@ -124,12 +126,13 @@ struct World {
     building: Option<Building>,
     collecting: Option<Collecting>,
     cold: u64,
-    /// All records have one length: then bytes are exact, not only records.
+    /// Whether all records have the same length: then byte counts are exact, not only record
+    /// counts.
     one_length: bool,
     counts: Counts,
 }
 
-/// What a history has come by: a test that never meets these things shows nothing.
+/// Events of a history. Without them the test proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     installed: u64,
@@ -137,7 +140,7 @@ struct Counts {
     restarts: u64,
     died_on_the_way: u64,
     blocks: u64,
-    /// Operations after which something was in the index that was trimmed.
+    /// Operations that left trimmed records in the index for later removal.
     cut_later: u64,
 }
 
@@ -167,7 +170,7 @@ impl World {
         self.model.keys().nth(n).copied()
     }
 
-    /// An operation that a writer could be allowed.
+    /// Draws a valid operation.
     fn draw(&mut self) -> Option<Op<'static>> {
         if self.rng.one_in(40) || self.model.is_empty() {
             let name = NAMES[self.rng.below(3) as usize];
@@ -189,7 +192,8 @@ impl World {
             5 => Op::TruncateAfter { log, lsn: last.saturating_sub(self.rng.below(5)) },
             6 => Op::SetMetadata { log, bytes: &BYTES[..self.rng.below(50) as usize] },
             choice => {
-                // Mostly the next one; now and then one further on, or one that is missing, or trimmed, or there already.
+                // Usually the next LSN; sometimes a later one, or one that is missing, trimmed or
+                // present.
                 let lsn = match choice {
                     7 => last + 1 + self.rng.below(10),
                     8..10 => within.saturating_sub(self.rng.below(3)),
@@ -218,7 +222,7 @@ impl World {
                 self.logs = logs;
             }
             _ => {
-                // A run of operations on one log, so that blocks are filled.
+                // A run of operations on one log, to fill blocks.
                 for _ in 0..1 + self.rng.below(12) {
                     let Some(op) = self.draw() else { continue };
                     self.seq += 1;
@@ -235,7 +239,7 @@ impl World {
         }
     }
 
-    /// A piece of an index file and its checkpoint.
+    /// Performs one step of writing an index file and its checkpoint.
     fn build(&mut self) {
         let Some(mut building) = self.building.take() else {
             let ltn = self.checkpoint.retained + 1;
@@ -268,7 +272,7 @@ impl World {
         install(&mut self.logs, building.ltn, parts(source, &directory));
         let records = directory.size().records;
         let live = self.logs.ledger().usage(source).live;
-        // What is trimmed, and was in the index still, is not any more.
+        // Trimmed records that were still in the index are gone now.
         assert!(live.records <= before.records);
         assert!(!was_cut || live.records == before.records);
         self.counts.died_on_the_way += records - live.records;
@@ -283,7 +287,7 @@ impl World {
         }
     }
 
-    /// A piece of a collection.
+    /// Performs one step of a collection.
     fn collect(&mut self) {
         let Some(mut collecting) = self.collecting.take() else {
             let sources: Vec<Source> = self.files.keys().copied().collect();
@@ -344,7 +348,7 @@ impl World {
         self.files.insert(source, (File::Cold(file), directory));
     }
 
-    /// The logs from what is on disk; `history` is what is replayed.
+    /// Restores the logs from disk. `history` has the operations to replay.
     fn restored(&mut self, history: &[Logged]) -> Logs {
         let mut logs = Logs::new();
         let checkpoint = self.checkpoint.clone();
@@ -373,7 +377,7 @@ impl World {
         let needed = from(retained, &self.history);
         let exact = self.restored(&needed);
         self.check(&exact, true);
-        // More than is needed; twice; and out of order.
+        // Replay more than necessary; twice; and out of order.
         let earlier = from(self.rng.below(retained + 1), &self.history);
         let logs = self.restored(&earlier);
         self.check(&logs, false);
@@ -386,7 +390,8 @@ impl World {
         (self.building, self.collecting) = (None, None);
     }
 
-    /// Holds logs against the model; `exactly`, if their replay was one that happens, and the highest LSNs are known.
+    /// Compares logs with the model. `exactly`: their replay was a realistic one, so the highest
+    /// LSNs must match.
     fn check(&mut self, logs: &Logs, exactly: bool) {
         assert_eq!(logs.registry().len(), self.model.len());
         assert_eq!(
@@ -401,7 +406,7 @@ impl World {
                 (log.live().trimmed_below(), log.live().first()),
                 (wanted.trimmed_below, first(wanted))
             );
-            // After a restart a log may have forgotten which of its records were trimmed.
+            // After a restart a log may have forgotten its trimmed records.
             let is_forgotten = wanted.records.is_empty() && log.last() < wanted.last;
             assert!(
                 !exactly || log.last() == wanted.last || self.counts.restarts > 0 && is_forgotten,
@@ -433,7 +438,7 @@ impl World {
         assert!(live.is_empty(), "{live:?}");
     }
 
-    /// Reads what spans lead to.
+    /// Reads the records of spans.
     fn resolve(
         &mut self,
         id: LogId,
@@ -491,7 +496,7 @@ fn shuffle<T>(rng: &mut io::Rng, all: &mut [T]) {
     (1..all.len()).rev().for_each(|i| all.swap(i, rng.below(i as u64 + 1) as usize));
 }
 
-/// The same, with the operations of each log among themselves in another order, after its creation.
+/// Returns the history with the operations of each log reordered, after its creation.
 fn out_of_order(rng: &mut io::Rng, mut history: Vec<Logged>) -> Vec<Logged> {
     let mut of_log: BTreeMap<LogId, Vec<usize>> = BTreeMap::new();
     for (at, (_, op, _)) in history.iter().enumerate() {

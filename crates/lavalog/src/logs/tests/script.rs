@@ -1,4 +1,4 @@
-//! Logs of a script: operations and files change them, and what a reader would find is printed.
+//! Logs of a script: operations and files change them, and the results of look-ups are printed.
 
 use super::*;
 use datadriven::TestCase;
@@ -10,15 +10,15 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// The logs of a script.
 struct Script {
     logs: Logs,
-    /// The sequence of the last operation.
+    /// Sequence number of the last operation.
     seq: SeqNo,
-    /// The group in which records are.
+    /// Group for new records.
     ltn: u64,
-    /// Files that were written, and are not there for the logs yet, by their names.
+    /// Written files that are not installed yet, by name.
     files: HashMap<String, (Source, Vec<(LogId, Part)>)>,
 }
 
-/// `group-3` or `cold-9`.
+/// Parses `group-3` or `cold-9`.
 fn source_of(name: &str) -> Source {
     let (kind, number) = name.split_once('-').unwrap();
     let number = number.parse().unwrap();
@@ -36,7 +36,7 @@ fn name_of(source: Source) -> String {
     }
 }
 
-/// LSNs: `7`, `1-9`.
+/// Parses LSNs: `7`, `1-9`.
 fn lsns_of(text: &str) -> RangeInclusive<Lsn> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     first.parse().unwrap()..=last.parse().unwrap()
@@ -94,7 +94,7 @@ impl Script {
         Ok(out)
     }
 
-    /// Applies an operation of each line, at the next sequences or at the one that is given.
+    /// Applies the operation of each line, at the next sequence numbers or at the given one.
     fn apply(&mut self, case: &mut TestCase, input: &str) -> Outcome<String> {
         self.ltn = case.try_take_arg("group")?.unwrap_or(self.ltn);
         let at: Option<SeqNo> = case.try_take_arg("sequence")?;
@@ -142,7 +142,7 @@ impl Script {
         match (&*case.directive, source) {
             ("install", Source::Group(ltn)) => install(&mut self.logs, ltn, parts),
             ("load", _) => parts.into_iter().for_each(|(log, part)| assert!(self.logs.load(log, part))),
-            // Each file that goes, with the lowest LSN that it had: `from=(group-3.30,group-4.40)`.
+            // Each collected file with its lowest LSN: `from=(group-3.30,group-4.40)`.
             _ => {
                 let from: Vec<String> = case.take_args("from")?;
                 let file = |text: &String| {
@@ -159,7 +159,7 @@ impl Script {
         Ok(String::new())
     }
 
-    /// Begins anew with what a checkpoint has of the logs. Records are in files, or in groups to be replayed.
+    /// Restores the logs from their checkpoint. Records are in files, or in groups to be replayed.
     fn reopen(&mut self) -> String {
         let mut again = Logs::new();
         let saved: Vec<SavedLog> = self.logs.registry().iter().map(Log::save).collect();

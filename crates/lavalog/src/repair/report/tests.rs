@@ -2,7 +2,8 @@ use super::*;
 use datadriven::TestCase;
 use std::error::Error as StdError;
 
-/// A report of lines: `log a lacks 3-5`, `log a may lack 6-6`, `operations lost, may come back`, `operations lost`.
+/// Parses a report: `log a lacks 3-5`, `log a may lack 6-6`, `operations lost, may come back`,
+/// `operations lost`.
 fn report(input: &str) -> RepairReport {
     let mut report = RepairReport::default();
     for line in input.lines() {
