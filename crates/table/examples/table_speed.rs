@@ -42,7 +42,7 @@ impl Bench {
     }
 
     fn table(&mut self, name: &str, options: &TableOptions, reference_of: impl Fn(u64) -> bool) {
-        // The pages are touched before, so that their faults are not counted.
+        // The pages are touched in advance, so that their faults are not counted.
         let mut pages = vec![1; 128 << 20];
         pages.clear();
         let bytes = Arc::new(Mutex::new(pages));

@@ -1,7 +1,8 @@
 //! Measures vSSTs in memory: `cargo run --release -p lavastore-table --example vsst_speed [MB]`.
 //!
-//! Keys are those of db_bench with 36 bytes: a random number in 8 bytes, big-endian, filled up with zeros ('0'). Half of
-//! each value can be compressed. Files are in memory, so the numbers are the CPU cost of the format and nothing else.
+//! Keys are 36-byte keys like those of db_bench: a random number in 8 bytes, big-endian, padded
+//! with zeros ('0'). Half of each value can be compressed. Files are in memory, so the numbers are
+//! the CPU cost of the format and nothing else.
 
 mod in_memory;
 
@@ -55,7 +56,7 @@ impl Bench {
         let keys = self.keys(count);
         let count = keys.len() as u64;
         println!("{count} values of {value_len} +- {spread} bytes, {}", compression.name());
-        // The pages are touched before, so that their faults are not counted.
+        // The pages are touched in advance, so that their faults are not counted.
         let mut pages = vec![1; ((self.mb + self.mb / 4 + 8) << 20) as usize];
         pages.clear();
         let bytes = Arc::new(Mutex::new(pages));

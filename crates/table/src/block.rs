@@ -13,14 +13,16 @@
 //! restart count: u32  (bit 31: some entry of the block expires)
 //! ```
 //!
-//! The tag is the kind of the entry (0-3) plus 0x10 if it expires. Keys are user keys; the sequence is coded apart, so
-//! a second version of a key costs no key bytes, and a block of one age costs one byte a sequence. Every
-//! `restart_interval`-th entry is a restart: a search bisects the restarts and then scans one run. Keys lie apart from
-//! values because that scan then stays within a few cache lines, however long the values are.
+//! The tag is the kind of the entry (0-3) plus 0x10 if it expires. Keys are user keys. The sequence
+//! is coded separately, so a second version of a key costs no key bytes, and in a block of entries
+//! of one age a sequence costs one byte. Every `restart_interval`-th entry is a restart: a search
+//! bisects the restarts and then scans one run. Keys are stored apart from values, so that this
+//! scan stays within a few cache lines, however long the values are.
 //!
-//! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at restarts, where it is 0;
-//! the first entry is a restart. Readers believe none of it: what contradicts the layout is `Corruption`, and a wrong
-//! order leads to a wrong answer at worst, never out of the block.
+//! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at
+//! restarts, where it is 0; the first entry is a restart. Readers trust none of these. Bytes that
+//! contradict the layout are `Corruption`, and a wrong order leads at worst to a wrong answer,
+//! never to reads outside the block.
 
 use crate::cursor::{
     BlockCursor, KEY_BYTES, Passed, Step, before, extend_match, partition_point, reported_trailer,
@@ -33,7 +35,7 @@ use std::ops::Range;
 
 const EXPIRES: u8 = 0x10;
 const EXPIRES_FLAG: u32 = 1 << 31;
-/// Bytes of an entry of the restart array.
+/// Length of an entry of the restart array, in bytes.
 const RESTART_LEN: usize = 8;
 
 /// Builds inline blocks, one after another, in one buffer.
@@ -51,7 +53,7 @@ pub struct InlineBlockBuilder {
 }
 
 impl InlineBlockBuilder {
-    /// An empty block with a restart every `interval` entries.
+    /// Returns an empty block with a restart every `interval` entries.
     pub fn new(interval: usize) -> Self {
         let interval = interval.max(1);
         InlineBlockBuilder {
@@ -65,7 +67,8 @@ impl InlineBlockBuilder {
         }
     }
 
-    /// Appends an entry. `shared` is what `user_key` has in common with the previous one; expiry 0 means none.
+    /// Appends an entry. `shared` is the length of the prefix that `user_key` shares with the
+    /// previous one; expiry 0 means none.
     #[inline]
     pub fn add(&mut self, user_key: &[u8], shared: usize, trailer: u64, expiry: u64, value: &[u8]) {
         let seq = trailer >> 8;
@@ -96,19 +99,19 @@ impl InlineBlockBuilder {
         self.buf.extend_from_slice(value);
     }
 
-    /// Bytes of the block if it were finished now.
+    /// Returns the length that the block would have if it were finished now.
     #[inline]
     pub fn len_estimate(&self) -> usize {
         self.buf.len() + self.keys.len() + RESTART_LEN * self.restarts.len() + 24
     }
 
-    /// About how many bytes an entry would add.
+    /// Returns the approximate number of bytes that an entry would add.
     #[inline]
     pub fn entry_len(suffix_len: usize, value_len: usize) -> usize {
         suffix_len + value_len + varint_len(value_len as u64) + 6
     }
 
-    /// True if nothing was added since the last [`InlineBlockBuilder::clear`].
+    /// Returns true if nothing was added since the last [`InlineBlockBuilder::clear`].
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.restarts.is_empty()
@@ -144,7 +147,7 @@ impl InlineBlockBuilder {
     }
 }
 
-/// Where the parts of a block are. Values come first, so they end where keys start.
+/// Offsets of the parts of a block. Values come first, so they end where keys start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shape {
     first_seq: SeqNo,
@@ -154,7 +157,7 @@ struct Shape {
     restart_count: usize,
 }
 
-/// Where an entry begins.
+/// Start of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     key: usize,
@@ -236,7 +239,7 @@ impl Shape {
         Some(Entry { shared, suffix: at, start: place, end, trailer: seq << 8 | u64::from(kind), expiry })
     }
 
-    /// The last run whose first entry satisfies `before`, or the first run.
+    /// Returns the last run whose first entry satisfies `before`, or the first run.
     fn run(&self, block: &[u8], mut before: impl FnMut(&[u8], u64) -> bool) -> Result<usize> {
         let after = partition_point(self.restart_count, |i| {
             let entry = self.entry(block, self.restart(block, i)?)?;
@@ -245,8 +248,8 @@ impl Shape {
         Ok(after.saturating_sub(1))
     }
 
-    /// The first entry at or after an internal key, and whether it has its user key. No key is built: that of the
-    /// entry is `shared` bytes of the target, then its suffix.
+    /// Returns the first entry at or after an internal key, and whether it has the same user key.
+    /// No key is built: the entry's key is `shared` bytes of the target, then its suffix.
     #[inline]
     fn search(
         &self,
@@ -274,7 +277,7 @@ impl Shape {
     }
 }
 
-/// A decoded entry header; offsets are in the block, and lie inside it.
+/// A decoded entry header; its offsets are inside the block.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     shared: usize,
@@ -299,11 +302,11 @@ impl Entry {
 /// An entry found by [`find`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its stored sequence and kind.
+    /// Stored sequence and kind.
     pub trailer: u64,
-    /// Where its value lies in the block.
+    /// Range of the value in the block.
     pub value: Range<usize>,
-    /// When it expires; 0: never.
+    /// Expiry time; 0: never.
     pub expiry: u64,
 }
 
@@ -328,13 +331,14 @@ pub struct InlineCursor {
     shape: Shape,
     global_seq: Option<SeqNo>,
     valid: bool,
-    /// Begin and end of the present entry.
+    /// Start and end of the present entry.
     start: Place,
     end: Place,
     expiry: u64,
-    /// The internal key of the present entry, while valid.
+    /// Internal key of the present entry, while valid.
     key: Vec<u8>,
-    /// The entries of the present run before this one, while moving backward: begin, end and expiry of each.
+    /// Start, end and expiry of the entries of the run before the present one, while moving
+    /// backward.
     passed: Passed<(Place, Place, u64)>,
 }
 
@@ -352,7 +356,7 @@ impl InlineCursor {
         Ok(())
     }
 
-    /// Completes `self.key`, which holds what the entry shares, and stands on it.
+    /// Completes `self.key`, which holds the shared prefix, and makes `entry` the present entry.
     #[inline(always)]
     fn settle(&mut self, entry: &Entry) {
         self.key.extend_from_slice(entry.suffix(&self.block));
@@ -370,7 +374,8 @@ impl InlineCursor {
         self.step_to(place)
     }
 
-    /// Moves to the last entry whose key starts before `limit`, remembering the run for the steps to come.
+    /// Moves to the last entry whose key starts before `limit`, and records the run for further
+    /// backward steps.
     fn last_before(&mut self, limit: usize) -> Result<()> {
         let after = partition_point(self.shape.restart_count, |i| {
             Ok(self.shape.restart(&self.block, i)?.key < limit)

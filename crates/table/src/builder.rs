@@ -1,10 +1,11 @@
 //! Writes a kSST.
 //!
-//! Entries come in internal-key order and go to one of two streams: references to the reference stream, everything else
-//! to the inline stream. Inline blocks are written as they fill; reference blocks are held back and written in runs of
-//! up to [`RUN_LEN`] bytes, so that garbage collection, which needs only references, and read-ahead find the blocks of
-//! each stream together. After the data come filters and index partitions, notes, range tombstones, the top indexes,
-//! properties, meta index and footer (the byte map is in `docs/format/ksst.md`).
+//! Entries come in internal-key order and go to one of two streams: references to the reference
+//! stream, everything else to the inline stream. Inline blocks are written as they fill. Reference
+//! blocks are held back and written in runs of up to [`RUN_LEN`] bytes, so that the blocks of each
+//! stream lie together. Garbage collection reads only references, and read-ahead follows one
+//! stream. After the data come filters and index partitions, notes, range tombstones, the top
+//! indexes, properties, meta index and footer (the byte map is in `docs/format/ksst.md`).
 
 use crate::block::InlineBlockBuilder;
 use crate::footer::{FOOTER_LEN, Footer};
@@ -27,38 +28,40 @@ use io::AppendFile;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of reference blocks that are held back to be written together.
+/// Bytes of reference blocks that are written together.
 const RUN_LEN: usize = 2 << 20;
-/// A table of more keys, with references, holds its notes. The entries of a shorter one are read as fast.
+/// Number of keys above which a table with references stores its notes. For shorter tables reading
+/// all entries is as fast.
 const NOTED_KEYS_MIN: u64 = 1024;
-/// Range tombstones are cut into blocks of about so many bytes.
+/// Approximate length of a block of range tombstones, in bytes.
 const TOMBSTONE_BLOCK_LEN: usize = 64 << 10;
 
-/// A table that was written, and not synced.
+/// A table that is written but not synced.
 pub struct UnsyncedTable(Sink);
 
 impl UnsyncedTable {
-    /// Makes the table durable. Its directory is the caller's to sync.
+    /// Makes the table durable. The caller must sync the directory.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     pub fn sync(mut self) -> Result<()> {
         self.0.sync()
     }
 }
 
-/// A table that was written.
+/// A finished table.
 #[derive(Clone, Debug)]
 pub struct FinishedTable {
-    /// Bytes of the file.
+    /// Length of the file, in bytes.
     pub len: u64,
-    /// The smallest encoded internal key; for a range tombstone that is its start, with kind `RangeDeletion`.
+    /// Smallest encoded internal key; for a range tombstone its start, with kind `RangeDeletion`.
     pub smallest: Vec<u8>,
-    /// The largest; the end of a range tombstone appears as `encode(end, MAX_SEQ, Seek)`, before every entry of `end`.
+    /// Largest encoded internal key; the end of a range tombstone appears as `encode(end, MAX_SEQ,
+    /// Seek)`, before every entry of `end`.
     pub largest: Vec<u8>,
-    /// What the table says about itself.
+    /// Properties of the table.
     pub properties: Properties,
-    /// Further facts about its entries. A long table with references holds them.
+    /// Statistics of the entries, which the file holds if it is a long table with references.
     pub notes: TableNotes,
 }
 
@@ -71,12 +74,13 @@ pub struct KsstBuilder {
     inline_block: InlineBlockBuilder,
     references: StreamBuilder,
     reference_block: ReferenceBlockBuilder,
-    /// Sealed frames of reference blocks not yet written, and the ordinal of the first.
+    /// Sealed frames of reference blocks that are not written yet. The ordinal of the first is in
+    /// `run_first`.
     run: Vec<u8>,
     run_first: usize,
-    /// The blocks of the run as readers cache them; only with `warm`.
+    /// Blocks of the run as readers cache them; only with `warm`.
     run_blocks: Vec<Block>,
-    /// The last entry went to the reference stream.
+    /// True if the last entry went to the reference stream.
     last_is_reference: bool,
     tombstones: Vec<RangeTombstone>,
     tombstone_bytes: usize,
@@ -88,8 +92,9 @@ pub struct KsstBuilder {
 }
 
 impl KsstBuilder {
-    /// Starts a table in an empty file. `path` is for error messages; `warm` is the cache to put into what leads to data:
-    /// reference blocks as they are written, index and filter partitions when the table is finished.
+    /// Starts a table in an empty file. `path` is for error messages. `warm` is the cache to fill
+    /// with reference blocks as they are written, and with index and filter partitions when the
+    /// table is finished.
     pub fn new(
         file: Box<dyn AppendFile>,
         path: &Path,
@@ -120,12 +125,12 @@ impl KsstBuilder {
         }
     }
 
-    /// Records when the table is written (properties only).
+    /// Records the creation time (properties only).
     pub fn set_created(&mut self, unix_seconds: u64) {
         self.properties.created_unix_seconds = unix_seconds;
     }
 
-    /// Records which versions in the table only snapshots read (properties only).
+    /// Records the versions that only snapshots read (properties only).
     pub fn set_retained(&mut self, retained: Vec<Retained>) {
         self.properties.retained = retained;
     }
@@ -134,13 +139,14 @@ impl KsstBuilder {
     /// [`Reference`] as its value.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key out of order or an entry no table can hold, `TooLarge` for one over the limits, and
-    /// what the file reports. After an error the table cannot be finished.
+    /// `InvalidArgument` for a key out of order or an invalid entry, `TooLarge` for an entry over
+    /// the limits, and the errors of the file. After an error the table cannot be finished.
     pub fn add(&mut self, ikey: &[u8], value: &[u8]) -> Result<()> {
         self.add_expiring(ikey, value, 0)
     }
 
-    /// As [`KsstBuilder::add`], for an entry that expires at a second since 1970 (0: never).
+    /// As [`KsstBuilder::add`], for an entry that expires at `expiry`, in seconds since 1970 (0:
+    /// never).
     pub fn add_expiring(&mut self, ikey: &[u8], value: &[u8], expiry: u64) -> Result<()> {
         let entry = key::InternalKey::decode(ikey).map_err(|e| self.refuse(e))?;
         let (user_key, trailer) = key::split(ikey);
@@ -196,21 +202,22 @@ impl KsstBuilder {
         self.sink.blame(e.context("adding to a table"))
     }
 
-    /// The user key of the last entry.
+    /// Returns the user key of the last entry.
     #[inline]
     fn last_user_key(&self) -> &[u8] {
         let stream = if self.last_is_reference { &self.references } else { &self.inline };
         stream.last().0
     }
 
-    /// Checks the order; returns what the user key has in common with the last one of the table.
+    /// Checks the order. Returns the length of the prefix shared with the last user key of the
+    /// table.
     #[inline]
     fn shared_with_last(&self, user_key: &[u8], trailer: u64) -> Result<usize> {
         let stream = if self.last_is_reference { &self.references } else { &self.inline };
         let (last_user, last_trailer) = stream.last();
         let shared = shared_len(last_user, user_key);
         let ascending = match (last_user.get(shared), user_key.get(shared)) {
-            // The first key may be empty, as the buffer is before it.
+            // The first key may be empty, like the buffer before it.
             (None, None) => self.properties.entries == 0 || trailer < last_trailer,
             (None, Some(_)) => true,
             (Some(_), None) => false,
@@ -267,7 +274,8 @@ impl KsstBuilder {
         Ok(())
     }
 
-    /// Takes what the open block of references leads to into the sums of the table: names are looked up once a block, not for each entry.
+    /// Adds the references of the open block to the dependencies of the table. BlobIds are looked
+    /// up once for each block, not for each entry.
     fn depend_on_block(&mut self) {
         for part in self.reference_block.names() {
             let fresh = self.dependencies.len();
@@ -317,10 +325,10 @@ impl KsstBuilder {
         Ok(())
     }
 
-    /// Adds a range tombstone, in any order. An empty range is ignored.
+    /// Adds a range tombstone, in any order. Ignores an empty range.
     ///
     /// # Errors
-    /// `InvalidArgument` or `TooLarge` for one no table can hold.
+    /// `InvalidArgument` or `TooLarge` for an invalid tombstone.
     pub fn add_range_tombstone(&mut self, t: &RangeTombstone) -> Result<()> {
         if t.start >= t.end {
             return Ok(());
@@ -342,7 +350,8 @@ impl KsstBuilder {
         Ok(())
     }
 
-    /// About how many bytes the file would have if it were finished now (compression of open blocks not foreseen).
+    /// Returns the approximate length that the file would have if it were finished now, without
+    /// compression of the open blocks.
     pub fn len_estimate(&self) -> u64 {
         let open = self.inline_block.len_estimate() + self.reference_block.len_estimate() + self.run.len();
         let meta = self.tombstone_bytes + 16 * self.dependencies.len() + 512;
@@ -357,31 +366,32 @@ impl KsstBuilder {
             + self.references.len_estimate()
     }
 
-    /// Uncompressed bytes of keys and values so far, referenced values included: the compensated size.
+    /// Returns the uncompressed bytes of keys and values so far, referenced values included: the
+    /// compensated size.
     pub fn raw_bytes(&self) -> u64 {
         self.properties.raw_bytes()
     }
 
-    /// True if nothing was added.
+    /// Returns true if nothing was added.
     pub fn is_empty(&self) -> bool {
         self.properties.entries == 0 && self.tombstones.is_empty()
     }
 
-    /// Writes all that is left and syncs the file.
+    /// Writes the remaining data and syncs the file.
     ///
     /// # Errors
-    /// `InvalidArgument` if nothing was added, and what the file reports.
+    /// `InvalidArgument` if nothing was added, and the errors of the file.
     pub fn finish(self) -> Result<FinishedTable> {
         let (table, mut sink) = self.write_rest()?;
         sink.sync()?;
         Ok(table)
     }
 
-    /// Writes all that is left. The file is durable after [`UnsyncedTable::sync`]: a file system makes many files durable at once that
-    /// were written before the first of these calls.
+    /// Writes the remaining data. The file is durable after [`UnsyncedTable::sync`]. If many files
+    /// are written before the first of these syncs, a file system makes them durable together.
     ///
     /// # Errors
-    /// Those of [`KsstBuilder::finish`].
+    /// The errors of [`KsstBuilder::finish`].
     pub fn finish_unsynced(self) -> Result<(FinishedTable, UnsyncedTable)> {
         let (table, mut sink) = self.write_rest()?;
         sink.flush()?;
@@ -417,7 +427,7 @@ impl KsstBuilder {
         self.write_meta(references, inline)
     }
 
-    /// Smallest and largest key, with range tombstones.
+    /// Computes the smallest and the largest key, range tombstones included.
     fn settle_bounds(&mut self, largest_point: Vec<u8>) {
         self.tombstones.sort();
         let (mut smallest, mut largest) = (std::mem::take(&mut self.smallest), largest_point);
@@ -448,7 +458,8 @@ impl KsstBuilder {
         };
         let sink = &mut self.sink;
         self.notes.sample = self.references.take_sample().union(self.inline.take_sample());
-        // First: an open reads the end of the file, and needs all sections but this one.
+        // The notes come first: an open reads the end of the file, and needs all sections but this
+        // one.
         let holds_notes = !references.top.is_empty() && self.notes.keys > NOTED_KEYS_MIN;
         let mut block = if holds_notes { self.notes.encode() } else { Vec::new() };
         if holds_notes && block.len() <= limits::BLOCK_LEN_MAX {

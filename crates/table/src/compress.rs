@@ -1,21 +1,22 @@
 //! The codecs of blocks.
 //!
-//! A compressed payload is the raw length as a varint, then the codec's own bytes. A block that compression shrinks by
-//! less than an eighth is stored as it is: reading it then costs no decompression. Codecs are features of this crate;
-//! the names of those that are missing are still known, and lead to `Unsupported`.
+//! A compressed payload is the raw length as a varint, then the codec's own bytes. A block that
+//! compression shrinks by less than an eighth is stored uncompressed, so that reading it costs no
+//! decompression. Codecs are features of this crate; the names of missing codecs are still known,
+//! and lead to `Unsupported`.
 
 use base::codec::{Reader, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use cache::Block;
 
-/// The level of Zstandard: its own default.
+/// Zstandard level: its own default.
 #[cfg(feature = "zstd")]
 const ZSTD_LEVEL: i32 = 3;
 
 /// Checks that this build has a codec.
 ///
 /// # Errors
-/// `Unsupported` if it has not.
+/// `Unsupported` if the codec is missing.
 pub fn require(compression: Compression) -> Result<()> {
     let present = match compression {
         Compression::None => true,
@@ -39,7 +40,7 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// The compressed payload of `raw`, or `None` if it is not worth it.
+    /// Returns the compressed payload of `raw`, or `None` if compression is not worthwhile.
     ///
     /// # Errors
     /// `Unsupported` if this build lacks the codec.
@@ -67,7 +68,7 @@ impl Compressor {
             #[cfg(feature = "zstd")]
             Compression::Zstd => {
                 if self.zstd.is_none() {
-                    // Refused only where there is no memory for it: then the block stays as it is.
+                    // Fails only without memory for the context: then the block stays uncompressed.
                     self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
                 }
                 self.zstd.as_mut().and_then(|context| context.compress_to_buffer(raw, space).ok())
@@ -86,7 +87,7 @@ fn bound(compression: Compression, raw_len: usize) -> usize {
     }
 }
 
-/// The raw bytes of a payload.
+/// Decompresses a payload.
 ///
 /// # Errors
 /// `Corruption` if it does not decompress to the length it states, `Unsupported` if this build lacks the codec.
@@ -97,7 +98,7 @@ pub fn decompress(compression: Compression, payload: &[u8]) -> Result<Block> {
     decompress_behind(&[], compression, payload)
 }
 
-/// A block that begins with `head` and goes on with the raw bytes of a compressed payload.
+/// Returns a block of `head` followed by the raw bytes of a compressed payload.
 ///
 /// # Errors
 /// As [`decompress`].
@@ -123,7 +124,7 @@ fn decompress_into(compression: Compression, data: &[u8], raw: &mut [u8]) -> Opt
         #[cfg(feature = "zstd")]
         Compression::Zstd => {
             use std::cell::RefCell;
-            // A context costs more to make than a block to decompress.
+            // Creating a context costs more than decompressing a block.
             thread_local!(static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
                 const { RefCell::new(None) });
             CONTEXT.with(|context| {
@@ -167,7 +168,7 @@ mod tests {
         }
     }
 
-    /// `.ci/run` runs it in a build without codecs too.
+    /// `.ci/run` also runs this test in a build without codecs.
     #[test]
     fn a_codec_that_is_not_built_in_is_named() {
         let built = [true, cfg!(feature = "lz4"), cfg!(feature = "zstd")];

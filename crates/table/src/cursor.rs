@@ -1,20 +1,23 @@
-//! What the cursors of both kinds of blocks have in common.
+//! Code shared by the cursors over both kinds of blocks.
 
 use base::{Result, SeqNo};
 use cache::Block;
 
-/// Bytes that a cursor reserves for its key with the first block: most keys fit, and a short scan grows it no further.
+/// Bytes that a cursor reserves for its key with the first block. Most keys fit, so that a short
+/// scan does not grow the buffer.
 pub(crate) const KEY_BYTES: usize = 64;
 
-/// A position in one block. It owns the block, and the key of the entry it stands on, whole.
+/// A position in one block. It owns the block, and the complete key of its present entry.
 ///
-/// A cursor never panics on hostile bytes: what does not decode is `Corruption`, after which it is not valid.
+/// A cursor never panics on hostile bytes: bytes that do not decode are `Corruption`, after which
+/// it is not valid.
 pub trait BlockCursor: Default + Send {
-    /// Takes over a block. Not valid until positioned. With `global_seq`, every entry is reported with that sequence.
+    /// Takes over a block. Not valid until positioned. With `global_seq`, every entry is reported
+    /// with that sequence.
     fn load(&mut self, block: Block, global_seq: Option<SeqNo>) -> Result<()>;
-    /// Lets go of the block; not valid.
+    /// Releases the block; not valid afterward.
     fn clear(&mut self);
-    /// True while it stands on an entry.
+    /// Returns true while the cursor is on an entry.
     fn valid(&self) -> bool;
     /// Moves to the first entry.
     fn seek_to_first(&mut self) -> Result<()>;
@@ -26,11 +29,11 @@ pub trait BlockCursor: Default + Send {
     fn next(&mut self) -> Result<()>;
     /// Moves backward; not valid before the first entry.
     fn prev(&mut self) -> Result<()>;
-    /// The encoded internal key; empty if not valid.
+    /// Returns the encoded internal key; empty if not valid.
     fn key(&self) -> &[u8];
-    /// The value; empty if not valid.
+    /// Returns the value; empty if not valid.
     fn value(&self) -> &[u8];
-    /// The second since 1970 at which the entry expires; 0: never.
+    /// Returns the expiry time of the entry, in seconds since 1970; 0: never.
     fn expiry(&self) -> u64;
 
     /// Moves to the last entry at or before an encoded internal key; not valid if there is none.
@@ -46,23 +49,24 @@ pub trait BlockCursor: Default + Send {
     }
 }
 
-/// The entries of a run before the present one, each with what the cursor needs to stand on it again: keys are decoded
-/// forward only, so moving backward decodes a run once and then goes back through these.
+/// Entries of a run before the present one, each with the data to position the cursor on it again.
+/// Keys are decoded forward only, so a backward move decodes a run once and then steps back through
+/// these entries.
 #[derive(Default)]
 pub(crate) struct Passed<T> {
-    /// Where the key of each begins in `keys`.
+    /// Entries with the start of their key in `keys`.
     entries: Vec<(T, usize)>,
     keys: Vec<u8>,
 }
 
 impl<T> Passed<T> {
-    /// Remembers an entry on the way to the next.
+    /// Adds an entry on the way to the next.
     pub(crate) fn push(&mut self, entry: T, key: &[u8]) {
         self.entries.push((entry, self.keys.len()));
         self.keys.extend_from_slice(key);
     }
 
-    /// The last entry; its key replaces `key`.
+    /// Removes the last entry; its key replaces `key`.
     pub(crate) fn pop_into(&mut self, key: &mut Vec<u8>) -> Option<T> {
         let (entry, start) = self.entries.pop()?;
         key.clear();
@@ -71,7 +75,7 @@ impl<T> Passed<T> {
         Some(entry)
     }
 
-    /// Forgets all of them, because the cursor moves otherwise than backward.
+    /// Removes all entries, because the cursor makes a move other than backward.
     #[inline]
     pub(crate) fn clear(&mut self) {
         if !self.entries.is_empty() {
@@ -81,7 +85,8 @@ impl<T> Passed<T> {
     }
 }
 
-/// True if the internal key (`user`, `trailer`) sorts before (`target_user`, `target_trailer`).
+/// Returns true if the internal key (`user`, `trailer`) sorts before (`target_user`,
+/// `target_trailer`).
 #[inline]
 pub(crate) fn before(user: &[u8], trailer: u64, target_user: &[u8], target_trailer: u64) -> bool {
     match user.cmp(target_user) {
@@ -91,7 +96,8 @@ pub(crate) fn before(user: &[u8], trailer: u64, target_user: &[u8], target_trail
     }
 }
 
-/// The first `i` in `0..count` for which `before` is false; `before` must be true up to some point and false after.
+/// Returns the first `i` in `0..count` for which `before` is false; `before` must be true up to
+/// some point and false after.
 #[inline]
 pub(crate) fn partition_point(count: usize, mut before: impl FnMut(usize) -> Result<bool>) -> Result<usize> {
     let (mut low, mut high) = (0, count);
@@ -106,7 +112,7 @@ pub(crate) fn partition_point(count: usize, mut before: impl FnMut(usize) -> Res
     Ok(low)
 }
 
-/// The trailer to report for a stored one.
+/// Returns the trailer to report for a stored one.
 #[inline(always)]
 pub(crate) fn reported_trailer(stored: u64, global_seq: Option<SeqNo>) -> u64 {
     match global_seq {
@@ -115,20 +121,21 @@ pub(crate) fn reported_trailer(stored: u64, global_seq: Option<SeqNo>) -> u64 {
     }
 }
 
-/// How a key compares with the target of a search (see [`extend_match`]).
+/// Comparison of a key with the target of a search (see [`extend_match`]).
 pub(crate) enum Step {
     /// The user key sorts before the target's.
     Before,
-    /// It is the target's.
+    /// The user key equals the target's.
     Equal,
-    /// It sorts after: no later entry can match.
+    /// The user key sorts after the target's: no later entry can match.
     After,
 }
 
-/// One step of a search through prefix-compressed user keys without building them.
+/// Makes one step of a search through prefix-compressed user keys without building them.
 ///
-/// `matched` is what the previous key, which sorts before `target`, shares with it. The present key shares `shared`
-/// bytes with the previous one, **and no more** unless `shared` is 0, and goes on with `suffix`.
+/// `matched` is the length of the prefix that the previous key, which sorts before `target`, shares
+/// with the target. The present key shares `shared` bytes with the previous one, **and no more**
+/// unless `shared` is 0, and continues with `suffix`.
 #[inline]
 pub(crate) fn extend_match(target: &[u8], matched: &mut usize, shared: usize, suffix: &[u8]) -> Step {
     let from = if shared == 0 {

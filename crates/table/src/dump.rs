@@ -1,4 +1,4 @@
-//! Lists a table as text, a line for each block and, if asked, each entry.
+//! Lists a table as text, with a line for each block and, on request, each entry.
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
@@ -13,20 +13,20 @@ use crate::stream::Stream;
 use base::{Dependency, Error, ErrorKind, Result, ValueKind, key};
 use std::fmt::{self, Write};
 
-/// Bytes of a value that are shown.
+/// Maximum number of bytes shown of a value.
 const SHOWN: usize = 32;
 
-/// What to list.
+/// Options of a listing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DumpOptions {
-    /// Entries too, not only blocks.
+    /// Whether to list entries as well as blocks.
     pub entries: bool,
 }
 
-/// Lists a table, going past the cache. Sequences are those stored.
+/// Lists a table, bypassing the cache. Sequences are those stored.
 ///
 /// # Errors
-/// What reading the table reports; lines before the damage are written. `Io` if `out` refuses.
+/// The errors of reading the table; lines before the damage are written. `Io` if `out` refuses.
 pub fn dump(table: &Ksst, options: DumpOptions, out: &mut dyn Write) -> Result<()> {
     let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
     let mut text = String::new();
@@ -106,7 +106,7 @@ fn head(table: &Ksst, dependencies: &[Dependency], out: &mut String) -> fmt::Res
     writeln!(out, "block {:>10} +{:<8} meta index", table.meta.offset, table.meta.len)
 }
 
-/// An internal key as text.
+/// Formats an internal key as text.
 pub(crate) fn shown(ikey: &[u8]) -> String {
     let (user, trailer) = key::split(ikey);
     let kind = match ValueKind::from_u8(trailer as u8) {

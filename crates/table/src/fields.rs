@@ -1,19 +1,20 @@
-//! Fields: how a table or vSST writes what it says about itself.
+//! Fields: the encoding of the properties of a table or vSST.
 //!
-//! A list of fields, each `tag: varint, length: varint, bytes`, in ascending order of tags. A reader skips tags it does
-//! not know. Numbers are varints; numbers that are 0 are left out. Tags 1 to 11 say who wrote the file and for which
-//! store, whatever its kind; the others belong to [`crate::properties`] and [`crate::vsst`], and where both have the same property it has
-//! the same tag.
+//! A list of fields, each `tag: varint, length: varint, bytes`, in ascending order of tags. A
+//! reader skips tags that it does not know. Numbers are varints, and zeros are left out. Tags 1 to
+//! 11 identify the writer and the store of a file of any kind. The others belong to
+//! [`crate::properties`] and [`crate::vsst`], and a property that both have has the same tag in
+//! both.
 
 use crate::options::TableIdentity;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, Result, Uid};
 
-/// Fields being written, in any order.
+/// Writes fields, in any order.
 pub(crate) struct FieldWriter(Vec<(u64, Vec<u8>)>);
 
 impl FieldWriter {
-    /// Begins with the identity of the file.
+    /// Starts with the identity of the file.
     pub(crate) fn new(identity: &TableIdentity) -> Self {
         let mut fields = FieldWriter(Vec::new());
         fields.number(1, identity.number);
@@ -36,26 +37,26 @@ impl FieldWriter {
         fields
     }
 
-    /// A number, left out if it is 0.
+    /// Adds a number, unless it is 0.
     pub(crate) fn number(&mut self, tag: u64, v: u64) {
         if v != 0 {
             self.varints(tag, [v]);
         }
     }
 
-    /// A list of numbers.
+    /// Adds a list of numbers.
     pub(crate) fn varints(&mut self, tag: u64, numbers: impl IntoIterator<Item = u64>) {
         let mut bytes = Vec::new();
         numbers.into_iter().for_each(|v| put_varint(&mut bytes, v));
         self.0.push((tag, bytes));
     }
 
-    /// Bytes.
+    /// Adds bytes.
     pub(crate) fn bytes(&mut self, tag: u64, bytes: &[u8]) {
         self.0.push((tag, bytes.to_vec()));
     }
 
-    /// The encoded block.
+    /// Returns the encoded block.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.0.sort();
         let mut out = Vec::new();
@@ -67,10 +68,10 @@ impl FieldWriter {
     }
 }
 
-/// Reads the identity of the file, and hands every other field to `other`.
+/// Reads the identity of the file, and passes every other field to `other`.
 ///
 /// # Errors
-/// `Corruption` if a field is malformed; those of `other`.
+/// `Corruption` if a field is malformed; the errors of `other`.
 pub(crate) fn read_fields(
     bytes: &[u8],
     mut other: impl FnMut(u64, &mut Reader<'_>) -> Result<()>,
@@ -108,7 +109,7 @@ pub(crate) fn read_fields(
     Ok(identity)
 }
 
-/// A number that must fit a smaller type.
+/// Converts a number to a smaller type.
 pub(crate) fn small<T: TryFrom<u64>>(v: u64) -> Result<T> {
     T::try_from(v).map_err(|_| Error::corruption(format!("{v} where a smaller number was expected")))
 }

@@ -1,7 +1,7 @@
-//! Reading blocks of an open table: through the cache, past it, or in large runs.
+//! Reads blocks of an open table: through the cache, past it, or in large runs.
 //!
-//! A block is read with its trailer in one request, verified, decompressed, and only then seen or cached. Errors name
-//! the file and the offset of the block.
+//! A block is read with its trailer in one request, then verified and decompressed, and only then
+//! used or cached. Errors name the file and the offset of the block.
 
 use crate::compress::decompress;
 use crate::footer::{FOOTER_LEN, FileKind, Footer};
@@ -15,14 +15,14 @@ use io::{ReadFile, ReadQueues};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a block is, as far as the cache and the counters care.
+/// Kind of a block, for the cache and the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Index partitions.
     Index,
     /// Filter partitions.
     Filter,
-    /// Blocks of references.
+    /// Reference blocks.
     References,
     /// Data blocks.
     Inline,
@@ -32,14 +32,15 @@ pub enum Role {
     Record,
     /// Dense partitions of a vSST: never cached.
     Dense,
-    /// What is read to open a file. It counts as nothing.
+    /// Blocks read to open a file. They are not counted.
     Tail,
 }
 
 impl Role {
     pub(crate) fn segment(self) -> Segment {
         match self {
-            // Reference blocks are index: they lead to values, and every lookup in the table reads them first.
+            // Reference blocks count as index: they lead to values, and every lookup in the table
+            // reads them first.
             Role::Index | Role::Filter | Role::References | Role::VsstIndex => Segment::Index,
             Role::Inline | Role::Record | Role::Dense | Role::Tail => Segment::Data,
         }
@@ -54,7 +55,7 @@ impl Role {
         }
     }
 
-    /// Counts one that was read; the request that brought it is counted apart.
+    /// Counts a block that was read; the request is counted separately.
     pub(crate) fn count_read(self, counters: &mut ReadCounters) {
         match self {
             Role::Index => counters.index_reads += 1,
@@ -67,29 +68,29 @@ impl Role {
     }
 }
 
-/// What a read does with the cache.
+/// Use of the cache by a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caching {
-    /// Look and fill.
+    /// Look up and fill.
     Fill,
-    /// Look only.
+    /// Look up only.
     Peek,
     /// Neither: the bytes must come from the device.
     Bypass,
 }
 
-/// An open file and what is needed to read blocks from it.
+/// An open file with the data needed to read its blocks.
 #[derive(Debug)]
 pub(crate) struct TableFile {
     pub(crate) file: Arc<dyn ReadFile>,
     pub(crate) uid: Uid,
     pub(crate) number: u64,
-    /// Where frames end and the footer begins.
+    /// End of the frames, where the footer begins.
     pub(crate) frames_end: u64,
     pub(crate) cache: Shared,
 }
 
-/// A cache that has nothing to say about itself.
+/// A cache with an opaque `Debug` form.
 #[derive(Clone)]
 pub(crate) struct Shared(pub(crate) Arc<Cache>);
 
@@ -100,12 +101,12 @@ impl std::fmt::Debug for Shared {
 }
 
 impl TableFile {
-    /// Where it is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Adds the file, and the offset of the block an error came up in.
+    /// Adds the file, and the offset of the damaged block, to an error.
     #[cold]
     pub(crate) fn locate(&self, e: Error, offset: u64) -> Error {
         e.at_offset(offset).at_file(self.file.path())
@@ -127,12 +128,12 @@ impl TableFile {
             .map_err(|e| self.locate(e, offset))
     }
 
-    /// Where a block lies.
+    /// Returns the extent of a block.
     pub(crate) fn extent(&self, handle: BlockHandle) -> Extent {
         Extent { file: self.number, offset: handle.offset, len: handle.len }
     }
 
-    /// Bytes as they lie in the file.
+    /// Returns the bytes of a frame as they are in the file.
     pub(crate) fn bytes<S: Source>(
         &self,
         handle: BlockHandle,
@@ -143,7 +144,7 @@ impl TableFile {
         bytes.map_err(|stop| stop.map(|e| self.locate(e, handle.offset)))
     }
 
-    /// Reads a block, whatever the cache has.
+    /// Reads a block, ignoring the cache.
     pub(crate) fn read<S: Source>(
         &self,
         handle: BlockHandle,
@@ -155,7 +156,7 @@ impl TableFile {
         Ok(self.decode(&frame, handle.offset)?)
     }
 
-    /// Checks that frames follow each other from `start` to the footer.
+    /// Checks that frames follow each other without gaps from `start` to the footer.
     pub(crate) fn check_filled(&self, start: u64, mut handles: Vec<BlockHandle>) -> Result<()> {
         handles.sort_unstable_by_key(|h| h.offset);
         let mut end = start;
@@ -179,7 +180,7 @@ impl TableFile {
         Footer::decode_as(kind, &footer, self.uid, len).map(|_| ()).map_err(here)
     }
 
-    /// A block, if it is in the cache.
+    /// Returns a block if it is in the cache.
     #[inline]
     pub(crate) fn cached(
         &self,
@@ -193,7 +194,7 @@ impl TableFile {
         Some(block)
     }
 
-    /// True if a block is in the cache. It does not count as asked for.
+    /// Returns true if a block is in the cache. Does not count as a lookup.
     pub(crate) fn is_cached(&self, handle: BlockHandle, role: Role) -> bool {
         let key = CacheKey { file: self.number, offset: handle.offset };
         self.cache.0.contains(role.segment(), &key)
@@ -205,7 +206,7 @@ impl TableFile {
         self.cache.0.insert(role.segment(), key, block);
     }
 
-    /// A block, from the cache if it is there.
+    /// Returns a block, from the cache if it is there.
     #[inline]
     pub(crate) fn fetch<S: Source>(
         &self,
@@ -223,7 +224,8 @@ impl TableFile {
         Ok(block)
     }
 
-    /// The same for who keeps the block himself until his step is done.
+    /// As [`TableFile::fetch`], for callers that keep the block themselves until their step is
+    /// done.
     pub(crate) fn cached_or_read<S: Source>(
         &self,
         handle: BlockHandle,
@@ -231,7 +233,7 @@ impl TableFile {
         caching: Caching,
         source: &mut S,
     ) -> Result<Block, S::Stop> {
-        // What was read because it was not cached is not looked for there again.
+        // A block that was read after a cache miss is not looked up again.
         if caching != Caching::Bypass
             && !source.has(&self.extent(handle))
             && let Some(block) = self.cached(handle, role, source.counters())
@@ -246,21 +248,22 @@ impl TableFile {
     }
 }
 
-/// A run of the file held in memory, for reading block after block in large requests.
+/// A run of the file held in memory, for reading many blocks with large requests.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     bytes: Vec<u8>,
     start: u64,
     len: usize,
-    /// How many reads were made for it.
+    /// Number of reads into the window.
     reads: u64,
-    /// What is read behind it meanwhile, where somebody asked for that.
+    /// Read of the next run in the background, if it was requested.
     next: Option<Box<NextRun>>,
 }
 
 impl Window {
-    /// The block at `handle`. If it is not in the window, the window is filled with `span` (which must contain the
-    /// block, and lie in the file) first; if not all of that can be read, with nothing, and the block read alone.
+    /// Returns the block at `handle`. If the block is not in the window, the window is first filled
+    /// with `span`, which must contain the block and lie in the file. If part of the span is
+    /// unreadable, the block is read alone, and the window stays empty.
     pub(crate) fn block<S: Source>(
         &mut self,
         file: &TableFile,
@@ -277,7 +280,7 @@ impl Window {
             self.len = 0;
             match source.bytes_into(&file.file, extent, role, &mut self.bytes).map_err(S::Stop::into_error) {
                 Ok(()) => self.reads += 1,
-                // A neighbour that cannot be read takes only itself away.
+                // An unreadable neighbor must not affect the wanted block.
                 Err(Ok(_)) if extent.len > handle.len => {
                     let block = file.read(handle, role, source)?;
                     self.reads += 1;
@@ -292,7 +295,7 @@ impl Window {
         Ok(file.decode(frame, handle.offset)?)
     }
 
-    /// Takes over what was read meanwhile, if the block is in it.
+    /// Takes over the run that was read in the background, if it has the block.
     fn come_to_next(&mut self, handle: BlockHandle, role: Role, counters: &mut ReadCounters) -> bool {
         let Some((start, read)) = self.next.as_mut().and_then(|next| next.take(handle)) else { return false };
         counters.count_request(read.len() as u64);
@@ -304,9 +307,10 @@ impl Window {
         true
     }
 
-    /// Begins to read a run of the file for when the cursor has gone through this window.
+    /// Starts to read a run of the file for the cursor to use after this window.
     pub(crate) fn begin_next(&mut self, file: &TableFile, run: (u64, u64), queues: &ReadQueues) {
-        // A damaged index may say anything; what the cursor wants then is judged where it wants it.
+        // A damaged index may name any range; the error is reported when the cursor reaches the
+        // block.
         if run.0 >= run.1 || run.1 > file.frames_end {
             return;
         }
@@ -318,12 +322,12 @@ impl Window {
         }
     }
 
-    /// How many reads were made for it so far.
+    /// Returns the number of reads into the window so far.
     pub(crate) fn reads(&self) -> u64 {
         self.reads
     }
 
-    /// Which bytes of the file it holds.
+    /// Returns the range of the file in the window.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.start, self.start + self.len as u64)
     }

@@ -1,21 +1,22 @@
-//! Filters: "is this user key surely absent?" in one cache line.
+//! Filters: tell whether a user key is definitely absent, by reading one cache line.
 //!
-//! A filter partition is a blocked Bloom filter: an array of lines of 512 bits, followed by one byte, the number of
-//! probes. The upper half of the key's hash chooses the line, the lower half yields all probes within it (each the
-//! top 9 bits after another multiplication by the golden ratio). At 10 bits a key about 1 % of absent keys pass.
-//! (Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007.)
+//! A filter partition is a blocked Bloom filter: an array of lines of 512 bits, followed by one
+//! byte, the number of probes. The upper half of the key's hash chooses the line. The lower half
+//! gives all probes within it: each is the top 9 bits after another multiplication by the golden
+//! ratio. At 10 bits a key about 1 % of absent keys pass. (Putze, Sanders and Singler, "Cache-,
+//! Hash- and Space-Efficient Bloom Filters", 2007.)
 //!
 //! Invariant: a key that was added always passes. Each distinct user key is added once to each partition that holds
 //! an entry of it. The hash is [`base::hash::key_hash`].
 
 use base::{Error, Result};
 
-/// Bytes of a line.
+/// Length of a line, in bytes.
 const LINE_LEN: usize = 64;
-/// More probes than this do not help at any density.
+/// Maximum number of probes; more do not help at any density.
 const PROBES_MAX: u8 = 16;
 
-/// Bytes of the filter partition of `keys` keys.
+/// Returns the length of the filter partition of `keys` keys.
 pub fn len_of(keys: usize, bits_per_key: u32) -> usize {
     (keys * bits_per_key as usize).div_ceil(LINE_LEN * 8).max(1) * LINE_LEN + 1
 }
@@ -55,7 +56,7 @@ pub fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     out
 }
 
-/// True unless the key with this hash was surely not added.
+/// Returns false only if the key with this hash was definitely not added.
 ///
 /// # Errors
 /// `Corruption` if the bytes are not a filter partition.

@@ -1,4 +1,5 @@
-//! The footer: the last 64 bytes of a table, from which everything else is found. kSSTs and vSSTs differ in the magic.
+//! The footer: the last 64 bytes of a table, which lead to everything else. kSSTs and vSSTs differ
+//! in the magic.
 //!
 //! ```text
 //!  0  uid of the file                16 bytes
@@ -12,22 +13,23 @@
 //! 56  magic                          "LAVAKSST" or "LAVAVSST"
 //! ```
 //!
-//! Version and magic stay at the end in every version, so that an older release can tell a newer file from damage.
+//! Version and magic stay at the end in every version, so that an older release can distinguish a
+//! newer file from damage.
 
 use crate::frame::{BlockHandle, FRAME_LEN_MAX};
 use base::codec::Reader;
 use base::{Error, ErrorKind, Result, Uid, checksum, footer};
 
-/// Bytes of a footer.
+/// Length of a footer, in bytes.
 pub const FOOTER_LEN: usize = footer::LEN;
-/// The version this release writes, and the newest it reads.
+/// The format version that this release writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
 /// The last bytes of a kSST.
 pub const MAGIC: [u8; 8] = *b"LAVAKSST";
 /// The last bytes of a vSST.
 pub const VSST_MAGIC: [u8; 8] = *b"LAVAVSST";
 
-/// What kind of file a footer ends.
+/// Kind of a file with a footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// Keys and small values.
@@ -44,7 +46,7 @@ impl FileKind {
         }
     }
 
-    /// How the kind is called.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             FileKind::Ksst => "kSST",
@@ -53,24 +55,24 @@ impl FileKind {
     }
 }
 
-/// What a footer says.
+/// Contents of a footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// The identity of the file.
+    /// Identity of the file.
     pub uid: Uid,
-    /// Where the meta index is.
+    /// Place of the meta index.
     pub meta: BlockHandle,
-    /// The length of the whole file.
+    /// Length of the whole file.
     pub file_len: u64,
 }
 
 impl Footer {
-    /// The 64 bytes at the end of a kSST.
+    /// Encodes the 64 bytes at the end of a kSST.
     pub fn encode(&self) -> [u8; FOOTER_LEN] {
         self.encode_as(FileKind::Ksst)
     }
 
-    /// The 64 bytes at the end of a file of some kind.
+    /// Encodes the 64 bytes at the end of a file of some kind.
     pub fn encode_as(&self, kind: FileKind) -> [u8; FOOTER_LEN] {
         let mut out = [0; FOOTER_LEN];
         out[..16].copy_from_slice(&self.uid.0);
@@ -83,7 +85,7 @@ impl Footer {
         out
     }
 
-    /// Decodes the last bytes of a kSST of `file_len` bytes that should be the file `uid`.
+    /// Decodes the last bytes of a kSST of `file_len` bytes, which must be the file `uid`.
     ///
     /// # Errors
     /// As [`Footer::decode_as`].
@@ -91,10 +93,10 @@ impl Footer {
         Self::decode_as(FileKind::Ksst, bytes, uid, file_len)
     }
 
-    /// Decodes the last bytes of a file of `file_len` bytes that should be the file `uid`.
+    /// Decodes the last bytes of a file of `file_len` bytes, which must be the file `uid`.
     ///
     /// # Errors
-    /// `Unsupported` for a newer version; `Corruption` for everything else that is wrong.
+    /// `Unsupported` for a newer version; `Corruption` for all other faults.
     pub fn decode_as(kind: FileKind, bytes: &[u8; FOOTER_LEN], uid: Uid, file_len: u64) -> Result<Footer> {
         let name = kind.name();
         let at = file_len.saturating_sub(FOOTER_LEN as u64);
@@ -135,10 +137,11 @@ impl Footer {
     }
 }
 
-/// The identity that a file's footer gives it, unchecked: for listings of files without their manifest.
+/// Returns the identity in a file's footer, unchecked: for listings of files without their
+/// manifest.
 ///
 /// # Errors
-/// `Corruption` if the file is shorter than a footer; those of reading.
+/// `Corruption` if the file is shorter than a footer; the errors of reading.
 pub fn uid_of(file: &dyn io::ReadFile) -> Result<Uid> {
     let len = file.len()?;
     let at = len.checked_sub(FOOTER_LEN as u64);
@@ -178,7 +181,7 @@ mod tests {
         assert_eq!(Footer::decode(&bytes, uid, 1000).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
-    /// Under a checksum that fits.
+    /// Both footers have a valid checksum.
     #[test]
     fn what_no_release_writes_is_told() {
         let uid = Uid::from_words(5, 6);

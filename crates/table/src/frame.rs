@@ -1,38 +1,38 @@
-//! Frames: how every block lies in the file.
+//! Frames: the form of every block in the file.
 //!
 //! ```text
 //! payload, codec: u8, checksum of payload and codec: u32
 //! ```
 //!
-//! The checksum is masked with the uid of the file and the offset of the frame, so a block that is stale or from
-//! another place fails like a damaged one. Frames follow each other without gaps up to the footer: every byte of a
-//! table is under some checksum.
+//! The checksum is masked with the uid of the file and the offset of the frame, so a block that is
+//! stale or misplaced fails like a damaged one. Frames follow each other without gaps up to the
+//! footer: every byte of a table is under some checksum.
 
 use base::codec::put_u32;
 use base::{Compression, Error, ErrorKind, Result, Uid, checksum, limits};
 
-/// Bytes behind the payload of a frame.
+/// Number of bytes behind the payload of a frame.
 pub const TRAILER_LEN: usize = 5;
-/// The longest frame that a reader allocates for.
+/// Maximum length of a frame for which a reader allocates.
 pub const FRAME_LEN_MAX: usize = limits::BLOCK_LEN_MAX + TRAILER_LEN;
 
-/// Where a frame lies: offset and length, trailer included.
+/// Place of a frame: offset and length, trailer included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockHandle {
     /// Offset in the file.
     pub offset: u64,
-    /// Bytes of the frame.
+    /// Length of the frame, in bytes.
     pub len: u64,
 }
 
 impl BlockHandle {
-    /// The offset behind the frame.
+    /// Returns the offset behind the frame.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
 }
 
-/// Turns the payload that starts at `start` of `buf` and ends with it into a frame, its checksum not masked yet.
+/// Turns the payload from `start` to the end of `buf` into a frame, with an unmasked checksum.
 pub fn seal(buf: &mut Vec<u8>, start: usize, codec: Compression) {
     buf.push(codec as u8);
     let sum = checksum::checksum(&buf[start..]);
@@ -46,10 +46,10 @@ pub fn mask(frame: &mut [u8], uid: Uid, offset: u64) {
     }
 }
 
-/// Verifies a frame read from `offset`: its codec and payload.
+/// Verifies a frame read from `offset`. Returns its codec and payload.
 ///
 /// # Errors
-/// `Corruption` if it is not what was written there.
+/// `Corruption` if the frame is not the one written there; `Unsupported` for an unknown codec.
 pub fn open(frame: &[u8], uid: Uid, offset: u64) -> Result<(Compression, &[u8])> {
     let short = || Error::corruption("a block shorter than its trailer").at_offset(offset);
     let (body, sum) = frame.split_last_chunk::<4>().ok_or_else(short)?;
@@ -65,7 +65,7 @@ pub fn open(frame: &[u8], uid: Uid, offset: u64) -> Result<(Compression, &[u8])>
 /// Checks that all codecs of a set (bit `n` for codec `n`) are known.
 ///
 /// # Errors
-/// `Unsupported` if one is not.
+/// `Unsupported` if a codec is unknown.
 pub fn check_codecs(codecs: u64) -> Result<()> {
     let unknown = (0..64u8).find(|&n| codecs >> n & 1 == 1 && Compression::from_u8(n).is_none());
     match unknown {

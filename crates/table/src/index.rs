@@ -1,19 +1,22 @@
 //! Index blocks: separators between blocks, with a few columns of numbers for each.
 //!
-//! The index of a stream has two levels. A *partition* has a row for each data block (its offset and length); the
-//! *top* has a row for each partition (where its index block, its filter and its data lie). A partition is small enough
-//! to be cached by itself; the top stays in memory while the table is open.
+//! The index of a stream has two levels. A *partition* has a row for each data block, with its
+//! offset and length. The *top* has a row for each partition, with the places of its index block,
+//! its filter and its data. A partition is small enough to be cached by itself; the top stays in
+//! memory while the table is open.
 //!
 //! ```text
 //! rows: varint, flags: u8 (0x01: trailers), prefix length: varint, prefix shared by all separators,
 //! ends of the suffixes (packed), columns (packed) ..., [trailers: u64 each], suffixes
 //! ```
 //!
-//! Row `i` covers what sorts after separator `i-1` and at or before separator `i`. A separator is an internal key:
-//! between two user keys it is a shortened user key with trailer 0 (which sorts after every real entry of it); inside
-//! one user key it is the last internal key before the cut. So the first entry at or after a target, if it has the
-//! target's user key, is always in the first row whose separator is not before the target: a point lookup reads one
-//! block and never its neighbour. There is no prefix compression within the suffixes: a search bisects them in place.
+//! Row `i` covers the keys after separator `i-1`, up to and including separator `i`. A separator is
+//! an internal key. Between two user keys it is a shortened user key with trailer 0, which sorts
+//! after every real entry of it. Inside one user key it is the last internal key before the cut. So
+//! the first entry at or after a target, if it has the target's user key, is always in the first
+//! row whose separator is not before the target. A point lookup therefore reads one block and never
+//! its neighbor. There is no prefix compression within the suffixes: a search bisects them in
+//! place.
 
 use crate::cursor::before;
 use crate::packed::{self, Packed};
@@ -23,7 +26,7 @@ use base::{Error, Result};
 
 const HAS_TRAILERS: u8 = 0x01;
 
-/// Separators in order, one behind another.
+/// Ordered separators in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Separators {
     bytes: Vec<u8>,
@@ -32,34 +35,35 @@ pub struct Separators {
 }
 
 impl Separators {
-    /// Number of separators.
+    /// Returns the number of separators.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True if there are none.
+    /// Returns true if there are no separators.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Appends a separator whose user key `write` appends to the buffer it is given.
+    /// Appends a separator, whose user key `write` appends to the buffer.
     pub fn push_with(&mut self, trailer: u64, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());
         self.trailers.push(trailer);
     }
 
-    /// User key and trailer of separator `i`.
+    /// Returns the user key and trailer of separator `i`.
     ///
     /// # Panics
-    /// If there is no such separator.
+    /// If the separator does not exist.
     pub fn get(&self, i: usize) -> (&[u8], u64) {
         let start = i.checked_sub(1).map_or(0, |i| self.ends[i]);
         (&self.bytes[start..self.ends[i]], self.trailers[i])
     }
 }
 
-/// Appends an index block over the separators `rows`; each of `columns` has a value for each of these rows.
+/// Appends an index block over the separators `rows`. Each of `columns` must have a value for each
+/// of these rows.
 pub fn encode(out: &mut Vec<u8>, separators: &Separators, rows: std::ops::Range<usize>, columns: &[&[u64]]) {
     assert!(columns.iter().all(|c| c.len() == rows.len()), "a column of a wrong length");
     let (first, last) = match rows.clone().next().zip(rows.clone().next_back()) {
@@ -84,7 +88,7 @@ pub fn encode(out: &mut Vec<u8>, separators: &Separators, rows: std::ops::Range<
     rows.for_each(|i| out.extend_from_slice(&separators.get(i).0[prefix_len..]));
 }
 
-/// Where the parts of an index block with `N` columns are.
+/// Offsets of the parts of an index block with `N` columns.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexShape<const N: usize> {
     rows: usize,
@@ -114,11 +118,12 @@ impl<const N: usize> IndexShape<N> {
     /// Reads the head of the index block that starts at `start` of `block`.
     ///
     /// # Errors
-    /// `Corruption` if it does not fit the layout.
+    /// `Corruption` if the head does not fit the layout.
     pub fn parse(block: &[u8], start: usize) -> Result<Self> {
         let at = |reader: &Reader<'_>| block.len().saturating_sub(reader.rest().len());
         let mut reader = Reader::new(block.get(start..).unwrap_or_default());
-        // Separators and offsets of rows differ, so each takes more than a byte; this bounds all loops over rows.
+        // Separators and offsets of rows differ, so each row takes more than a byte; this bounds
+        // all loops over rows.
         let rows = reader.length(block.len())?;
         let flags = reader.u8()?;
         if flags & !HAS_TRAILERS != 0 {
@@ -141,12 +146,12 @@ impl<const N: usize> IndexShape<N> {
         Ok(IndexShape { rows, prefix, prefix_end, ends, columns, trailers, suffixes: at(&reader) })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The number in a column.
+    /// Returns the number in a column of a row.
     #[inline]
     pub fn column(&self, block: &[u8], column: usize, row: usize) -> u64 {
         self.columns.get(column).map_or(0, |c| c.get(block, row))
@@ -171,7 +176,7 @@ impl<const N: usize> IndexShape<N> {
         block.get(self.prefix..self.prefix_end).unwrap_or_default()
     }
 
-    /// User key (put together in `out`) and trailer of a separator.
+    /// Assembles the user key of a separator in `out`, and returns its trailer.
     pub fn separator(&self, block: &[u8], row: usize, out: &mut Vec<u8>) -> u64 {
         out.clear();
         out.extend_from_slice(self.prefix(block));
@@ -179,7 +184,8 @@ impl<const N: usize> IndexShape<N> {
         self.trailer(block, row)
     }
 
-    /// The first row whose separator is not before the internal key; [`IndexShape::rows`] if there is none.
+    /// Returns the first row whose separator is not before the internal key; [`IndexShape::rows`]
+    /// if there is none.
     pub fn search(&self, block: &[u8], user_key: &[u8], trailer: u64) -> usize {
         let prefix = self.prefix(block);
         let Some(rest) = user_key.strip_prefix(prefix) else {

@@ -1,12 +1,14 @@
 //! A cursor over a table: both streams merged.
 //!
-//! Moving forward, both streams stand at or after the present entry and the smaller is current; moving backward, at or
-//! before it and the larger is. Changing direction moves the other stream across the present entry. A table with one
-//! stream pays nothing for this. The builder saw all keys in one order, so the streams have no key in common.
+//! Moving forward, both streams are at or after the present entry and the smaller is current;
+//! moving backward, they are at or before it and the larger is. A change of direction moves the
+//! other stream across the present entry. A table with one stream avoids this cost. The builder saw
+//! all keys in one order, so the streams have no key in common.
 //!
-//! A stream that fails at a block stands where the index says that the block begins (backward: ends), and the cursor fails
-//! when it comes to that: what the other stream has before it is not lost. [`InternalIterator::gap`] tells where the block
-//! ends, for whoever wants to go on behind it.
+//! A stream that fails at a block is positioned where the index says that the block begins
+//! (backward: ends). The cursor fails when it reaches that position, so entries of the other stream
+//! before it are not lost. [`InternalIterator::gap`] returns where the block ends, for callers that
+//! continue behind it.
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
@@ -27,7 +29,7 @@ enum Current {
     Inline,
 }
 
-/// What a stream could not read.
+/// The failed read of a stream.
 struct Lost {
     stream: Current,
     error: Error,
@@ -35,7 +37,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// Where a cursor that moves forward (or backward) meets it.
+    /// Returns the position at which a cursor that moves forward (or backward) meets the gap.
     fn end(&self, forward: bool) -> &[u8] {
         if forward { &self.gap.first } else { &self.gap.last }
     }
@@ -43,18 +45,19 @@ impl Lost {
 
 /// A cursor over the point entries of a table. It owns its table.
 pub struct KsstIter {
-    // Apart, so that a cursor is moved for little: a stream is hundreds of bytes, and most tables have one.
+    // Boxed, so that moving a cursor is cheap: a stream is hundreds of bytes, and most tables have
+    // one.
     references: Option<Box<StreamIter<ReferenceCursor>>>,
     inline: Option<Box<StreamIter<InlineCursor>>>,
     current: Current,
     forward: bool,
-    /// What lies before the cursor and cannot be read, at most one for each stream.
+    /// Unreadable parts ahead of the cursor, at most one for each stream.
     lost: Vec<Lost>,
-    /// What stopped it last.
+    /// Gap of the last failure.
     gap: Option<Gap>,
 }
 
-/// Applies a movement to both streams that are there.
+/// Applies a movement to the existing streams.
 macro_rules! both {
     ($self:ident, $stream:ident => $movement:expr) => {{
         $self.current = Current::Neither;
@@ -73,7 +76,7 @@ macro_rules! both {
     }};
 }
 
-/// The keys that there may be.
+/// Returns a gap of all keys.
 fn everything() -> Gap {
     let (mut first, mut last) = (Vec::new(), Vec::new());
     key::encode_into(&mut first, &[], MAX_SEQ, ValueKind::Seek);
@@ -98,7 +101,7 @@ impl KsstIter {
         KsstIter { references, inline, current: Current::Neither, forward: true, lost, gap }
     }
 
-    /// What the reads of this cursor have cost so far.
+    /// Returns the cost of the reads of this cursor so far.
     pub fn counters(&self) -> ReadCounters {
         let mut sum = ReadCounters::default();
         self.references.iter().for_each(|s| sum.add(&s.cost()));
@@ -106,7 +109,7 @@ impl KsstIter {
         sum
     }
 
-    /// The second since 1970 at which the present entry expires; 0: never.
+    /// Returns the expiry time of the present entry, in seconds since 1970; 0: never.
     pub fn expiry(&self) -> u64 {
         match self.current {
             Current::References => self.references.as_ref().map_or(0, |s| s.cursor().expiry()),
@@ -115,12 +118,13 @@ impl KsstIter {
         }
     }
 
-    /// Stands nowhere from now on.
+    /// Makes the cursor not valid.
     pub fn clear(&mut self) {
         self.current = Current::Neither;
     }
 
-    /// A stream failed. It is met when the cursor comes to what cannot be read, if the stream knows where that is.
+    /// Records the failure of a stream. If the stream knows its gap, the cursor fails only on
+    /// reaching it.
     #[cold]
     fn lose(&mut self, stream: Current, error: Error) -> Result<()> {
         let gap = match stream {
@@ -130,7 +134,7 @@ impl KsstIter {
         };
         let gap = match gap {
             Some(gap) => gap,
-            // Nobody knows: it may be the next.
+            // The place is unknown: the gap may begin at the next entry.
             None if error.is_waiting() => everything(),
             None => return Err(error),
         };
@@ -138,7 +142,7 @@ impl KsstIter {
         Ok(())
     }
 
-    /// Fails if what cannot be read comes before the entry chosen.
+    /// Fails if an unreadable part comes before the chosen entry.
     #[cold]
     fn meet_lost(&mut self) -> Result<()> {
         let forward = self.forward;
@@ -182,14 +186,14 @@ impl KsstIter {
         };
     }
 
-    /// Brings the stream that is not current to the other side of the present entry.
+    /// Moves the stream that is not current to the other side of the present entry.
     fn turn(&mut self, forward: bool) -> Result<()> {
         self.forward = forward;
         let lost = self.lost.pop().map(|_| self.key().to_vec());
         macro_rules! cross {
             ($stream:expr) => {
                 match $stream {
-                    // It stands at what it could not read, not at its end.
+                    // The stream is at its unreadable part, not at its end.
                     Some(s) if lost.is_some() => {
                         let key = lost.as_deref().unwrap_or_default();
                         if forward { s.seek(key) } else { s.seek_for_prev(key) }
@@ -238,7 +242,7 @@ impl KsstIter {
         self.choose()
     }
 
-    /// The streams that wait go on.
+    /// Resumes the streams that wait.
     fn go_on(&mut self) -> Result<()> {
         let lost = std::mem::take(&mut self.lost);
         let (waiting, lost): (Vec<_>, Vec<_>) = lost.into_iter().partition(|lost| lost.error.is_waiting());
@@ -256,13 +260,13 @@ impl KsstIter {
         self.choose()
     }
 
-    /// Where somebody else does the reads: what each part of it wants, and is handed.
+    /// Visits the read buffers of each stream, for callers that perform the reads.
     pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
         self.references.as_mut().and_then(|s| s.fetched()).into_iter().for_each(&mut *visit);
         self.inline.as_mut().and_then(|s| s.fetched()).into_iter().for_each(visit);
     }
 
-    /// Bytes it holds that somebody else has read.
+    /// Returns the bytes of blocks that the caller read and the cursor holds.
     pub fn held_bytes(&self) -> u64 {
         self.references.as_ref().map_or(0, |s| s.held_bytes())
             + self.inline.as_ref().map_or(0, |s| s.held_bytes())
@@ -279,9 +283,10 @@ impl KsstIter {
         self.choose()
     }
 
-    /// Makes ready for a seek to `place`, which follows next: has in memory where it begins, or wants that of `fetched`, and goes on with the same
-    /// call once it was handed over. There is no error but the seek's own, which it meets with where it would without this. The
-    /// cursor stands nowhere until then.
+    /// Prepares a seek to `place`, which must follow. Loads the first block into memory, or
+    /// requests it through `fetched`; then the same call continues once the block was delivered. It
+    /// reports no error: the seek itself meets the same error at the same place. The cursor is not
+    /// valid until the seek.
     pub fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
         self.current = Current::Neither;
         self.references.iter_mut().for_each(|s| s.prepare(place, fetched));

@@ -1,21 +1,23 @@
 //! Table formats of LavaStore.
 //!
-//! A **kSST** holds keys with small values, tombstones, merge operands, and references to values that live in vSSTs.
-//! It has two streams of blocks, each sorted by internal key and with an index and a filter of its own (the DTable of
-//! Scavenger+): inline entries ([`block`]) and references ([`reference_block`]). What garbage collection asks is
-//! answered by the reference stream alone, whose blocks are small and cached with priority; a scan merges both.
+//! A **kSST** holds keys with small values, tombstones, merge operands, and references to values
+//! that are in vSSTs. It has two streams of blocks, each sorted by internal key and with its own
+//! index and filter (the DTable of Scavenger+): inline entries ([`block`]) and references
+//! ([`reference_block`]). Garbage collection reads only the reference stream, whose blocks are
+//! small and cached with priority; a scan merges both.
 //!
-//! A **vSST** ([`vsst`]) holds separated values behind an index of about two bytes a key: in key order, or, in
-//! an arrival file, in the order in which they were written while they were logged. A **segment** ([`segment`]) holds one large
-//! value.
+//! A **vSST** ([`vsst`]) holds separated values behind an index of about two bytes a key: in key
+//! order, or, in a value log file, in the order in which they were logged. A **segment**
+//! ([`segment`]) holds one large value.
 //!
 //! * Writing: [`KsstBuilder`], [`VsstBuilder`]. Reading: [`Ksst`] and [`KsstIter`], [`Vsst`] and [`VsstKeys`]; checking:
 //!   [`Ksst::verify`], [`Vsst::verify`]; listing: [`dump`].
 //! * Formats: [`frame`] (every block), [`index`], [`filter`], [`properties`], [`sections`] (meta index), [`footer`]; the
 //!   byte maps are `docs/format/ksst.md` and `docs/format/vsst.md`.
 //!
-//! Every byte of a file is under a checksum that is masked with the file's uid and the block's offset. Decoders are
-//! made for hostile bytes: they return `Corruption`, never panic, and allocate nothing from a size they did not check.
+//! Every byte of a file is under a checksum, masked with the file's uid and the block's offset.
+//! Decoders accept hostile bytes: they return `Corruption`, never panic, and allocate nothing from
+//! an unchecked size.
 
 pub mod block;
 mod builder;

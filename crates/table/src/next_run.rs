@@ -1,18 +1,19 @@
-//! The run of a file that is read while a cursor goes through the one before.
+//! Background read of the next run of a file, while a cursor goes through the run before.
 //!
-//! It is in flight in a queue of its own, which has the buffer: a cursor that goes elsewhere lets go of nothing that is written to. How long it is, and
-//! when it pays, `readahead` says.
+//! The read is in flight in its own queue, which owns the buffer. So a cursor that moves elsewhere
+//! frees no memory that is being written. `readahead` decides the length of the run, and when it
+//! pays off.
 
 use crate::frame::BlockHandle;
 use cache::Block;
 use io::{Completed, ReadFile, ReadQueue};
 use std::sync::Arc;
 
-/// See the module. Dropped, it waits for what is in flight.
+/// Background read of a run: see the module. Dropping it waits for reads in flight.
 #[derive(Debug)]
 pub(crate) struct NextRun {
     reads: ReadQueue,
-    /// Which bytes are being read.
+    /// Range of the file being read.
     run: Option<(u64, u64)>,
     landed: Option<Completed>,
 }
@@ -22,16 +23,17 @@ impl NextRun {
         NextRun { reads, run: None, landed: None }
     }
 
-    /// Begins to read from `start` to `end`; what was begun before is given up.
+    /// Starts to read from `start` to `end`, and abandons the previous read.
     pub(crate) fn begin(&mut self, file: &Arc<dyn ReadFile>, (start, end): (u64, u64)) {
         self.land();
         self.run = Some((start, end));
         self.reads.submit(file, start, (end - start) as usize, start);
-        // It goes to the device now, and not when somebody waits for it.
+        // Submits the read to the device now, not at the first wait for it.
         self.landed = self.reads.complete(false).pop();
     }
 
-    /// The bytes that were begun and where they begin, if the block is among them and they could be read. They are given once.
+    /// Returns the bytes of the started read with their offset, if they include the block and were
+    /// read without error. They are returned once.
     pub(crate) fn take(&mut self, handle: BlockHandle) -> Option<(u64, Block)> {
         let (start, end) = self.run?;
         if handle.offset < start || handle.end() > end {

@@ -1,7 +1,7 @@
-//! The notes of a table that is there: facts that its builder knew.
+//! The notes of an existing table: statistics that its builder collected.
 //!
-//! A long table with references holds them in a section, of one read. Of others, and of tables from before the section,
-//! all entries are read.
+//! A long table with references stores them in a section, which costs one read. For other tables,
+//! and tables from before the section, all entries are read.
 
 use crate::file::Role;
 use crate::options::{IterOptions, ReadCounters};
@@ -12,14 +12,14 @@ use base::hash::key_hash;
 use base::{InternalIterator, KeySample, Result, TableNotes, ValueKind, key};
 use std::sync::Arc;
 
-/// Bytes that are read at once.
+/// Length of a read-ahead request, in bytes.
 const READAHEAD_LEN: usize = 256 << 10;
 
 impl Ksst {
     /// Reads the notes of the table: their section, or else all entries.
     ///
     /// # Errors
-    /// `Corruption` if a block is damaged, and what the file reports.
+    /// `Corruption` if a block is damaged, and the errors of the file.
     pub fn notes(self: &Arc<Self>) -> Result<TableNotes> {
         let Some(section) = self.sections.iter().find(|section| section.tag == sections::NOTES) else {
             return self.walk_for_notes();

@@ -1,19 +1,20 @@
-//! How tables are written and read.
+//! Options for writing and reading tables.
 
 use base::{Compression, Uid};
 
-/// The form of a new table.
+/// Format options of a new table.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// The codec of data and reference blocks (index and filter are never compressed: they are read most).
+    /// Codec of data and reference blocks. Index and filter are never compressed, since they are
+    /// read most.
     pub compression: Compression,
-    /// Where a data or reference block is cut, bytes. A larger entry gets a block of its own.
+    /// Size at which a data or reference block is cut, in bytes. A larger entry gets its own block.
     pub block_len: usize,
     /// Bits of the filter for each distinct user key; 0: no filter.
     pub filter_bits_per_key: u32,
-    /// Where a partition of the index is cut, bytes. Its filter may have four times as many.
+    /// Size at which an index partition is cut, in bytes. Its filter may have four times as many.
     pub partition_len: usize,
-    /// Entries from one entry stored with its whole key to the next.
+    /// Number of entries between two entries with a complete key.
     pub restart_interval: usize,
 }
 
@@ -30,7 +31,8 @@ impl Default for TableOptions {
 }
 
 impl TableOptions {
-    /// The same with every number in the range that the format and its readers are made for.
+    /// Returns the options with every number clamped to the range that the format and its readers
+    /// support.
     pub(crate) fn clamped(&self) -> TableOptions {
         TableOptions {
             compression: self.compression,
@@ -42,53 +44,55 @@ impl TableOptions {
     }
 }
 
-/// Who wrote a table, and why: enough to rebuild a manifest from the files alone.
+/// Origin of a table: enough to rebuild a manifest from the files alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableIdentity {
-    /// The file number, never reused.
+    /// File number, never reused.
     pub number: u64,
-    /// 128 random bits that are in footer and manifest.
+    /// 128 random bits, in the footer and the manifest.
     pub uid: Uid,
-    /// The column family.
+    /// Id of the column family.
     pub family: u32,
-    /// The level it was written for.
+    /// The level for which the table was written.
     pub level: u32,
-    /// The job that wrote it.
+    /// Id of the job that wrote the table.
     pub job: u64,
-    /// The files that job read; empty for a flush.
+    /// Files that the job read; empty for a flush.
     pub inputs: Vec<u64>,
-    /// The manifest edit that was durable when the job began.
+    /// Manifest edit that was durable when the job began.
     pub edit: u64,
-    /// What a store is rebuilt from when its manifest is lost.
+    /// Notes from which a store is rebuilt when its manifest is lost.
     pub store: StoreNotes,
 }
 
-/// What a file tells of its store: copies of what the manifest has, for repair.
+/// Copies of manifest data in a file, for repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreNotes {
-    /// The name of the column family.
+    /// Name of the column family.
     pub family_name: String,
-    /// Its options, as the manifest has them.
+    /// Options of the column family, encoded as in the manifest.
     pub family_options: Vec<u8>,
     /// Every record of the family with a lower sequence was in tables when the file was begun.
     pub log_floor: base::SeqNo,
-    /// Tables that no version named any more when the file was begun, but which were still there, ascending: readers held
-    /// them. Without this a table that comes back could not be told from one that counts, once the tables that were made of
-    /// it are gone as well.
+    /// Tables, ascending, that no version named any more when the file was begun, but that still
+    /// existed because readers held them. Without this list, a superseded table that reappears
+    /// could not be told from a live one, once its outputs are gone as well.
     pub gone: Vec<u64>,
 }
 
-/// How an iterator reads.
+/// Read options of an iterator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IterOptions {
-    /// Put what is read from the device into the cache. Ignored (as false) with read-ahead.
+    /// Whether to put blocks read from the device into the cache. Ignored (as false) with
+    /// read-ahead.
     pub fill_cache: bool,
-    /// Above 0: read runs of about so many bytes past the cache, for jobs that read a whole table. 0: look into the
-    /// cache, and read from the device in runs that begin small and grow as the cursor moves on.
+    /// Above 0: read runs of about this many bytes past the cache, for jobs that read a whole
+    /// table. 0: look into the cache, and read from the device in runs that begin small and grow as
+    /// the cursor moves on.
     pub readahead_bytes: usize,
 }
 
-/// Where a seek goes.
+/// Target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'k> {
     /// To the first entry.
@@ -102,12 +106,12 @@ pub enum Place<'k> {
 }
 
 impl<'k> Place<'k> {
-    /// True if the scan that begins there goes forward.
+    /// Returns true if the scan that begins there goes forward.
     pub fn is_forward(self) -> bool {
         matches!(self, Place::First | Place::From(_))
     }
 
-    /// The key, if there is one.
+    /// Returns the key, if there is one.
     pub fn target(self) -> Option<&'k [u8]> {
         match self {
             Place::First | Place::Last => None,
@@ -116,12 +120,12 @@ impl<'k> Place<'k> {
     }
 }
 
-/// What reads of a table cost.
+/// Cost of reads from tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounters {
     /// Reads from the device (or file system).
     pub device_reads: u64,
-    /// Bytes of these.
+    /// Bytes of these reads.
     pub device_read_bytes: u64,
     /// Data and reference blocks that were in the cache.
     pub data_blocks_cached: u64,
@@ -133,11 +137,11 @@ pub struct ReadCounters {
     pub filter_reads: u64,
     /// Data and reference blocks (or runs of them) read from the device.
     pub data_reads: u64,
-    /// Lookups that a filter ended.
+    /// Lookups ended by a filter.
     pub filter_negatives: u64,
-    /// Lookups that a filter let pass though the block had no visible entry of the key.
+    /// Lookups that passed a filter although the block had no visible entry of the key.
     pub filter_false_positives: u64,
-    /// Lookups that had to do without a filter, because it cannot be read.
+    /// Lookups without a filter because it was unreadable.
     pub filters_unreadable: u64,
     /// Records of vSSTs read from the device.
     pub value_reads: u64,
@@ -145,12 +149,12 @@ pub struct ReadCounters {
     pub values_cached: u64,
     /// Index frames and directories of vSSTs read from the device.
     pub vsst_index_reads: u64,
-    /// Lookups in a vSST whose index led astray, and that searched its dense keys.
+    /// Lookups in a vSST whose index was wrong, so that the dense keys were searched.
     pub vsst_dense_searches: u64,
 }
 
 impl ReadCounters {
-    /// Counts a request to the device, of so many bytes.
+    /// Counts a request of `bytes` to the device.
     pub fn count_request(&mut self, bytes: u64) {
         self.device_reads += 1;
         self.device_read_bytes += bytes;

@@ -1,15 +1,16 @@
 //! Columns of integers, bit-packed against their minimum.
 //!
-//! A column is `base: varint, width: u8, bits`: value `i` is `base` plus the `width` bits that start at bit
-//! `i * width` (least significant bit first). Columns of equal values cost no bits at all, which is what makes a
-//! reference to a value cost one or two bytes; every value is reached in constant time, so a binary search needs no
-//! decoding pass. Widths over 56 are rounded up to 64, so that a value never spans more than eight bytes.
-//! (Frame of reference coding: Goldstein, Ramakrishnan and Shaft, ICDE 1998.)
+//! A column is `base: varint, width: u8, bits`: value `i` is `base` plus the `width` bits that
+//! start at bit `i * width` (least significant bit first). Columns of equal values cost no bits at
+//! all, so a reference to a value costs one or two bytes. Every value is reached in constant time,
+//! so a binary search needs no decoding pass. Widths over 56 are rounded up to 64, so that a value
+//! never spans more than eight bytes. (Frame of reference coding: Goldstein, Ramakrishnan and
+//! Shaft, ICDE 1998.)
 
 use base::codec::{Reader, put_varint};
 use base::{Error, Result};
 
-/// Bits needed for values up to `max` above the base.
+/// Returns the bits needed for values up to `span` above the base.
 fn width_of(span: u64) -> u32 {
     match 64 - span.leading_zeros() {
         w @ 0..=56 => w,
@@ -17,7 +18,7 @@ fn width_of(span: u64) -> u32 {
     }
 }
 
-/// The smallest and the largest of a growing column, to estimate its packed size.
+/// Smallest and largest value of a growing column, to estimate its packed size.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     low: u64,
@@ -31,7 +32,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Takes a value into account; true if the bounds moved.
+    /// Adds a value. Returns true if the bounds changed.
     #[inline]
     pub fn add(&mut self, value: u64) -> bool {
         let moved = value < self.low || value > self.high;
@@ -40,7 +41,7 @@ impl Bounds {
         moved
     }
 
-    /// Those of so many values.
+    /// Returns the bounds of these values.
     pub fn of(values: impl Iterator<Item = u64>) -> Self {
         let mut bounds = Bounds::default();
         values.for_each(|v| {
@@ -49,17 +50,17 @@ impl Bounds {
         bounds
     }
 
-    /// Those of values of which 0 is the smallest.
+    /// Returns the bounds 0 and `high`.
     pub fn up_to(high: u64) -> Self {
         Bounds { low: 0, high }
     }
 
-    /// The largest value; 0 without one.
+    /// Returns the largest value; 0 without one.
     pub fn high(&self) -> u64 {
         self.high
     }
 
-    /// Bits a value takes.
+    /// Returns the number of bits of a value.
     #[inline]
     pub fn width(&self) -> usize {
         width_of(self.high.saturating_sub(self.low)) as usize
@@ -71,7 +72,7 @@ pub fn encode(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
     encode_within(out, Bounds::of(values.clone()), values);
 }
 
-/// [`encode`] for values whose bounds these are.
+/// [`encode`] for values with these bounds.
 pub fn encode_within(out: &mut Vec<u8>, bounds: Bounds, values: impl Iterator<Item = u64>) {
     let base = if bounds.low > bounds.high { 0 } else { bounds.low };
     let width = width_of(bounds.high.saturating_sub(bounds.low));
@@ -89,7 +90,7 @@ pub fn encode_within(out: &mut Vec<u8>, bounds: Bounds, values: impl Iterator<It
         if filled >= 64 {
             out.extend_from_slice(&word.to_le_bytes());
             filled -= 64;
-            // What did not fit: `width - filled` bits went, which may be all.
+            // The remaining bits: `width - filled` bits were written, which may be all.
             word = v.checked_shr(width - filled).unwrap_or(0);
         }
     }
@@ -97,7 +98,7 @@ pub fn encode_within(out: &mut Vec<u8>, bounds: Bounds, values: impl Iterator<It
     out.extend_from_slice(&rest[..filled.div_ceil(8) as usize]);
 }
 
-/// Where a packed column lies in its block.
+/// Place of a packed column in its block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packed {
     base: u64,
@@ -106,7 +107,8 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Reads the head of a column of `count` values; `reader` must read the end of `block`, and is left behind it.
+    /// Reads the head of a column of `count` values. `reader` must read the end of `block`, and is
+    /// left behind the column.
     ///
     /// # Errors
     /// `Corruption` if the column does not fit.
@@ -123,7 +125,8 @@ impl Packed {
         Ok(Packed { base, width, at })
     }
 
-    /// Value `i`; some number, but never a panic, if `i` is not below the count the column was parsed with.
+    /// Returns value `i`; an arbitrary number, but never a panic, if `i` is not below the count of
+    /// the column.
     #[inline(always)]
     pub fn get(&self, block: &[u8], i: usize) -> u64 {
         if self.width == 0 {

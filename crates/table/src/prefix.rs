@@ -1,11 +1,12 @@
-//! Prefixes of user keys: what neighbours share, and the shortest key between two of them.
+//! Prefixes of user keys: the prefix shared by neighbors, and the shortest key between two of them.
 //!
-//! Prefix compression stores of each key only what differs from its predecessor; an index stores between two blocks
-//! not a key but the shortest byte string that tells them apart (the idea of Bayer and Unterauer's prefix B-tree).
+//! Prefix compression stores only the part of each key that differs from its predecessor. An index
+//! stores between two blocks not a key but the shortest byte string that separates them (the idea
+//! of Bayer and Unterauer's prefix B-tree).
 
 use base::codec::get_varint;
 
-/// The number of bytes that `a` and `b` have in common at their start.
+/// Returns the length of the common prefix of `a` and `b`.
 #[inline]
 pub fn shared_len(a: &[u8], b: &[u8]) -> usize {
     let mut at = 0;
@@ -24,7 +25,7 @@ pub fn shared_len(a: &[u8], b: &[u8]) -> usize {
     at + a_rest.iter().zip(b_rest).take_while(|(x, y)| x == y).count()
 }
 
-/// Appends the shortest key `s` with `a <= s < b` that is easily found, where `a < b`.
+/// Appends a short key `s` with `a <= s < b`, where `a < b`: the shortest that is easily found.
 pub fn push_separator(out: &mut Vec<u8>, a: &[u8], b: &[u8]) {
     debug_assert!(a < b, "a separator lies between two different keys");
     let shared = shared_len(a, b);
@@ -32,12 +33,12 @@ pub fn push_separator(out: &mut Vec<u8>, a: &[u8], b: &[u8]) {
         out.extend_from_slice(a);
         return;
     }
-    // `b` goes on after the byte that differs, so its prefix up to that byte lies strictly between.
+    // `b` continues after the differing byte, so its prefix up to that byte lies strictly between.
     if let Some(prefix) = b.get(..shared + 1).filter(|p| p.len() < b.len()) {
         out.extend_from_slice(prefix);
         return;
     }
-    // `b` ends with the byte that differs: look for a byte of `a` from there on that can be raised.
+    // `b` ends with the differing byte: look for a byte of `a` from there on that can be raised.
     let raised = (shared..a.len()).find(|&i| match (a.get(i), b.get(i)) {
         (Some(&x), Some(&y)) => x.checked_add(1).is_some_and(|x| x < y),
         (Some(&x), None) => x < u8::MAX,
@@ -52,7 +53,8 @@ pub fn push_separator(out: &mut Vec<u8>, a: &[u8], b: &[u8]) {
     }
 }
 
-/// Reads a varint at `*at` and moves `at` behind it; `None` if it is malformed. One or two bytes are the common case.
+/// Reads a varint at `*at` and moves `at` behind it; `None` if it is malformed. Optimized for one
+/// or two bytes, the common case.
 #[inline(always)]
 pub fn varint_at(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let rest = bytes.get(*at..)?;
@@ -76,7 +78,7 @@ fn varint_slow(bytes: &[u8], at: &mut usize) -> Option<u64> {
     Some(value)
 }
 
-/// A signed difference as an unsigned number that is small when the difference is.
+/// Encodes a signed difference as an unsigned number that is small when the difference is.
 #[inline(always)]
 pub fn zigzag(v: i64) -> u64 {
     ((v << 1) ^ (v >> 63)) as u64

@@ -1,4 +1,4 @@
-//! Properties: what a table says about itself, as fields (see the module `fields`).
+//! Properties of a table, encoded as fields (see the module `fields`).
 //!
 //! Together with the footer the properties are enough to rebuild the manifest's record of the file, and its
 //! dependencies on vSSTs, without a manifest.
@@ -8,7 +8,8 @@ use crate::options::TableIdentity;
 use base::codec::Reader;
 use base::{Compression, Dependency, Result, SeqNo};
 
-/// Versions in a table that only snapshots read: newer versions or tombstones hide them from all other readers.
+/// Versions in a table that only snapshots read: newer versions or tombstones hide them from all
+/// other readers.
 ///
 /// ```
 /// use lavastore_table::Retained;
@@ -20,7 +21,7 @@ use base::{Compression, Dependency, Result, SeqNo};
 pub struct Retained {
     /// Sequence of the oldest snapshot that reads them.
     pub first: SeqNo,
-    /// Sequence of the newest.
+    /// Sequence of the newest snapshot that reads them.
     pub last: SeqNo,
     /// Bytes of their keys and inline values.
     pub table_bytes: u64,
@@ -29,49 +30,50 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// True if one of these snapshots, in ascending order, reads them.
+    /// Returns true if one of these snapshots, in ascending order, reads the versions.
     pub fn is_read_at(&self, snapshots: &[SeqNo]) -> bool {
         let from = snapshots.partition_point(|&seq| seq < self.first);
         snapshots.get(from).is_some_and(|&seq| seq <= self.last)
     }
 }
 
-/// What a table says about itself.
+/// Properties of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
-    /// Who wrote it.
+    /// Origin of the table.
     pub identity: TableIdentity,
-    /// Entries of both streams, without range tombstones.
+    /// Number of entries of both streams, without range tombstones.
     pub entries: u64,
-    /// Point and single-delete tombstones among them.
+    /// Number of point and single-delete tombstones among them.
     pub tombstones: u64,
-    /// Range tombstones.
+    /// Number of range tombstones.
     pub range_tombstones: u64,
-    /// References to separated values among the entries.
+    /// Number of references to separated values among the entries.
     pub references: u64,
-    /// Merge operands among the entries.
+    /// Number of merge operands among the entries.
     pub merge_operands: u64,
     /// Bytes of the internal keys of all entries.
     pub raw_key_bytes: u64,
     /// Bytes of the inline values.
     pub raw_value_bytes: u64,
-    /// Bytes of the values that references stand for.
+    /// Bytes of the values behind the references.
     pub referenced_raw_bytes: u64,
-    /// The smallest sequence of an entry or range tombstone.
+    /// Smallest sequence of an entry or range tombstone.
     pub min_seq: SeqNo,
-    /// The largest.
+    /// Largest sequence of an entry or range tombstone.
     pub max_seq: SeqNo,
-    /// The earliest second since 1970 at which an entry expires; 0: none does.
+    /// Earliest expiry time of an entry, in seconds since 1970; 0: none expires.
     pub min_expiry: u64,
-    /// The latest; 0: none does.
+    /// Latest expiry time of an entry; 0: none expires.
     pub max_expiry: u64,
-    /// What the references need, by ascending BlobId. None in an open table: see [`crate::Ksst::dependencies`].
+    /// Referenced records for each BlobId, ascending. Empty in an open table: see
+    /// [`crate::Ksst::dependencies`].
     pub dependencies: Vec<Dependency>,
-    /// When the table was written, seconds since 1970; 0: not recorded.
+    /// Creation time of the table, in seconds since 1970; 0: not recorded.
     pub created_unix_seconds: u64,
-    /// The smallest encoded internal key, range tombstones included.
+    /// Smallest encoded internal key, range tombstones included.
     pub smallest: Vec<u8>,
-    /// The largest.
+    /// Largest encoded internal key, range tombstones included.
     pub largest: Vec<u8>,
     /// Bytes of the inline blocks in the file.
     pub inline_block_bytes: u64,
@@ -81,24 +83,25 @@ pub struct Properties {
     pub index_bytes: u64,
     /// Bytes of the filter partitions in the file.
     pub filter_bytes: u64,
-    /// The codecs that occur in the file: bit `n` for the codec with number `n`.
+    /// Codecs used in the file: bit `n` for the codec with number `n`.
     pub codecs: u64,
     /// Versions that the writer kept for snapshots.
     pub retained: Vec<Retained>,
 }
 
 impl Properties {
-    /// Own raw bytes plus those of the values referenced: the compensated size without what tombstones hide.
+    /// Returns the raw bytes including the referenced values: the compensated size without the
+    /// entries hidden by tombstones.
     pub fn raw_bytes(&self) -> u64 {
         self.raw_key_bytes.saturating_add(self.raw_value_bytes).saturating_add(self.referenced_raw_bytes)
     }
 
-    /// True if the codec occurs in the file.
+    /// Returns true if the file uses the codec.
     pub fn uses(&self, codec: Compression) -> bool {
         self.codecs >> codec as u8 & 1 == 1
     }
 
-    /// The numbers with their tags.
+    /// Returns the numbers with their tags.
     fn numbers(&mut self) -> [(u64, &mut u64); 18] {
         [
             (16, &mut self.entries),
@@ -122,7 +125,7 @@ impl Properties {
         ]
     }
 
-    /// The encoded block.
+    /// Encodes the block.
     pub fn encode(&self) -> Vec<u8> {
         let mut fields = FieldWriter::new(&self.identity);
         self.clone().numbers().into_iter().for_each(|(tag, v)| fields.number(tag, *v));
@@ -150,7 +153,7 @@ impl Properties {
         Self::read(bytes, true)
     }
 
-    /// As [`Properties::decode`], without the dependencies: all of the rest is short.
+    /// As [`Properties::decode`], without the dependencies, so that the result is short.
     pub(crate) fn decode_head(bytes: &[u8]) -> Result<Properties> {
         Self::read(bytes, false)
     }

@@ -1,77 +1,86 @@
-//! How far a scan reads ahead when nobody told it to.
+//! Automatic read-ahead of a scan.
 //!
-//! A request to a solid-state device costs as much as moving some 100 KB: on the machine this was measured on, 8 KiB
-//! came in 53 us, 16 KiB in 57, 32 KiB in 65, 64 KiB in 82, 256 KiB in 190. So a cursor that misses the cache reads the
-//! blocks beside the one it wants in the same request, as many as cost next to nothing at first ([`BEYOND_MIN`]), and
-//! twice as many with every further request up to [`BEYOND_MAX`]; a seek starts again with few, unless it leads into
-//! what was read last, or close behind it. A scan that stops early
-//! has then moved at most about as many bytes for nothing as it has used, and a long one reads in large runs.
+//! A request to a solid-state device costs as much as moving some 100 KB. On the machine of the
+//! measurements, 8 KiB took 53 us, 16 KiB 57, 32 KiB 65, 64 KiB 82, and 256 KiB 190. So a cursor
+//! that misses the cache reads neighbors of the wanted block in the same request: at first as many
+//! as cost almost nothing ([`BEYOND_MIN`]), and twice as many with every further request, up to
+//! [`BEYOND_MAX`]. A seek starts again with few, unless its target is in the last read, or close
+//! behind it. A scan that stops early has then wasted about as many bytes as it has used, and a
+//! long scan reads in large runs.
 //!
-//! How long the longest requests are follows what reads of the disk were measured to cost ([`io::ReadCosts`]): two of them are at the disk, and while one is
-//! waited for the other should keep it busy. So where a read takes long that moves few bytes, they are twice as long as what moves meanwhile, up to [`BEYOND_LIMIT`].
-//! They are never shorter than [`BEYOND_MAX`]: that would save nothing but memory.
+//! The maximum length of requests follows from measured read costs of the disk ([`io::ReadCosts`]).
+//! Two requests are in flight, and while the cursor waits for one, the other should keep the disk
+//! busy. So on a disk with slow small reads, a request has twice the bytes that the disk moves in
+//! that time, up to [`BEYOND_LIMIT`]. It is never shorter than [`BEYOND_MAX`]: that would save only
+//! memory.
 //!
-//! What was read beyond the wanted block waits in the cursor's window. Each block is verified when the cursor comes to
-//! it, and only then it may go to the cache: what a scan does not look at does not push out what others use.
+//! Bytes read beyond the wanted block stay in the cursor's window. A block is verified when the
+//! cursor reaches it, and only then may go to the cache. So blocks that a scan does not use evict
+//! no other blocks.
 //!
-//! A long scan of a store has the next run read while it goes through this one (`next_run`), behind the second request of full length after a seek: it
-//! has used as much then as would be read for nothing, should it end there, and makes up for what a queue of reads costs. A run that fails so is read again when the cursor comes to it, which tells why.
+//! A long scan of a store reads the next run in the background (`next_run`), after the second
+//! request of full length since a seek. By then it has used as many bytes as it would waste if it
+//! ended there, and the gain covers the cost of a read queue. If the background read fails, the run
+//! is read again when the cursor reaches it, and that read reports the error.
 //!
-//! A run consists of whole blocks that lie one behind another in one partition of the index, which bounds it by what
-//! is already in memory. It ends at the block in which the border of the scan lies.
+//! A run consists of contiguous whole blocks in one index partition, which bounds it by data that
+//! is already in memory. It ends at the block that contains the bound of the scan.
 
 use crate::frame::BlockHandle;
 use crate::stream::Partition;
 use io::{ReadCosts, ReadFile, ReadQueues};
 use std::sync::Arc;
 
-/// Bytes read beyond the wanted block by the first request after a seek.
+/// Bytes that the first request after a seek reads beyond the wanted block.
 pub(crate) const BEYOND_MIN: u64 = 16 << 10;
-/// Bytes read beyond the wanted block at most, where nobody knows what reads cost, and where half of it moves while one read is waited for.
+/// Maximum bytes read beyond the wanted block, if read costs are unknown, or if the disk moves at
+/// most half of it during one read.
 const BEYOND_MAX: u64 = 256 << 10;
-/// The same where more has to be in flight.
+/// Maximum bytes read beyond the wanted block on a disk that needs more bytes in flight.
 const BEYOND_LIMIT: u64 = 1 << 20;
-/// After so many requests of that length the next is made before it is needed.
+/// Number of requests of maximum length after which the next run is read in the background.
 const FULL_MIN: u32 = 2;
 
-/// The user keys that a scan will look at; outside of them nothing is read ahead.
+/// User key range of a scan; nothing outside it is read ahead.
 #[derive(Clone, Debug, Default)]
 pub struct Borders {
-    /// The first; `None`: no border.
+    /// First user key; `None`: no lower bound.
     pub lower: Option<Vec<u8>>,
-    /// The first behind them; `None`: no border.
+    /// First user key behind the range; `None`: no upper bound.
     pub upper: Option<Vec<u8>>,
-    /// What has reads of the next run go on while the scan goes through this one; `None`: each read is waited for.
+    /// Queues for reading the next run in the background; `None`: the scan waits for each read.
     pub queues: Option<Arc<ReadQueues>>,
-    /// Somebody else does the reads: moves wait for them ([`crate::KsstIter::each_fetched`]).
+    /// True if the caller performs the reads: moves wait for them
+    /// ([`crate::KsstIter::each_fetched`]).
     pub wants: bool,
 }
 
-/// How much the next request reads beyond the block that is wanted.
+/// Read-ahead of the next request beyond the wanted block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beyond {
     bytes: u64,
-    /// At most.
+    /// Maximum of `bytes`.
     bytes_max: u64,
-    /// Requests that were as long as may be.
+    /// Number of requests of maximum length.
     full: u32,
 }
 
 impl Beyond {
-    /// Of a scan that begins to read a file.
+    /// Returns the read-ahead of a scan that begins to read a file.
     pub(crate) fn of(file: &dyn ReadFile) -> Beyond {
         let window = ReadCosts::of(file).window_bytes.unwrap_or(0);
         let bytes_max = window.saturating_mul(2).clamp(BEYOND_MAX, BEYOND_LIMIT);
         Beyond { bytes: BEYOND_MIN, bytes_max, full: 0 }
     }
 
-    /// After a request.
+    /// Grows the read-ahead after a request.
     pub(crate) fn grow(&mut self) {
         self.full = if self.bytes < self.bytes_max { 0 } else { self.full.saturating_add(1) };
         self.bytes = (self.bytes * 2).min(self.bytes_max);
     }
 
-    /// The range of the file to read for the block `row` of `index` by a scan in one direction within `borders`.
+    /// Returns the range of the file to read for the block `row` of `index`, in a scan in one
+    /// direction within `borders`.
     pub(crate) fn run(
         self,
         index: &Partition,
@@ -93,8 +102,9 @@ impl Beyond {
         }
     }
 
-    /// The run to read next where the block `row` is in a window on `read` of the file, if it is worth its while and the borders and the partition do
-    /// not end before.
+    /// Returns the run to read next in the background, for a window that has the range `read` of
+    /// the file and the block `row`. Returns `None` if it does not pay off, or if the bounds or the
+    /// partition end before.
     pub(crate) fn behind(
         self,
         index: &Partition,
@@ -116,7 +126,7 @@ impl Beyond {
             (row + 1..end).find(|&r| index.handle(r).offset >= read.1)
         };
         let run = next.map(|row| self.run(index, row, backward, Some(borders)));
-        // Nobody has asked for it: a block that is longer than all this is read where it is wanted.
+        // No caller needs it yet: a block that exceeds this length is read on demand.
         run.filter(|(start, end)| end.saturating_sub(*start) <= 2 * self.bytes_max)
     }
 

@@ -1,10 +1,12 @@
 //! An open kSST: point reads.
 //!
-//! Opening reads the end of the file once (footer, meta index, properties, top indexes: usually all of it) and keeps
-//! the top indexes and range tombstones. What grows with the references in a table, the list of the names that they use, is
-//! not kept: it is read again when somebody asks for it ([`Ksst::dependencies`]), in one read. A point read then needs the filter partition and the index partition, which
-//! are cached with priority, and one data block: one device read. It asks the reference stream first (its blocks are
-//! index, and so usually cached) and the inline stream only if its sequences and its filter do not exclude it.
+//! An open reads the end of the file once (footer, meta index, properties, top indexes: usually all
+//! of it) and keeps the top indexes and range tombstones. The list of referenced BlobIds grows with
+//! the references in a table. It is not kept, but read again on demand ([`Ksst::dependencies`]), in
+//! one read. A point read then needs the filter partition and the index partition, which are cached
+//! with priority, and one data block: one device read. It searches the reference stream first (its
+//! blocks count as index, and so are usually cached). It searches the inline stream only if its
+//! sequences and its filter do not exclude it.
 
 use crate::compress;
 use crate::cursor::reported_trailer;
@@ -31,11 +33,11 @@ use std::sync::Arc;
 /// The newest visible entry of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundEntry {
-    /// Its sequence.
+    /// Sequence of the entry.
     pub seq: SeqNo,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: ValueKind,
-    /// Its value; for a reference the encoded [`Reference`].
+    /// Value of the entry; for a reference the encoded [`Reference`].
     pub value: BlockSlice,
 }
 
@@ -54,12 +56,13 @@ pub struct Ksst {
 }
 
 impl Ksst {
-    /// Opens a table. `number` names its blocks in the cache, `uid` is the identity the file must have. With
-    /// `global_seq` (an ingested file), every entry is reported with that sequence.
+    /// Opens a table. `number` identifies its blocks in the cache, and `uid` is the expected
+    /// identity of the file. With `global_seq` (an ingested file), every entry is reported with
+    /// that sequence.
     ///
     /// # Errors
-    /// `Corruption` if it is damaged, cut or another file; `Unsupported` if it was written by a newer release or with a
-    /// codec that this build lacks.
+    /// `Corruption` if it is damaged, cut or another file; `Unsupported` if it was written by a
+    /// newer release or with a codec that this build lacks.
     pub fn open(
         file: Arc<dyn ReadFile>,
         number: u64,
@@ -73,7 +76,7 @@ impl Ksst {
     /// As [`Ksst::open`], with bytes from a source.
     ///
     /// # Errors
-    /// Those of [`Ksst::open`]; that it has to wait.
+    /// The errors of [`Ksst::open`]; a stop if the source has to wait.
     pub fn open_from<S: Source>(
         file: Arc<dyn ReadFile>,
         number: u64,
@@ -90,11 +93,12 @@ impl Ksst {
         Ok(Ksst { file, len, properties, global_seq, references, inline, sections, meta, tombstones })
     }
 
-    /// The newest entry of `user_key` with a sequence of at most `snapshot`, from whichever stream has it. Range
-    /// tombstones are not considered. `key_hash` is [`base::hash::key_hash`] of the key.
+    /// Returns the newest entry of `user_key` with a sequence of at most `snapshot`, from either
+    /// stream. Range tombstones are not considered. `key_hash` is [`base::hash::key_hash`] of the
+    /// key.
     ///
     /// # Errors
-    /// `Corruption` if a block on the way is damaged, and what the file reports.
+    /// `Corruption` if a block on the way is damaged, and the errors of the file.
     pub fn get<S: Source>(
         &self,
         user_key: &[u8],
@@ -141,8 +145,8 @@ impl Ksst {
         Ok(found)
     }
 
-    /// What the trailer says of an entry. Blocks give no other kinds than they store: `block` refuses them as malformed entries,
-    /// and in `reference_block` there is one.
+    /// Decodes the trailer of an entry. Blocks return only kinds that they can store: `block`
+    /// refuses others as malformed entries, and `reference_block` has one kind.
     fn entry(&self, stored_trailer: u64, value: BlockSlice) -> FoundEntry {
         let trailer = reported_trailer(stored_trailer, self.global_seq);
         match ValueKind::from_u8(trailer as u8) {
@@ -151,8 +155,8 @@ impl Ksst {
         }
     }
 
-    /// The reference stored under exactly this user key and sequence, whatever newer entries there are: what garbage
-    /// collection asks. Only the reference stream is read.
+    /// Returns the reference stored under exactly this user key and sequence, for garbage
+    /// collection; newer entries are ignored. Reads only the reference stream.
     ///
     /// # Errors
     /// As [`Ksst::get`].
@@ -179,39 +183,39 @@ impl Ksst {
         Ok(hit.filter(|h| reported_trailer(h.trailer, self.global_seq) >> 8 == seq).map(|h| h.reference))
     }
 
-    /// A cursor over the point entries of both streams.
+    /// Returns a cursor over the point entries of both streams.
     pub fn iter(self: &Arc<Self>, options: IterOptions) -> KsstIter {
         KsstIter::new(self.clone(), options, None, true)
     }
 
-    /// [`Ksst::iter`] for a scan that will not look outside of `borders`: it reads nothing ahead there. The cursor
-    /// itself has no borders.
+    /// As [`Ksst::iter`], for a scan within `borders`: nothing outside them is read ahead. The
+    /// cursor itself is unbounded.
     pub fn iter_within(self: &Arc<Self>, options: IterOptions, borders: &Arc<Borders>) -> KsstIter {
         KsstIter::new(self.clone(), options, Some(borders.clone()), true)
     }
 
-    /// A cursor over the reference stream alone.
+    /// Returns a cursor over the reference stream alone.
     pub fn iter_references(self: &Arc<Self>, options: IterOptions) -> KsstIter {
         KsstIter::new(self.clone(), options, None, false)
     }
 
-    /// The range tombstones.
+    /// Returns the range tombstones.
     pub fn range_tombstones(&self) -> &Arc<FragmentedRangeTombstones> {
         &self.tombstones
     }
 
-    /// What the table says about itself, without its dependencies: see [`Ksst::dependencies`]. Sequences in it are those
-    /// stored, whatever `global_seq` says.
+    /// Returns the properties of the table, without its dependencies: see [`Ksst::dependencies`].
+    /// Its sequences are the stored ones, regardless of `global_seq`.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// What its references need, by ascending BlobId: read from the file, past the cache, in one read. Nothing is read of a
-    /// table without references.
+    /// Returns the referenced records for each BlobId, ascending. Reads them from the file, past
+    /// the cache, in one read. A table without references needs no read.
     ///
     /// # Errors
-    /// `Corruption` if the block is damaged, or says of the references another number than the table does; what the file
-    /// reports.
+    /// `Corruption` if the block is damaged, or counts another number of references than the table;
+    /// the errors of the file.
     pub fn dependencies(&self, counters: &mut ReadCounters) -> Result<Vec<Dependency>> {
         if self.properties.references == 0 {
             return Ok(Vec::new());
@@ -230,36 +234,36 @@ impl Ksst {
         Ok(dependencies)
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Never true: a table holds something.
+    /// Returns false: a table is never empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The file number given to [`Ksst::open`].
+    /// Returns the file number given to [`Ksst::open`].
     pub fn number(&self) -> u64 {
         self.file.number
     }
 
-    /// The identity of the file.
+    /// Returns the identity of the file.
     pub fn uid(&self) -> Uid {
         self.file.uid
     }
 
-    /// Bytes of data blocks (of both streams) before an encoded internal key: the difference of two is the size of a
-    /// range, to a block.
+    /// Returns the bytes of data blocks (of both streams) before an encoded internal key. The
+    /// difference of two results is the size of a range, to the nearest block.
     ///
     /// # Errors
-    /// `Corruption` if an index partition is damaged, and what the file reports.
+    /// `Corruption` if an index partition is damaged, and the errors of the file.
     pub fn offset_of(&self, ikey: &[u8]) -> Result<u64> {
         let (user_key, trailer) = key::split(ikey);
         let mut sum = 0u64;
@@ -269,8 +273,9 @@ impl Ksst {
         Ok(sum.min(self.len))
     }
 
-    /// The references from one user key to another, and their bytes outside the cache. Reads at most two
-    /// partitions of the index; the data of other partitions counts as not cached where their index is not.
+    /// Returns the references from one user key to another, and their bytes outside the cache.
+    /// Reads at most two index partitions; data under other partitions counts as not cached if
+    /// their index is not cached.
     ///
     /// # Errors
     /// As [`Ksst::offset_of`].
@@ -284,7 +289,7 @@ impl Ksst {
     }
 }
 
-/// What is decoded when a table is opened.
+/// Parts decoded when a table is opened.
 struct Parts {
     properties: Properties,
     references: Option<Stream>,

@@ -1,17 +1,18 @@
-//! References: what a kSST stores in place of a value that lives in a vSST.
+//! References: entries of a kSST that point to a value in a vSST.
 //!
-//! A reference names the vSST by its logical `BlobId` (stable under garbage collection, which moves records between
-//! files but never rewrites references) and carries two lengths: the raw length of the value, so that compensated
-//! sizes are exact, and the length of the whole stored record, so that garbage is derived and never counted.
+//! A reference names the vSST by its logical `BlobId`. That is stable under garbage collection,
+//! which moves records between files but never rewrites references. It carries two lengths: the raw
+//! length of the value, so that compensated sizes are exact, and the length of the whole stored
+//! record, so that garbage is computed and never counted.
 //!
-//! As the value of an entry of kind `Reference` it is encoded as three varints: BlobId, raw length, stored length.
-//! Inside a table it is stored column-wise (see [`crate::reference_block`]).
+//! As the value of an entry of kind `Reference` it is encoded as three varints: BlobId, raw length,
+//! stored length. Inside a table it is stored by column (see [`crate::reference_block`]).
 
 use crate::prefix::varint_at;
 use base::codec::varint_bytes;
 use base::{Error, Result};
 
-/// The longest encoding of a reference, bytes.
+/// Maximum length of the encoding of a reference, in bytes.
 pub const ENCODED_LEN_MAX: usize = 30;
 
 /// An encoded reference, without an allocation.
@@ -39,7 +40,7 @@ impl EncodedReference {
     }
 
     fn put_long(&mut self, v: u64) {
-        // Three varints of ten bytes at most fit.
+        // Three varints of at most ten bytes fit.
         varint_bytes(v, |byte| {
             if let Some(place) = self.bytes.get_mut(self.len) {
                 *place = byte;
@@ -60,11 +61,11 @@ impl std::ops::Deref for EncodedReference {
 /// A reference to a separated value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// The logical name of the vSST.
+    /// Logical name of the vSST.
     pub blob_id: u64,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// Bytes of the record in the vSST, with its header, alignment and checksum.
+    /// Length of the record in the vSST, with header, padding and checksum, in bytes.
     pub stored_len: u64,
 }
 
@@ -75,7 +76,7 @@ impl Reference {
         out.extend_from_slice(&self.encode_inline());
     }
 
-    /// The encoding: the value of an entry of kind `Reference`.
+    /// Returns the encoding: the value of an entry of kind `Reference`.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(ENCODED_LEN_MAX);
         self.encode_into(&mut out);

@@ -8,11 +8,12 @@
 //!          zigzag(stored length - raw length); [expiry]      (each packed, see `packed`)
 //! ```
 //!
-//! Entries of one flush share one BlobId and often one length, so besides key and sequence a reference costs a byte
-//! or two, or nothing. Columns are reached by ordinal in constant time: only keys are decoded in sequence.
+//! Entries of one flush share one BlobId and often one length, so besides key and sequence a
+//! reference costs a byte or two, or nothing. Columns are indexed by ordinal in constant time: only
+//! keys are decoded in sequence.
 //!
-//! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at restarts, where it is 0.
-//! As with inline blocks, readers believe none of it.
+//! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at
+//! restarts, where it is 0. As with inline blocks, readers trust none of these.
 
 use crate::cursor::{
     BlockCursor, KEY_BYTES, Passed, Step, before, extend_match, partition_point, reported_trailer,
@@ -26,21 +27,23 @@ use cache::Block;
 use std::cell::OnceCell;
 
 const HAS_EXPIRY: u8 = 0x01;
-/// Names that are found again at once while a block is built: by their last bits, which files made one after another differ in.
+/// Number of slots for finding a BlobId while a block is built: one for each value of its last
+/// bits, in which consecutive file numbers differ.
 const PLACES: usize = 256;
 
-/// What the columns have of an entry.
+/// Column values of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     seq: u64,
-    /// The place of its BlobId in `names` of the builder; once the block is finished, in the dictionary.
+    /// Index of the BlobId in `names` of the builder; after the block is finished, in the
+    /// dictionary.
     name: u64,
     raw: u64,
     extra: u64,
     expiry: u64,
 }
 
-/// The bounds of the columns; of names those of the BlobIds themselves.
+/// Bounds of the columns; for BlobIds, bounds of the ids themselves.
 #[derive(Clone, Copy, Debug, Default)]
 struct RowBounds {
     seq: Bounds,
@@ -51,7 +54,7 @@ struct RowBounds {
 }
 
 impl RowBounds {
-    /// Bits of an entry in all columns together.
+    /// Returns the bits of an entry in all columns together.
     fn width(&self) -> usize {
         [self.seq, self.blob_id, self.raw, self.extra, self.expiry].iter().map(Bounds::width).sum()
     }
@@ -63,21 +66,23 @@ pub struct ReferenceBlockBuilder {
     keys: Vec<u8>,
     restarts: Vec<u32>,
     interval: usize,
-    /// What the columns have of each entry.
+    /// Column values of each entry.
     rows: Vec<Row>,
     bounds: RowBounds,
     /// Bits of an entry in all columns together.
     entry_bits: usize,
-    /// What the block references, as it was met. A BlobId that `places` lost is there again.
+    /// BlobIds referenced in the block, in order of appearance. A BlobId that lost its slot in
+    /// `places` appears again.
     names: Vec<Dependency>,
-    /// Where in `names` a BlobId with such last bits was met last. It is looked up, so what is left of the block before does no harm.
+    /// Index in `names` of the latest BlobId with these last bits. Each use checks the entry, so
+    /// slots from the previous block do no harm.
     places: Box<[u32; PLACES]>,
     dictionary: Vec<u64>,
     out: Vec<u8>,
 }
 
 impl ReferenceBlockBuilder {
-    /// An empty block with a restart every `interval` entries.
+    /// Returns an empty block with a restart every `interval` entries.
     pub fn new(interval: usize) -> Self {
         ReferenceBlockBuilder {
             keys: Vec::new(),
@@ -93,7 +98,8 @@ impl ReferenceBlockBuilder {
         }
     }
 
-    /// Appends an entry. `shared` is what `user_key` has in common with the previous one; expiry 0 means none.
+    /// Appends an entry. `shared` is the length of the prefix that `user_key` shares with the
+    /// previous one; expiry 0 means none.
     #[inline]
     pub fn add(&mut self, user_key: &[u8], shared: usize, seq: SeqNo, expiry: u64, reference: &Reference) {
         let mut shared = shared;
@@ -107,7 +113,7 @@ impl ReferenceBlockBuilder {
         self.keys.extend_from_slice(suffix);
         let extra = zigzag(reference.stored_len.wrapping_sub(reference.raw_len) as i64);
         let (raw, bounds) = (reference.raw_len, &mut self.bounds);
-        // Not `||`: each of them is to know.
+        // `|` instead of `||`, because each bound must see the value.
         let wider = bounds.seq.add(seq)
             | bounds.blob_id.add(reference.blob_id)
             | bounds.raw.add(raw)
@@ -120,7 +126,7 @@ impl ReferenceBlockBuilder {
         self.rows.push(Row { seq, name, raw, extra, expiry });
     }
 
-    /// The place in `names` of what this reference leads to, which is counted there.
+    /// Counts a reference in `names`, and returns its index there.
     #[inline]
     fn note_name(&mut self, reference: &Reference) -> u64 {
         let Reference { blob_id, raw_len, stored_len } = *reference;
@@ -136,12 +142,13 @@ impl ReferenceBlockBuilder {
         u64::from(*place)
     }
 
-    /// What the entries since the last [`ReferenceBlockBuilder::clear`] reference, in parts: a name may come several times.
+    /// Returns the BlobIds referenced since the last [`ReferenceBlockBuilder::clear`], with partial
+    /// counts: a BlobId may appear several times.
     pub fn names(&self) -> &[Dependency] {
         &self.names
     }
 
-    /// About how many bytes the block would have if it were finished now.
+    /// Returns the approximate length that the block would have if it were finished now.
     #[inline]
     pub fn len_estimate(&self) -> usize {
         // BlobIds are estimated as if packed without the dictionary, which only makes them smaller.
@@ -149,12 +156,12 @@ impl ReferenceBlockBuilder {
         self.keys.len() + 4 * self.restarts.len() + columns + 48
     }
 
-    /// About how many bytes an entry would add.
+    /// Returns the approximate number of bytes that an entry would add.
     pub fn entry_len(suffix_len: usize) -> usize {
         suffix_len + 8
     }
 
-    /// True if nothing was added since the last [`ReferenceBlockBuilder::clear`].
+    /// Returns true if nothing was added since the last [`ReferenceBlockBuilder::clear`].
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -184,7 +191,7 @@ impl ReferenceBlockBuilder {
         out
     }
 
-    /// Makes the dictionary, and has the entries point into it.
+    /// Builds the dictionary, and makes the entries point into it.
     fn order_names(&mut self) {
         let mut in_order: Vec<(u64, usize)> =
             self.names.iter().enumerate().map(|(at, name)| (name.blob_id, at)).collect();
@@ -217,7 +224,7 @@ fn bad(what: &str) -> Error {
     Error::corruption(format!("reference block: {what}"))
 }
 
-/// Where the parts of a block are.
+/// Offsets of the parts of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shape {
     count: usize,
@@ -323,7 +330,7 @@ impl Shape {
         }
     }
 
-    /// The reference of an entry whose BlobId is at `index` of the dictionary.
+    /// Returns the reference of an entry whose BlobId is at `index` of the dictionary.
     #[inline(always)]
     fn reference(&self, block: &[u8], ordinal: usize, index: usize) -> Reference {
         let raw_len = self.raws.get(block, ordinal);
@@ -347,8 +354,8 @@ impl Shape {
         Ok(after.saturating_sub(1))
     }
 
-    /// The first entry at or after an internal key: its ordinal, its key, and whether it has the target's user key. As
-    /// in inline blocks, no key is built.
+    /// Returns the first entry at or after an internal key: its ordinal, its key, and whether it
+    /// has the target's user key. As in inline blocks, no key is built.
     fn search(
         &self,
         block: &[u8],
@@ -380,11 +387,11 @@ impl Shape {
 /// An entry found by [`find`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its stored sequence and kind.
+    /// Stored sequence and kind.
     pub trailer: u64,
     /// The reference.
     pub reference: Reference,
-    /// When it expires; 0: never.
+    /// Expiry time; 0: never.
     pub expiry: u64,
 }
 
@@ -412,19 +419,19 @@ pub struct ReferenceCursor {
     global_seq: Option<SeqNo>,
     valid: bool,
     ordinal: usize,
-    /// Where its BlobId is in the dictionary.
+    /// Index of the BlobId in the dictionary.
     blob_index: usize,
     next_key: usize,
     key: Vec<u8>,
-    /// Encoded when it is asked for: merge joins pass most references by.
+    /// Encoded on demand: merge joins skip most references.
     value: OnceCell<EncodedReference>,
-    /// The entries of the present run before this one, while moving backward: where the key after each begins, and its
-    /// own user key.
+    /// Entries of the run before the present one, while moving backward: the start of the next key,
+    /// and the entry's own user key.
     passed: Passed<usize>,
 }
 
 impl ReferenceCursor {
-    /// Decodes the key at `next_key`, which belongs to `ordinal`, on top of its predecessor's.
+    /// Decodes the key at `next_key`, which belongs to `ordinal`, on top of its predecessor.
     #[inline(always)]
     fn step_key(&mut self, ordinal: usize) -> Result<()> {
         self.valid = false;
@@ -453,7 +460,7 @@ impl ReferenceCursor {
         self.key.truncate(self.key.len().saturating_sub(key::TRAILER_LEN));
     }
 
-    /// Moves to an entry, remembering the run before it for steps back.
+    /// Moves to an entry, and records the run before it for backward steps.
     fn step_to(&mut self, ordinal: usize) -> Result<()> {
         self.valid = false;
         self.passed.clear();

@@ -1,15 +1,15 @@
 //! Joining of neighboring reads of a file into one request to the device.
 //!
 //! The longest gap that a request reads over follows from the measured cost of reads on the file's
-//! disk (`store::pacing`). A gap changes the duration of a read and nothing else: each record is
-//! cut out at its own place and verified.
+//! disk (`store::pacing`). A gap changes only the duration of a read: each record is cut out at its
+//! own place and verified.
 
 use crate::source::{Extent, Want};
 use io::{ReadCosts, ReadFile};
 use std::ops::Range;
 
-/// Longest gap that a request reads over where the disk's costs are unknown, bytes: about as many
-/// as cost next to nothing beside a request (`readahead` has the measurement).
+/// Maximum gap that a request reads over if the disk's costs are unknown, in bytes: about as many
+/// as cost almost nothing beside a request (`readahead` has the measurement).
 pub const GAP_UNKNOWN: u64 = 16 << 10;
 /// Longest request for several records, bytes. A longer one would leave the device's parallelism
 /// unused.
@@ -56,7 +56,7 @@ fn gap_in(file: &dyn ReadFile) -> u64 {
 
 /// Joins wanted extents into runs. `wanted` is sorted by file and offset.
 pub fn join<'f>(wanted: impl Iterator<Item = Wanted<'f>>) -> Vec<Run> {
-    // Asked once per file, so that one batch goes by one cost.
+    // Looked up once per file, so that one batch uses one cost.
     let mut last: Option<(u64, u64)> = None;
     join_by(wanted.map(|Wanted { number, file, extent }| {
         let gap = last.filter(|(of, _)| *of == number).map_or_else(|| gap_in(file), |(_, gap)| gap);
@@ -116,7 +116,7 @@ mod tests {
         ];
         let with_gap = |(file, extent)| (file, extent, GAP_MAX);
         assert_eq!(join_by(extents.into_iter().map(with_gap)), runs);
-        // Each file has a gap of its own, and none means that only what touches is joined.
+        // Each file has its own gap, and a gap of 0 joins only adjacent extents.
         let extents = [(1, 0..5, 0), (1, 5..9, 0), (1, 10..11, 0), (2, 0..1, 50), (2, 51..52, 50)];
         let runs = [run(0..2, 0..9), run(2..3, 10..11), run(3..5, 0..52)];
         assert_eq!(join_by(extents.into_iter()), runs);

@@ -1,15 +1,16 @@
-//! Reading a table as far as it can be read: for repair.
+//! Reads the intact parts of a table: for repair.
 //!
-//! [`identify`] tells what a file says it is, without a manifest: kind and identity stand in its last bytes. [`open`]
-//! opens a kSST some of whose parts are damaged, without them. [`SalvageIter`] walks over its entries and steps over
-//! blocks that cannot be read; of each it tells the range of keys whose entries are missing.
+//! [`identify`] returns the kind and identity in the last bytes of a file, without a manifest.
+//! [`open`] opens a kSST without its damaged parts. [`SalvageIter`] walks over its entries and
+//! skips unreadable blocks; for each it reports the key range of the missing entries.
 //!
-//! What is missing follows from the index: row `i` covers the internal keys after separator `i - 1`, up to and including
-//! separator `i`. So a damaged data block takes its own range, a damaged partition of the index that of its blocks, and a
-//! damaged top index the whole stream. Ranges are of user keys, both ends inclusive; the first key of one may be that of an
-//! entry which is not missing.
+//! The index determines the missing entries: row `i` covers the internal keys after separator `i -
+//! 1`, up to and including separator `i`. So a damaged data block loses its own range, a damaged
+//! index partition the ranges of its blocks, and a damaged top index the whole stream. Ranges are
+//! of user keys, both ends inclusive; the entry of the first key may be intact.
 //!
-//! Invariant: keys come in ascending order whatever the file says. A block that leads back counts as damaged.
+//! Invariant: keys come in ascending order whatever the file contains. A block that leads back
+//! counts as damaged.
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
@@ -31,12 +32,12 @@ use cache::Cache;
 use io::ReadFile;
 use std::sync::Arc;
 
-/// Bytes of a table read at once.
+/// Length of a read, in bytes.
 const READ_LEN: u64 = 256 << 10;
-/// A meta index is no longer: a few sections of at most 20 bytes.
+/// Maximum length of a meta index: a few sections of at most 20 bytes.
 const META_LEN_MAX: u64 = 512;
 
-/// The kinds of files that end in a footer.
+/// Kinds of files that end in a footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Keys and small values.
@@ -47,10 +48,11 @@ pub enum Kind {
     Segment,
 }
 
-/// What the first `len` bytes of a file say they are: kind and identity. `None` if they do not end in a sound footer.
+/// Returns the kind and identity that the first `len` bytes of a file claim, or `None` if they do
+/// not end in a sound footer.
 ///
 /// # Errors
-/// Those of reading.
+/// The errors of reading; `Unsupported` if a newer release wrote the file.
 pub fn identify(file: &dyn ReadFile, len: u64) -> Result<Option<(Kind, Uid)>> {
     let Some(at) = len.checked_sub(FOOTER_LEN as u64) else { return Ok(None) };
     let mut bytes = [0; FOOTER_LEN];
@@ -70,10 +72,10 @@ pub fn identify(file: &dyn ReadFile, len: u64) -> Result<Option<(Kind, Uid)>> {
     }
 }
 
-/// A part of a kSST that was left out when it was opened.
+/// A damaged part that was left out when a kSST was opened.
 #[derive(Clone, Debug)]
 pub enum Missing {
-    /// What the table says of itself.
+    /// The properties.
     Properties(Error),
     /// Entries: all references, or all others.
     Entries(Error),
@@ -82,7 +84,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// Why it is missing.
+    /// Returns the reason.
     pub fn error(&self) -> &Error {
         match self {
             Missing::Properties(e) | Missing::Entries(e) | Missing::RangeTombstones(e) => e,
@@ -90,11 +92,11 @@ impl Missing {
     }
 }
 
-/// Opens a kSST without the parts that are damaged. A damaged footer is done without, if `uid` is known: the list of the
-/// table's parts is searched for where it must end.
+/// Opens a kSST without its damaged parts. If the footer is damaged and `uid` is known, the meta
+/// index is searched for at the place where it must end.
 ///
 /// # Errors
-/// If nothing can be read of it.
+/// The error of the open, if no part is readable.
 pub fn open(
     file: Arc<dyn ReadFile>,
     number: u64,
@@ -138,7 +140,7 @@ pub fn open(
         }
     }
     if missing.is_empty() {
-        // Sound parts that make no sense together: they are another file's.
+        // The parts are sound but contradict each other: they belong to another file.
         return Err(damaged);
     }
     let tombstones = Arc::new(FragmentedRangeTombstones::new(&tombstones));
@@ -158,7 +160,7 @@ pub fn open(
 }
 
 impl Tail {
-    /// [`Tail::open`], and if the footer is damaged, with a meta index found by its checksum.
+    /// As [`Tail::open`]; if the footer is damaged, finds the meta index by its checksum.
     pub(crate) fn open_damaged(
         kind: FileKind,
         file: Arc<dyn ReadFile>,
@@ -187,29 +189,29 @@ impl Tail {
     }
 }
 
-/// Entries that cannot be read.
+/// Unreadable entries.
 #[derive(Clone, Debug)]
 pub struct LostEntries {
-    /// The first user key that an entry among them may have.
+    /// First user key that may be among them.
     pub from: Vec<u8>,
-    /// The last.
+    /// Last user key that may be among them.
     pub to: Vec<u8>,
-    /// Why; it names file and offset.
+    /// Reason; it names file and offset.
     pub error: Error,
 }
 
-/// A cursor that moves forward over all point entries that can be read.
+/// A cursor that moves forward over all readable point entries.
 pub struct SalvageIter {
     table: Arc<Ksst>,
     references: Option<Walk<ReferenceCursor>>,
     inline: Option<Walk<InlineCursor>>,
-    /// It stands on an entry of the references.
+    /// True if the present entry is in the reference stream.
     on_references: bool,
     lost: Vec<LostEntries>,
 }
 
 impl SalvageIter {
-    /// A cursor that stands on the first entry.
+    /// Returns a cursor on the first readable entry.
     pub fn new(table: Arc<Ksst>) -> SalvageIter {
         let references = table.references.is_some().then(|| Walk::new(Role::References, &table));
         let inline = table.inline.is_some().then(|| Walk::new(Role::Inline, &table));
@@ -233,7 +235,7 @@ impl SalvageIter {
         };
     }
 
-    /// True while it stands on an entry.
+    /// Returns true while the cursor is on an entry.
     pub fn valid(&self) -> bool {
         match self.on_references {
             true => self.references.as_ref().is_some_and(|w| w.cursor.valid()),
@@ -241,7 +243,7 @@ impl SalvageIter {
         }
     }
 
-    /// Moves to the next entry that can be read.
+    /// Moves to the next readable entry.
     pub fn advance(&mut self) {
         match self.on_references {
             true => self.references.iter_mut().for_each(|w| w.advance(&self.table, &mut self.lost)),
@@ -250,7 +252,7 @@ impl SalvageIter {
         self.choose();
     }
 
-    /// The encoded internal key; empty if not valid.
+    /// Returns the encoded internal key; empty if not valid.
     pub fn key(&self) -> &[u8] {
         match self.on_references {
             true => self.references.as_ref().map_or(&[], |w| w.cursor.key()),
@@ -258,7 +260,7 @@ impl SalvageIter {
         }
     }
 
-    /// The value, or the encoded reference; empty if not valid.
+    /// Returns the value, or the encoded reference; empty if not valid.
     pub fn value(&self) -> &[u8] {
         match self.on_references {
             true => self.references.as_ref().map_or(&[], |w| w.cursor.value()),
@@ -266,26 +268,26 @@ impl SalvageIter {
         }
     }
 
-    /// What was stepped over since this was asked last.
+    /// Returns the entries skipped since the last call.
     pub fn take_lost(&mut self) -> Vec<LostEntries> {
         std::mem::take(&mut self.lost)
     }
 }
 
-/// The way through one stream.
+/// A walk over one stream.
 struct Walk<C> {
     role: Role,
-    /// The partition to come, or the present one.
+    /// Index of the present partition, or of the next one.
     at: usize,
     index: Option<Partition>,
     row: usize,
     cursor: C,
-    /// Where the block of the cursor lies.
+    /// Offset of the cursor's block.
     offset: u64,
     window: Window,
-    /// The separator before `row`; before the first, the smallest key of the table.
+    /// Separator before `row`; before the first, the smallest key of the table.
     before: Vec<u8>,
-    /// The last entry that was shown.
+    /// Key of the last entry returned.
     last: Vec<u8>,
 }
 
@@ -321,7 +323,7 @@ impl<C: BlockCursor> Walk<C> {
         }
     }
 
-    /// Moves to the first entry of the next block that can be read.
+    /// Moves to the first entry of the next readable block.
     fn next_block(&mut self, table: &Ksst, lost: &mut Vec<LostEntries>) {
         let stream = if self.role == Role::References { &table.references } else { &table.inline };
         let Some(stream) = stream else { return };

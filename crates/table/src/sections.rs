@@ -1,4 +1,5 @@
-//! The meta index: which blocks besides data, index and filter partitions a table has.
+//! The meta index: lists the blocks of a table other than data blocks, index partitions and filter
+//! partitions.
 //!
 //! ```text
 //! section count: varint; for each: tag: u8, offset: varint, frame length: varint
@@ -10,11 +11,11 @@ use crate::frame::{BlockHandle, FRAME_LEN_MAX};
 use base::codec::{Reader, put_varint};
 use base::{Error, ErrorKind, Result};
 
-/// The properties; exactly one.
+/// Properties; exactly one.
 pub const PROPERTIES: u8 = 1;
-/// The top index of the reference stream; absent if there is no such stream.
+/// Top index of the reference stream; absent if there is no such stream.
 pub const TOP_REFERENCES: u8 = 2;
-/// The top index of the inline stream; absent if there is no such stream.
+/// Top index of the inline stream; absent if there is no such stream.
 pub const TOP_INLINE: u8 = 3;
 /// Range tombstones, sorted within the block; there may be several such sections.
 pub const RANGE_TOMBSTONES: u8 = 4;
@@ -22,15 +23,15 @@ pub const RANGE_TOMBSTONES: u8 = 4;
 pub const NOTES: u8 = 5;
 /// vSST: the root of the directory; exactly one.
 pub const DIRECTORY: u8 = 6;
-/// vSST: where the dense partitions lie; exactly one.
+/// vSST: the index of the dense partitions; exactly one.
 pub const DENSE_INDEX: u8 = 7;
 
-/// A block that the meta index names.
+/// A block listed in the meta index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What it is.
+    /// Kind of the block.
     pub tag: u8,
-    /// Where it is.
+    /// Place of the block.
     pub handle: BlockHandle,
 }
 
@@ -49,7 +50,7 @@ pub fn encode(sections: &[Section]) -> Vec<u8> {
 /// Decodes the meta index.
 ///
 /// # Errors
-/// `Corruption` if it is malformed, `Unsupported` if a section must be understood and is not.
+/// `Corruption` if it is malformed, `Unsupported` if an unknown section must not be skipped.
 pub fn decode(bytes: &[u8]) -> Result<Vec<Section>> {
     let mut reader = Reader::new(bytes);
     // A section takes at least three bytes.

@@ -1,4 +1,4 @@
-//! The file a table is written to: frames one after another.
+//! The output file of a table: frames one after another.
 
 use crate::compress::Compressor;
 use crate::frame::{self, BlockHandle, TRAILER_LEN};
@@ -7,16 +7,16 @@ use cache::{Block, Cache, CacheKey, Segment};
 use io::AppendFile;
 use std::path::{Path, PathBuf};
 
-/// An append-only file that takes frames.
+/// An append-only file of frames.
 pub(crate) struct Sink {
     file: Box<dyn AppendFile>,
     path: PathBuf,
     uid: Uid,
-    /// Where the next frame begins.
+    /// Offset of the next frame.
     pub(crate) offset: u64,
     compression: Compression,
     compressor: Compressor,
-    /// Bit `n` for each codec `n` that was used.
+    /// Codecs in use: bit `n` for codec `n`.
     pub(crate) codecs: u64,
 }
 
@@ -32,7 +32,7 @@ impl Sink {
         e.at_file(&self.path)
     }
 
-    /// Writes a block of data, compressed if that is worth it. Uses up `payload`.
+    /// Writes a data block, compressed if that is worthwhile. Overwrites `payload`.
     pub(crate) fn write_data(&mut self, payload: &mut Vec<u8>) -> Result<BlockHandle> {
         let (uid, offset, path) = (self.uid, self.offset, &self.path);
         check_len(payload.len()).map_err(|e| e.at_file(path))?;
@@ -49,7 +49,7 @@ impl Sink {
         Ok(BlockHandle { offset, len: frame.len() as u64 })
     }
 
-    /// Writes a block that is never compressed. Uses up `payload`.
+    /// Writes a block that is never compressed. Overwrites `payload`.
     pub(crate) fn write_plain(&mut self, payload: &mut Vec<u8>) -> Result<BlockHandle> {
         check_len(payload.len()).map_err(|e| self.blame(e))?;
         let offset = self.offset;
@@ -59,7 +59,8 @@ impl Sink {
         Ok(BlockHandle { offset, len: payload.len() as u64 })
     }
 
-    /// [`Sink::write_plain`], and the block goes to the index segment of the cache `warm`, under that file number, too.
+    /// As [`Sink::write_plain`], but also inserts the block into the index segment of the cache
+    /// `warm`, under that file number.
     pub(crate) fn write_warm(
         &mut self,
         payload: &mut Vec<u8>,
@@ -73,7 +74,8 @@ impl Sink {
         Ok(handle)
     }
 
-    /// Appends to `run` the sealed, unmasked frame of a block of data, for [`Sink::write_run`]. Returns its length.
+    /// Appends to `run` the sealed, unmasked frame of a data block, for [`Sink::write_run`].
+    /// Returns its length.
     pub(crate) fn hold_data(&mut self, payload: &[u8], run: &mut Vec<u8>) -> Result<u64> {
         check_len(payload.len()).map_err(|e| self.blame(e))?;
         let start = run.len();
@@ -114,7 +116,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Hands everything to the file system, and nothing of it needs to be durable.
+    /// Passes all data to the file system, without making it durable.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.file.flush().map_err(|e| e.at_file(&self.path))
     }
@@ -124,7 +126,7 @@ impl Sink {
     }
 }
 
-/// Bytes of a frame with so long a payload.
+/// Returns the length of a frame with this payload length.
 pub(crate) fn frame_len(payload_len: usize) -> u64 {
     (payload_len + TRAILER_LEN) as u64
 }

@@ -1,14 +1,14 @@
-//! Where a read of a table takes bytes from that no cache holds.
+//! Sources of bytes for reads of a table that miss the cache.
 //!
-//! Every function on the way of a point read is written once, for any [`Source`], and there are two. [`ReadCounters`]
-//! reads at once, on the caller's thread, and counts. [`Fetched`] never reads: what it does not have it notes as wanted,
-//! and the read stops with [`Stopped::Wanting`]. Whoever drives the read then has the bytes read, of many reads together
-//! and by whatever way, hands them over, and begins the step again. Bytes go through the same checks either way, at the
-//! place where they are used.
+//! Every function of a point read is written once, generic over [`Source`], which has two
+//! implementations. [`ReadCounters`] reads at once, on the caller's thread, and counts. [`Fetched`]
+//! never reads: it records missing bytes as wanted, and the read stops with [`Stopped::Wanting`].
+//! The driver of the read then fetches the bytes, possibly for many reads together, delivers them,
+//! and restarts the step. Bytes pass the same checks either way, at the place of their use.
 //!
-//! A step that begins again goes the way that it went before, so [`Fetched`] keeps what the step has used: blocks that
-//! it was given and those that it found in the cache. A cache that evicts at once costs no second read, the step gets further
-//! each time, and the cache counts each lookup once.
+//! A restarted step takes the same path as before, so [`Fetched`] keeps the blocks that the step
+//! has used, delivered ones and those found in the cache. So a cache that evicts at once causes no
+//! second read, each restart gets further, and the cache counts each lookup once.
 
 use crate::file::Role;
 use crate::options::ReadCounters;
@@ -17,40 +17,40 @@ use cache::Block;
 use io::ReadFile;
 use std::sync::Arc;
 
-/// Bytes of a file.
+/// A range of bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent {
-    /// The number of the file.
+    /// Number of the file.
     pub file: u64,
-    /// Where they begin.
+    /// Start of the range.
     pub offset: u64,
-    /// How many they are.
+    /// Length of the range.
     pub len: u64,
 }
 
-/// Bytes that a read needs before it can go on.
+/// Bytes that a read needs before it can continue.
 #[derive(Clone, Debug)]
 pub struct Want {
     /// The open file.
     pub file: Arc<dyn ReadFile>,
-    /// Which of its bytes.
+    /// The wanted range.
     pub extent: Extent,
-    /// What they are.
+    /// Kind of the bytes.
     pub role: Role,
 }
 
-/// Why a read has no result.
+/// Reason why a read has no result.
 pub trait Stop: From<Error> {
-    /// The error; `Err` with itself if there is none, and the read has to wait.
+    /// Returns the error, or `Err(self)` if the read only has to wait.
     ///
     /// # Errors
-    /// See above: not a failure.
+    /// `self`, which is not a failure: the read has to wait.
     fn into_error(self) -> Result<Error, Self>;
 
-    /// True if there is no error, and the read has to wait.
+    /// Returns true if there is no error, and the read has to wait.
     fn is_wait(&self) -> bool;
 
-    /// The same with what `say` makes of the error.
+    /// Converts the error with `say`, if there is one.
     fn map(self, say: impl FnOnce(Error) -> Error) -> Self {
         match self.into_error() {
             Ok(e) => say(e).into(),
@@ -69,12 +69,13 @@ impl Stop for Error {
     }
 }
 
-/// Why a step of a read that does not wait has no result.
+/// Reason why a step of a nonblocking read has no result.
 #[derive(Clone, Debug)]
 pub enum Stopped {
-    /// It needs bytes first, of which [`Fetched::take_wanted`] tells; none: it needs a thread that may block.
+    /// The step needs the bytes in [`Fetched::take_wanted`]; if there are none, it needs a thread
+    /// that may block.
     Wanting,
-    /// It failed.
+    /// The step failed.
     Failed(Error),
 }
 
@@ -97,52 +98,52 @@ impl Stop for Stopped {
     }
 }
 
-/// See the module.
+/// A source of bytes: see the module.
 pub trait Source {
-    /// Why a read gives nothing.
+    /// Reason why a read has no result.
     type Stop: Stop;
 
-    /// True if a step can stop halfway and begin again.
+    /// True if a step can stop in the middle and restart.
     const RESUMES: bool;
 
-    /// What the read has cost.
+    /// Returns the cost of the read.
     fn counters(&mut self) -> &mut ReadCounters;
 
-    /// The system is asked next for something that is no read, and may take its time: to open a file.
+    /// Called before a system call other than a read that may block, such as opening a file.
     ///
     /// # Errors
-    /// That the step may not, on this thread.
+    /// A stop if the step may not block on this thread.
     fn may_block(&mut self) -> Result<(), Self::Stop>;
 
-    /// A file that is to be opened: `open`, unless the step has it open since before it had to stop.
+    /// Returns a file opened by `open`, or the file that the step opened before it stopped.
     ///
     /// # Errors
-    /// Those of `open`, and of [`Source::may_block`].
+    /// The errors of `open`, and of [`Source::may_block`].
     fn file(
         &mut self,
         number: u64,
         open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
     ) -> Result<Arc<dyn ReadFile>, Self::Stop>;
 
-    /// True if the step was given these bytes, or has used the block before it had to stop.
+    /// Returns true if these bytes were delivered, or the step used the block before it stopped.
     fn has(&self, extent: &Extent) -> bool;
 
-    /// A block that the step has used before it had to stop.
+    /// Returns a block that the step used before it stopped.
     fn held(&self, extent: &Extent) -> Option<Block>;
 
-    /// Notes a block that the step uses.
+    /// Records a block that the step uses.
     fn hold(&mut self, extent: Extent, block: &Block);
 
-    /// The bytes of a file as they lie there.
+    /// Returns the bytes of a file as they are there.
     ///
     /// # Errors
-    /// What the file reports.
+    /// The errors of the file.
     fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) -> Result<Block, Self::Stop>;
 
-    /// The same at the beginning of `buf`, which only ever grows.
+    /// Reads the bytes into the start of `buf`, which only ever grows.
     ///
     /// # Errors
-    /// What the file reports; `buf` is unspecified then.
+    /// The errors of the file; `buf` is unspecified then.
     fn bytes_into(
         &mut self,
         file: &Arc<dyn ReadFile>,
@@ -152,7 +153,7 @@ pub trait Source {
     ) -> Result<(), Self::Stop>;
 }
 
-/// Reads at once.
+/// Reads at once, on the caller's thread.
 impl Source for ReadCounters {
     type Stop = Error;
 
@@ -212,7 +213,7 @@ impl Source for ReadCounters {
     }
 }
 
-/// The first `len` bytes of a buffer that grows to them.
+/// Returns the first `len` bytes of a buffer, and grows it if needed.
 fn first(buf: &mut Vec<u8>, len: u64) -> &mut [u8] {
     let len = len as usize;
     if buf.len() < len {
@@ -221,17 +222,17 @@ fn first(buf: &mut Vec<u8>, len: u64) -> &mut [u8] {
     buf.get_mut(..len).unwrap_or_default()
 }
 
-/// The bytes of a file, read while the caller waits.
+/// Reads bytes of a file while the caller waits.
 ///
 /// # Errors
-/// What the file reports.
+/// The errors of the file.
 pub fn read_now(file: &Arc<dyn ReadFile>, extent: Extent) -> Result<Block> {
     let mut block = zeroed(extent.len as usize);
     file.read_at(Block::get_mut(&mut block).unwrap_or_default(), extent.offset)?;
     Ok(block)
 }
 
-/// A buffer that one read fills and everybody may keep.
+/// Returns a shareable buffer of zeros for one read to fill.
 pub fn zeroed(len: usize) -> Block {
     std::iter::repeat_n(0, len).collect()
 }
@@ -241,64 +242,68 @@ pub fn zeroed(len: usize) -> Block {
 pub enum FetchCost {
     /// One request of this length, bytes.
     Request(u64),
-    /// None: the bytes came with another want of the same read, or such reads are not counted as requests.
+    /// None: the bytes came with another wanted extent of the same read, or such reads are not
+    /// counted as requests.
     Along,
-    /// None: another reader paid for the bytes.
+    /// None: another reader has counted the request.
     Shared,
 }
 
 impl FetchCost {
-    /// The cost of a want that is read alone. Ends of files are not counted.
+    /// Returns the cost of a wanted extent that is read alone. Ends of files are not counted.
     pub fn alone(want: &Want) -> FetchCost {
         if want.role == Role::Tail { FetchCost::Along } else { FetchCost::Request(want.extent.len) }
     }
 }
 
-/// What was read for steps that do not wait, theirs alone. Several reads may share one, if one thread drives them.
+/// Bytes delivered to nonblocking steps, for their use only. Several reads may share one `Fetched`,
+/// if one thread drives them.
 #[derive(Debug, Default)]
 pub struct Fetched {
     counters: ReadCounters,
     known: HashMap<Extent, Known>,
     files: HashMap<u64, Arc<dyn ReadFile>>,
     wanted: Vec<Want>,
-    /// Steps are taken where nobody may wait for the system.
+    /// True if steps run on a thread that must not block.
     never_blocks: bool,
 }
 
 #[derive(Debug)]
 enum Known {
-    /// As it lies in the file, not verified.
+    /// Bytes of the file, not verified.
     Bytes(Block),
     /// Verified and decompressed.
     Block(Block),
-    /// It could not be read.
+    /// The error of the read.
     Failed(Error),
 }
 
 impl Fetched {
-    /// Whether steps may ask the system for what is no read and takes its time (at first they may). One that may not and has to stops, and
-    /// wants nothing.
+    /// Sets whether steps may make blocking system calls other than reads (initially true). A step
+    /// that needs one and may not make it stops without wanting any bytes.
     pub fn set_may_block(&mut self, may_block: bool) {
         self.never_blocks = !may_block;
     }
 
-    /// See [`Fetched::set_may_block`].
+    /// Returns whether steps may block: see [`Fetched::set_may_block`].
     pub fn may_block(&self) -> bool {
         !self.never_blocks
     }
 
-    /// What the step that stopped last needs, and all before it since the last call: at least one read, unless it was not allowed to block.
+    /// Returns the extents wanted since the last call: at least one after a step stopped, unless it
+    /// was not allowed to block.
     pub fn take_wanted(&mut self) -> Vec<Want> {
         std::mem::take(&mut self.wanted)
     }
 
-    /// Hands over what another read has paid for, which wanted the same at the same time.
+    /// Delivers the bytes of a request that another read, which wanted the same at the same time,
+    /// has counted.
     pub fn share(&mut self, want: &Want, read: Result<Block>) {
         self.known.insert(want.extent, read.map_or_else(Known::Failed, Known::Bytes));
     }
 
-    /// Hands over what was wanted, or why it could not be read. Requests to the device are counted apart: one may bring several
-    /// ([`ReadCounters::count_request`]).
+    /// Delivers wanted bytes, or the error of their read. Requests to the device are counted
+    /// separately, since one may deliver several extents ([`ReadCounters::count_request`]).
     pub fn put(&mut self, want: &Want, read: Result<Block>) {
         if read.is_ok() {
             want.role.count_read(&mut self.counters);
@@ -306,7 +311,7 @@ impl Fetched {
         self.share(want, read);
     }
 
-    /// Hands over the bytes of a want, or why they could not be read, and counts their cost.
+    /// Delivers wanted bytes, or the error of their read, and counts their cost.
     pub fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         match cost {
             FetchCost::Shared => return self.share(want, read),
@@ -316,24 +321,24 @@ impl Fetched {
         self.put(want, read);
     }
 
-    /// Wants what nothing waits for yet, unless it is there.
+    /// Requests bytes ahead of their use, unless they are already there.
     pub(crate) fn want_ahead(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) {
         if !self.has(&extent) && self.wanted.iter().all(|want| want.extent != extent) {
             self.wanted.push(Want { file: file.clone(), extent, role });
         }
     }
 
-    /// Forgets what was handed over, but this.
+    /// Drops all delivered data except `kept`.
     pub(crate) fn forget_but(&mut self, kept: Option<&Extent>) {
         self.known.retain(|extent, _| Some(extent) == kept);
     }
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     pub(crate) fn cost(&self) -> &ReadCounters {
         &self.counters
     }
 
-    /// How many bytes it holds that were handed over.
+    /// Returns the number of delivered bytes that it holds.
     pub fn held_bytes(&self) -> u64 {
         let lens = self.known.iter().map(|(extent, known)| match known {
             Known::Bytes(_) => extent.len,
@@ -342,12 +347,12 @@ impl Fetched {
         lens.sum()
     }
 
-    /// Lets go of files that were opened for steps that stopped. Those that are still to be opened are opened again.
+    /// Closes the files opened for steps that stopped. Steps that still need them open them again.
     pub fn close_files(&mut self) {
         self.files.clear();
     }
 
-    /// Forgets what was read, for other reads; what it cost stays counted.
+    /// Drops all data, for use by other reads; the counters stay.
     pub fn clear(&mut self) {
         self.known.clear();
         self.files.clear();
@@ -401,7 +406,7 @@ impl Source for Fetched {
         match self.known.get(&extent) {
             Some(Known::Bytes(bytes)) => Ok(bytes.clone()),
             Some(Known::Failed(e)) => Err(e.clone().into()),
-            // A block in its place says nothing of the bytes.
+            // A verified block of this extent does not contain its raw bytes.
             Some(Known::Block(_)) | None => {
                 self.wanted.push(Want { file: file.clone(), extent, role });
                 Err(Stopped::Wanting)

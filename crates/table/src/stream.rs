@@ -1,4 +1,5 @@
-//! One stream of an open table: its top index in memory, and the way from a key to a data block.
+//! One stream of an open table: its top index in memory, and the lookup of the data block for a
+//! key.
 
 use crate::file::{Caching, Role, TableFile};
 use crate::filter;
@@ -20,11 +21,11 @@ pub(crate) struct Stream {
     pub(crate) entries: u64,
     pub(crate) min_seq: SeqNo,
     pub(crate) max_seq: SeqNo,
-    /// For each partition the bytes of data before it in the stream; one more for the end.
+    /// Bytes of data in the stream before each partition, and their total.
     bytes_before: Vec<u64>,
 }
 
-/// A partition of the index, ready to be searched.
+/// An index partition, ready to be searched.
 #[derive(Clone, Default)]
 pub(crate) struct Partition {
     pub(crate) block: Block,
@@ -46,17 +47,17 @@ impl Partition {
 /// References of a range of keys, and the bytes that a reader of them has to fetch from the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UncachedReferences {
-    /// About how many references the range has.
+    /// Approximate number of references in the range.
     pub references: u64,
-    /// About how many blocks they have.
+    /// Approximate number of their blocks.
     pub blocks: u64,
     /// Bytes of the blocks, cached or not.
     pub block_bytes: u64,
     /// Bytes of the blocks that are not cached.
     pub uncached_block_bytes: u64,
-    /// Bytes of all blocks of references of the table.
+    /// Bytes of all reference blocks of the table.
     pub table_block_bytes: u64,
-    /// Bytes of partitions of the index that are not cached.
+    /// Bytes of index partitions that are not cached.
     pub uncached_index_bytes: u64,
     /// Bytes of filters that are not cached.
     pub uncached_filter_bytes: u64,
@@ -141,18 +142,18 @@ impl Stream {
         }
     }
 
-    /// The filter of a partition, if it has one.
+    /// Returns the filter of a partition, if it has one.
     pub(crate) fn filter_handle(&self, partition: usize) -> Option<BlockHandle> {
         let len = self.column(top::FILTER_LEN, partition);
         (len > 0).then(|| BlockHandle { offset: self.column(top::FILTER_OFFSET, partition), len })
     }
 
-    /// User key (in `out`) and trailer of the separator that ends a partition.
+    /// Returns the separator that ends a partition: the user key in `out`, and the trailer.
     pub(crate) fn separator(&self, partition: usize, out: &mut Vec<u8>) -> u64 {
         self.shape.separator(&self.block, partition, out)
     }
 
-    /// The partition for an internal key; [`Stream::partitions`] if all sort before it.
+    /// Returns the partition for an internal key; [`Stream::partitions`] if all sort before it.
     pub(crate) fn search(&self, user_key: &[u8], trailer: u64) -> usize {
         self.shape.search(&self.block, user_key, trailer)
     }
@@ -168,7 +169,8 @@ impl Stream {
         Ok(Partition::open(file, handle, file.fetch(handle, Role::Index, caching, source)?)?)
     }
 
-    /// The same for who keeps the partition himself until his step is done.
+    /// As [`Stream::partition`], for callers that keep the partition themselves until their step is
+    /// done.
     pub(crate) fn partition_to_keep<S: Source>(
         &self,
         file: &TableFile,
@@ -180,9 +182,9 @@ impl Stream {
         Ok(Partition::open(file, handle, file.cached_or_read(handle, Role::Index, caching, source)?)?)
     }
 
-    /// The data block that holds the first entry at or after the internal key, if that entry has its user key.
-    /// `None` if a filter or the index excludes that. The flag tells whether a filter let it pass; one that cannot be
-    /// read is done without.
+    /// Returns the data block with the first entry at or after the internal key, if that entry has
+    /// its user key. Returns `None` if a filter or the index excludes that. The flag tells whether
+    /// a filter let the key pass; an unreadable filter is ignored.
     #[inline]
     pub(crate) fn find<S: Source>(
         &self,
@@ -208,7 +210,8 @@ impl Stream {
                     source.counters().filter_negatives += 1;
                     return Ok(None);
                 }
-                // It only spares reads: the block answers as well. What is wrong with it `verify` tells.
+                // A filter only saves reads: the block gives the same answer. `verify` reports the
+                // damage.
                 Err(_) => source.counters().filters_unreadable += 1,
             }
         }
@@ -223,7 +226,7 @@ impl Stream {
         Ok(Some((block, handle, filtered)))
     }
 
-    /// Bytes of data blocks before the one for an internal key.
+    /// Returns the bytes of data blocks before the one for an internal key.
     pub(crate) fn bytes_before(&self, file: &TableFile, user_key: &[u8], trailer: u64) -> Result<u64> {
         let p = self.search(user_key, trailer);
         let before = self.bytes_before.get(p).copied().unwrap_or(0);
@@ -238,8 +241,9 @@ impl Stream {
         Ok(before.saturating_add(within.min(self.column(top::DATA_LEN, p))))
     }
 
-    /// The range of the file to read at once when the block `handle` of a partition is wanted and the stream will be
-    /// read on: about `len` bytes, and only data of this stream as far as partitions lie one behind another.
+    /// Returns the range of the file to read at once for the block `handle` of a partition, when
+    /// the stream will be read further. The range has about `len` bytes, and only data of this
+    /// stream from contiguous partitions.
     pub(crate) fn span(&self, partition: usize, handle: BlockHandle, len: u64, backward: bool) -> (u64, u64) {
         let start_of = |p| self.column(top::DATA_OFFSET, p);
         let end_of = |p| start_of(p).saturating_add(self.column(top::DATA_LEN, p));

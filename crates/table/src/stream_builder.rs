@@ -1,11 +1,11 @@
-//! Index and filter of one stream while a table is written.
+//! Builds the index and the filter of one stream while a table is written.
 //!
-//! Data goes to the file as it comes; separators, handles and filters are kept until the end (about 1 % of the data),
-//! so that data blocks lie one behind another and a reader with read-ahead reads nothing else.
+//! Data goes to the file as it comes. Separators, handles and filters (about 1 % of the data) are
+//! kept until the end, so that data blocks are contiguous and read-ahead reads nothing else.
 //!
-//! A partition is closed between two data blocks, where its index has `partition_len` bytes or its filter four times as
-//! many, preferably between two user keys and at a short separator (since the top index keeps it in memory), but in
-//! any case before it grows out of bounds.
+//! A partition is closed between two data blocks, once its index has `partition_len` bytes or its
+//! filter four times as many. It is preferably closed between two user keys and at a short
+//! separator (since the top index keeps it in memory), but always before it grows out of bounds.
 
 use crate::filter;
 use crate::frame::BlockHandle;
@@ -17,15 +17,15 @@ use base::codec::put_varint;
 use base::{KeySample, Result, SeqNo, hash};
 use cache::Cache;
 
-/// A separator longer than this ends a partition only if it must.
+/// Length of a separator above which it ends a partition only if it must.
 const SHORT_SEPARATOR_LEN: usize = 128;
-/// The index of a partition is closed at this size wherever it is.
+/// Size at which the index of a partition is closed at any separator.
 const INDEX_LEN_FORCED: usize = 1 << 20;
-/// A filter may have so many times the bytes of its index.
+/// Maximum ratio of the bytes of a filter to the bytes of its index.
 const FILTER_RATIO: usize = 4;
-/// About what a row of an index costs besides its separator.
+/// Approximate bytes of an index row besides its separator.
 const ROW_LEN: usize = 6;
-/// About what a partition costs besides index and filter.
+/// Approximate bytes of a partition besides index and filter.
 const PARTITION_LEN: u64 = 64;
 
 /// Columns of the top index.
@@ -39,10 +39,10 @@ pub(crate) mod top {
     pub(crate) const COLUMNS: usize = 6;
 }
 
-/// What [`StreamBuilder::finish`] leaves behind.
+/// Result of [`StreamBuilder::finish`].
 #[derive(Default)]
 pub(crate) struct FinishedStream {
-    /// Payload of the top index block; empty if the stream is.
+    /// Payload of the top index block; empty if the stream is empty.
     pub(crate) top: Vec<u8>,
     pub(crate) block_bytes: u64,
     pub(crate) index_bytes: u64,
@@ -64,14 +64,16 @@ pub(crate) struct StreamBuilder {
     filters: Vec<Vec<u8>>,
     separators: Separators,
     handles: Vec<BlockHandle>,
-    /// For each closed partition the number of blocks up to its end.
+    /// Number of blocks up to the end of each closed partition.
     partition_ends: Vec<usize>,
-    /// Bytes of separators in the open partition, and what they all have in common.
+    /// Bytes of separators in the open partition; the length of their common prefix is in
+    /// `common_len`.
     separator_bytes: usize,
     common_len: usize,
     index_len_closed: u64,
     filter_len_closed: u64,
-    /// About how many bytes index and filter take, but for the filter of the open partition: what entries alone do not change.
+    /// Approximate bytes of index and filter, except the filter of the open partition. Changes only
+    /// when a block ends.
     len_between_blocks: u64,
 }
 
@@ -99,22 +101,23 @@ impl StreamBuilder {
         }
     }
 
-    /// About how many bytes the sample of the keys so far takes.
+    /// Returns the approximate length of the key sample so far.
     pub(crate) fn sample_len(&self) -> usize {
         self.sample.stored_len()
     }
 
-    /// The sample of the keys so far.
+    /// Takes the key sample so far.
     pub(crate) fn take_sample(&mut self) -> KeySample {
         std::mem::take(&mut self.sample)
     }
 
-    /// The user key and trailer of the last entry.
+    /// Returns the user key and trailer of the last entry.
     pub(crate) fn last(&self) -> (&[u8], u64) {
         (&self.last_user, self.last_trailer)
     }
 
-    /// Notes an entry; `shared` is what its user key has in common with the last one's.
+    /// Records an entry; `shared` is the length of the prefix that its user key shares with the
+    /// last one.
     #[inline]
     pub(crate) fn note(&mut self, user_key: &[u8], shared: usize, trailer: u64) {
         let same = shared == user_key.len() && shared == self.last_user.len();
@@ -135,7 +138,8 @@ impl StreamBuilder {
         self.max_seq = self.max_seq.max(trailer >> 8);
     }
 
-    /// Notes that a data block ended after the last entry; `next` is the user key that comes after it in the stream.
+    /// Records that a data block ended after the last entry; `next` is the following user key in
+    /// the stream.
     pub(crate) fn end_block(&mut self, next: Option<&[u8]>, handle: BlockHandle) {
         let last = &self.last_user;
         let inside_a_key = next == Some(last.as_slice());
@@ -182,33 +186,35 @@ impl StreamBuilder {
         self.separator_bytes = 0;
     }
 
-    /// Adds `by` to the offsets of the blocks from `from` on, once it is known where their run begins.
+    /// Adds `by` to the offsets of the blocks from `from` on, once the offset of their run is
+    /// known.
     pub(crate) fn shift_offsets(&mut self, from: usize, by: u64) {
         self.handles[from..].iter_mut().for_each(|h| h.offset += by);
     }
 
-    /// Frame lengths of the blocks from `from` on.
+    /// Returns the frame lengths of the blocks from `from` on.
     pub(crate) fn frame_lens(&self, from: usize) -> impl Iterator<Item = u64> + '_ {
         self.handles[from..].iter().map(|h| h.len)
     }
 
-    /// Offsets of the blocks from `from` on.
+    /// Returns the offsets of the blocks from `from` on.
     pub(crate) fn offsets(&self, from: usize) -> impl Iterator<Item = u64> + '_ {
         self.handles[from..].iter().map(|h| h.offset)
     }
 
-    /// Number of data blocks noted.
+    /// Returns the number of data blocks.
     pub(crate) fn blocks(&self) -> usize {
         self.handles.len()
     }
 
-    /// About how many bytes index and filter will take.
+    /// Returns the approximate bytes that index and filter will take.
     #[inline]
     pub(crate) fn len_estimate(&self) -> u64 {
         self.len_between_blocks + (self.hashes.len() * self.bits_per_key as usize / 8) as u64
     }
 
-    /// Writes filter and index partitions. With `warm`, they go to that cache as well, under that file number.
+    /// Writes filter and index partitions. With `warm`, also inserts them into that cache under
+    /// that file number.
     pub(crate) fn finish(&mut self, sink: &mut Sink, warm: Option<(&Cache, u64)>) -> Result<FinishedStream> {
         if self.handles.is_empty() {
             return Ok(FinishedStream::default());

@@ -1,7 +1,8 @@
 //! A cursor over one stream: top index, index partition, data block.
 //!
-//! [`StreamIter`] knows what a move could not read; [`moves`] goes from entry to entry and waits for reads; [`blocks`] finds
-//! the block in the index and loads it; [`runs`] reads it, with what comes behind it.
+//! [`StreamIter`] records the gap of a failed move. [`moves`] goes from entry to entry and waits
+//! for reads. [`blocks`] finds the block in the index and loads it. [`runs`] reads it, with its
+//! successors.
 
 mod blocks;
 mod moves;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 /// A cursor over the blocks of one stream.
 pub(crate) struct StreamIter<C> {
     moves: Moves<C>,
-    /// What the last move could not read, if it failed and the index tells.
+    /// Gap of the last move, if it failed and the index has bounds for it.
     gap: Option<Gap>,
 }
 
@@ -34,13 +35,13 @@ impl<C: BlockCursor> StreamIter<C> {
         StreamIter { moves: Moves::new(table, role, options, borders), gap: None }
     }
 
-    /// The cursor in the present block.
+    /// Returns the cursor in the present block.
     #[inline]
     pub(crate) fn cursor(&self) -> &C {
         self.moves.blocks().cursor()
     }
 
-    /// After an error nothing loaded is trusted.
+    /// After an error no loaded data is trusted.
     #[inline(always)]
     fn guard(&mut self, result: Result<()>) -> Result<()> {
         if let Err(e) = &result {
@@ -60,7 +61,7 @@ impl<C: BlockCursor> StreamIter<C> {
         self.moves.reset();
     }
 
-    /// Goes on with a move that waits.
+    /// Continues a move that waits.
     pub(crate) fn resume(&mut self) -> Result<()> {
         let Some((at, sought)) = self.moves.waits().and_then(|waits| waits.take()) else { return Ok(()) };
         let done = self.moves.go_on(at, sought.as_deref());
@@ -72,27 +73,27 @@ impl<C: BlockCursor> StreamIter<C> {
         done
     }
 
-    /// What is to be read for it, and was read, where somebody else does the reads.
+    /// Returns the read buffer of the stream, if the caller performs the reads.
     pub(crate) fn fetched(&mut self) -> Option<&mut Fetched> {
         self.moves.waits().map(|waits| &mut waits.fetched)
     }
 
-    /// Bytes it holds that somebody else has read.
+    /// Returns the bytes of blocks that the caller read and the cursor holds.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.moves.held_bytes()
     }
 
-    /// What its reads have cost.
+    /// Returns the cost of the reads.
     pub(crate) fn cost(&self) -> ReadCounters {
         self.moves.cost()
     }
 
-    /// What the move that failed could not read; `None`: nobody knows.
+    /// Returns the gap of the failed move, or `None` if its bounds are unknown.
     pub(crate) fn take_gap(&mut self) -> Option<Gap> {
         self.gap.take()
     }
 
-    /// Makes ready for a seek; see [`crate::KsstIter::prepare`].
+    /// Prepares a seek; see [`crate::KsstIter::prepare`].
     pub(crate) fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
         self.moves.prepare(place, fetched);
     }
@@ -115,7 +116,8 @@ impl<C: BlockCursor> StreamIter<C> {
         if let Some(waits) = self.moves.waits().filter(|_| done.is_ok()) {
             waits.begin(None);
         }
-        // Separators that disagree may say that it ends before the key that was sought: then nobody knows where it ends.
+        // Contradictory separators may put the end of the gap before the sought key: then its end
+        // is unknown.
         self.gap.take_if(|gap| key::compare(&gap.last, target).is_lt());
         done
     }
@@ -127,7 +129,7 @@ impl<C: BlockCursor> StreamIter<C> {
         done
     }
 
-    /// One entry on, or back.
+    /// Moves one entry forward, or backward.
     #[inline]
     pub(crate) fn step(&mut self, forward: bool) -> Result<()> {
         if forward { self.next() } else { self.prev() }

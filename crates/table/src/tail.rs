@@ -1,4 +1,4 @@
-//! Opening a table: the end of the file, read at once.
+//! Opens a table by reading the end of the file at once.
 
 use crate::file::{Role, Shared, TableFile};
 use crate::footer::{FOOTER_LEN, FileKind, Footer};
@@ -9,22 +9,22 @@ use cache::{Block, Cache};
 use io::ReadFile;
 use std::sync::Arc;
 
-/// How much of the end of a file is read first when it is opened.
+/// Number of bytes at the end of a file that an open reads first.
 pub(crate) const TAIL_LEN: u64 = 8 << 10;
 
 /// The end of a file.
 pub(crate) struct Tail {
     pub(crate) file: TableFile,
-    /// Bytes of the file.
+    /// Length of the file, in bytes.
     pub(crate) len: u64,
-    /// Where the meta index is.
+    /// Place of the meta index.
     pub(crate) meta: BlockHandle,
     bytes: Block,
     start: u64,
 }
 
 impl Tail {
-    /// Reads the end of the file, and its footer.
+    /// Reads the end of the file, and decodes its footer.
     pub(crate) fn open<S: Source>(
         kind: FileKind,
         file: Arc<dyn ReadFile>,
@@ -50,7 +50,8 @@ impl Tail {
         Ok(Tail { file, len, meta: footer.meta, bytes, start })
     }
 
-    /// The end of a file whose meta index was found by other means than its footer; nothing is read ahead.
+    /// Returns the tail of a file whose meta index was found without its footer; nothing is read
+    /// ahead.
     pub(crate) fn found(
         file: Arc<dyn ReadFile>,
         number: u64,
@@ -64,7 +65,7 @@ impl Tail {
         Tail { file, len, meta, bytes: Vec::new().into(), start: frames_end }
     }
 
-    /// A block, from what was read where possible.
+    /// Returns a block, from the tail if possible.
     pub(crate) fn read<S: Source>(&self, handle: BlockHandle, source: &mut S) -> Result<Block, S::Stop> {
         let from = handle.offset.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
         let to = from.zip(usize::try_from(handle.len).ok()).and_then(|(from, len)| from.checked_add(len));

@@ -1,5 +1,5 @@
-//! Blocks of range tombstones: `start: bytes, end: bytes, sequence: varint` for each, sorted (bytes with their length
-//! as a varint before them). They are read whole when a table is opened.
+//! Blocks of range tombstones: `start: bytes, end: bytes, sequence: varint` for each, sorted (each
+//! byte string preceded by its length as a varint). An open reads them whole.
 
 use base::codec::{Reader, put_bytes, put_varint};
 use base::range_del::RangeTombstone;

@@ -1,11 +1,12 @@
-//! Checks a whole table against itself.
+//! Verifies a whole table.
 //!
-//! Every byte is read from the device, none from the cache: the frames must fill the file without gap or overlap, every
-//! block must verify and decode, keys must ascend and lie between the separators of their block, every user key must
-//! pass its filter, and what is counted on the way must be what the properties say. [`TableCheck`] does that in steps of about
-//! half a megabyte.
+//! Every byte is read from the device, none from the cache. The frames must fill the file without
+//! gap or overlap, and every block must verify and decode. Keys must ascend and lie between the
+//! separators of their block, and every user key must pass its filter. The counts and sums must
+//! equal the properties. [`TableCheck`] does this in steps of about half a megabyte.
 //!
-//! A check goes on behind damage: it lists each damaged block once. What a damaged table should sum up to is not compared.
+//! A check continues behind damage: it lists each damaged block once. The counts and sums of a
+//! damaged table are not compared.
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
@@ -26,39 +27,39 @@ use cache::Block;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes read at once.
+/// Length of a read, in bytes.
 const WINDOW_LEN: u64 = 512 << 10;
-/// Bytes of blocks that a step looks at before it returns.
+/// Bytes of blocks that a step checks before it returns.
 pub(crate) const STEP_LEN: u64 = 512 << 10;
-/// Bytes for which a damage counts in a step.
+/// Number of bytes for which damage counts toward the length of a step.
 pub(crate) const DAMAGE_LEN: u64 = 4 << 10;
 
-/// What a step of a check did.
+/// Result of a step of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckStep {
-    /// Bytes read and found sound.
+    /// Number of bytes read and found sound.
     pub bytes: u64,
-    /// What they are: blocks of a table, records of a vSST, chunks of a segment.
+    /// Number of sound parts: blocks of a table, records of a vSST, chunks of a segment.
     pub parts: u64,
-    /// The check has come to the end of the file.
+    /// True if the check has reached the end of the file.
     pub done: bool,
 }
 
-/// The damage that a check has met in a file.
+/// Damage that a check has found in a file.
 #[derive(Debug, Default)]
 pub(crate) struct Met {
-    /// Not handed out yet.
+    /// Damage that was not returned yet.
     pub damage: Vec<Error>,
-    /// There was some, so that counts and sums are not those of the whole file.
+    /// True if there was any damage, so that counts and sums do not cover the whole file.
     pub any: bool,
-    /// The file could not be read for a reason that passes by itself: the check ends.
+    /// True if the file was unreadable for a transient reason: the check ends.
     pub ended: bool,
-    /// Where the last was: a block is listed once.
+    /// Offset of the last damage, so that a block is listed once.
     last: Option<u64>,
 }
 
 impl Met {
-    /// Notes the error of a part, if there is one. What the part has, if it is sound.
+    /// Records the error of a part, or returns the content of a sound part.
     pub fn sound<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -74,11 +75,11 @@ impl Met {
     }
 }
 
-/// What a walk over the table has seen.
+/// Counts and sums of a walk over the table.
 #[derive(Default)]
 struct Counts {
     handles: Vec<BlockHandle>,
-    /// Sound blocks.
+    /// Number of sound blocks.
     parts: u64,
     window: Window,
     counters: ReadCounters,
@@ -86,11 +87,11 @@ struct Counts {
     dependencies: BTreeMap<u64, Dependency>,
 }
 
-/// A table that is checked step by step.
+/// A table verification that runs in steps.
 pub struct TableCheck {
     table: Arc<Ksst>,
     counts: Counts,
-    /// The stream under way, in the order of [`Ksst::streams`].
+    /// Index of the present stream, in the order of [`Ksst::streams`].
     stream: usize,
     walk: Walk,
     met: Met,
@@ -99,12 +100,12 @@ pub struct TableCheck {
 /// A walk over one stream.
 #[derive(Default)]
 struct Walk {
-    /// The partition and the block to come.
+    /// Indexes of the next partition and block.
     p: usize,
     row: usize,
     /// Index and filter of the partition, once it is begun.
     partition: Option<(Partition, Option<Block>)>,
-    /// The last internal key, and the separator before the present block.
+    /// Last internal key; `separator` is the separator before the present block.
     last: Vec<u8>,
     separator: Vec<u8>,
     entries: u64,
@@ -112,19 +113,20 @@ struct Walk {
 }
 
 impl TableCheck {
-    /// A check of all of the table.
+    /// Starts a verification of the whole table.
     pub fn new(table: Arc<Ksst>) -> TableCheck {
         let mut counts = Counts::default();
         counts.properties.min_seq = SeqNo::MAX;
         TableCheck { table, counts, stream: 0, walk: Walk::default(), met: Met::default() }
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Arc<Ksst> {
         &self.table
     }
 
-    /// Goes on for about half a megabyte, and adds the damage that it meets. Nothing is to be asked for once it is done.
+    /// Continues for about half a megabyte, and adds the damage that it finds. Must not be called
+    /// once it is done.
     pub fn step(&mut self, damage: &mut Vec<Error>) -> CheckStep {
         let before = self.counts.parts;
         let (bytes, at_end) = self.walk_on();
@@ -136,7 +138,8 @@ impl TableCheck {
         CheckStep { bytes, parts: self.counts.parts - before, done }
     }
 
-    /// Goes through the streams. The bytes that are sound, and whether all streams are done.
+    /// Continues through the streams. Returns the number of sound bytes, and whether all streams
+    /// are done.
     fn walk_on(&mut self) -> (u64, bool) {
         let table = self.table.clone();
         let (mut bytes, mut damaged) = (0, 0);
@@ -164,7 +167,7 @@ impl TableCheck {
         (bytes, true)
     }
 
-    /// The parts behind the streams, and what all of it sums up to.
+    /// Checks the parts behind the streams, and the sums.
     fn finish(&mut self) {
         let (table, met) = (self.table.clone(), &mut self.met);
         table.verify_sections(&mut self.counts, met);
@@ -179,11 +182,11 @@ impl TableCheck {
 }
 
 impl Ksst {
-    /// Reads and checks every byte, the order, the filters, and the counts in the properties. Returns the bytes of the
-    /// file.
+    /// Reads and checks every byte, the order, the filters, and the counts in the properties.
+    /// Returns the length of the file.
     ///
     /// # Errors
-    /// `Corruption`, with the offset, for the first thing that is wrong; and what the file reports.
+    /// `Corruption` with the offset of the first fault; the errors of the file.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
         let (mut check, mut damage) = (TableCheck::new(self.clone()), Vec::new());
         while damage.is_empty() && !check.step(&mut damage).done {}
@@ -223,7 +226,7 @@ impl Ksst {
         let (stated, mut counted) =
             (Properties { dependencies, ..self.properties.clone() }, std::mem::take(&mut counts.properties));
         counted.dependencies = std::mem::take(&mut counts.dependencies).into_values().collect();
-        // What cannot be counted again.
+        // Properties that cannot be counted again.
         counted.identity = stated.identity.clone();
         counted.created_unix_seconds = stated.created_unix_seconds;
         counted.codecs = stated.codecs;
@@ -253,8 +256,8 @@ fn bad(table: &Ksst, why: &str, offset: u64) -> Error {
 }
 
 impl Walk {
-    /// The next block, or the beginning or the end of a partition. Returns the bytes of what was read. After an error it stands behind the
-    /// damage.
+    /// Checks the next block, or the start or end of a partition. Returns the number of bytes read.
+    /// After an error the walk is behind the damage.
     fn advance<C: BlockCursor>(&mut self, table: &Ksst, stream: &Stream, counts: &mut Counts) -> Result<u64> {
         let Some((index, filter)) = self.partition.take() else { return self.begin(table, stream, counts) };
         if self.row < index.shape.rows() {
@@ -280,7 +283,7 @@ impl Walk {
         Ok(0)
     }
 
-    /// Goes to the next partition: the present one ends at its separator.
+    /// Moves to the next partition. The present one ends at its separator.
     fn pass(&mut self, stream: &Stream) {
         let p = self.p;
         self.set_separator(|user| stream.separator(p, user));
@@ -294,7 +297,7 @@ impl Walk {
         self.separator = user;
     }
 
-    /// Reads index and filter of a partition. Without the index nothing of it can be read.
+    /// Reads index and filter of a partition. Without the index no block of it can be read.
     fn begin(&mut self, table: &Ksst, stream: &Stream, counts: &mut Counts) -> Result<u64> {
         let file = &table.file;
         let handle = stream.index_handle(self.p);
@@ -330,7 +333,7 @@ impl Walk {
         Ok(bytes)
     }
 
-    /// All blocks of the stream were seen.
+    /// Compares the sums of the stream, after all its blocks.
     fn finish(&self, table: &Ksst, stream: &Stream) -> Result<()> {
         let stated = (stream.entries, stream.min_seq, stream.max_seq);
         let (min_seq, max_seq) = self.seqs.unwrap_or_default();

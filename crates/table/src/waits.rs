@@ -1,74 +1,76 @@
-//! What a cursor over one stream has where somebody else does its reads.
+//! State of a cursor over one stream, if the caller performs its reads.
 //!
-//! A move that comes to bytes which neither memory nor the cache has notes them as wanted ([`Fetched`]) and stops: it *waits*, and its cursor stands
-//! nowhere. Once the bytes were handed over it is gone on with from the block it stopped at, so nothing is looked up or read twice. What was
-//! handed over is let go of when the block is loaded; a run of blocks is in the cursor's window then.
+//! A move that needs bytes from neither memory nor the cache records them as wanted ([`Fetched`])
+//! and stops: it *waits*, and its cursor is not valid. Once the bytes are delivered, the move
+//! continues from the block at which it stopped, so nothing is looked up or read twice. Delivered
+//! bytes are released when the block is loaded; a run of blocks is in the cursor's window by then.
 //!
-//! A long scan wants the run behind the one it waits for along with that (`readahead`), so that it stops half as often.
+//! A long scan requests the run behind the awaited one together with it (`readahead`), so that it
+//! stops half as often.
 //!
-//! Moves that wait go forward: nobody scans backward but on a thread of his own.
+//! Moves that wait go forward only: backward scans always run on a thread that may block.
 
 use crate::frame::BlockHandle;
 use crate::source::{Extent, Fetched};
 
-/// The step of a move that waits.
+/// The step at which a move waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Await {
-    /// The block where a seek begins.
+    /// Loads the block in which a seek begins.
     Seek,
-    /// The block behind this one.
+    /// Loads the block behind this one.
     Block { left: Option<BlockHandle>, go: Go },
 }
 
-/// From block to block, forward.
+/// A step from block to block, forward.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Go {
     /// To a row of the present partition.
     Row(usize),
-    /// To the first row of another.
+    /// To the first row of another partition.
     Partition(usize),
 }
 
-/// See the module.
+/// Pending and delivered reads: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) fetched: Fetched,
     /// The step that waits.
     at: Option<Await>,
-    /// Where the seek under way goes; `None`: to the first entry, or there is no seek.
+    /// Target of the seek in progress; `None`: the first entry, or there is no seek.
     sought: Option<Vec<u8>>,
 }
 
 impl Waits {
-    /// A move begins: a seek, where there is a target.
+    /// Starts a move, which is a seek if it has a target.
     pub(crate) fn begin(&mut self, sought: Option<&[u8]>) {
         self.at = None;
-        // What a move wanted that was given up.
+        // Drops the requests of an abandoned move.
         self.fetched.take_wanted();
         self.sought = sought.map(<[u8]>::to_vec);
     }
 
-    /// The move stopped here.
+    /// Records the step at which the move stopped.
     pub(crate) fn stop(&mut self, at: Await) {
         self.at = Some(at);
     }
 
-    /// The step that waits, and where the move goes.
+    /// Takes the step that waits, and the target of the move.
     pub(crate) fn take(&mut self) -> Option<(Await, Option<Vec<u8>>)> {
         Some((self.at.take()?, self.sought.take()))
     }
 
-    /// The move goes on to there, if it has to wait again.
+    /// Keeps the target for a move that may have to wait again.
     pub(crate) fn keep(&mut self, sought: Option<Vec<u8>>) {
         self.sought = sought;
     }
 
-    /// A block was loaded: what was handed over for it is let go of, but a run behind it.
+    /// Releases the bytes delivered for a loaded block, except a run behind it.
     pub(crate) fn loaded(&mut self, ahead: Option<&Extent>) {
         self.fetched.forget_but(ahead);
     }
 
-    /// Nothing waits any more.
+    /// Drops all pending state.
     pub(crate) fn reset(&mut self) {
         (self.at, self.sought) = (None, None);
         self.fetched.forget_but(None);

@@ -20,7 +20,7 @@ fn small_table(rng: &mut Rng, options: &TableOptions) -> (Vec<u8>, Model) {
     (build(&model, &tombstones, options, None).0, model)
 }
 
-/// Everything that can be read; what comes back without an error must be right.
+/// Reads the whole table in every way; results without an error must be right.
 fn read_all(bytes: Vec<u8>, all: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
     let table = open(bytes, &Arc::new(Cache::new(1 << 20)))?;
     let mut first_error = Ok(());
@@ -123,7 +123,7 @@ fn blocks_at_a_wrong_place_are_caught() {
     let (bytes, model) = small_table(&mut rng, &options);
     let all = entries(&model);
     for _ in 0..300 {
-        // A misdirected write: some bytes land elsewhere.
+        // A misdirected write: some bytes end up elsewhere.
         let len = 1 + rng.below(300) as usize;
         let from = rng.below((bytes.len() - len) as u64) as usize;
         let to = rng.below((bytes.len() - len) as u64) as usize;
@@ -150,7 +150,7 @@ fn noise_never_panics() {
     }
 }
 
-/// The blocks of a table, from its listing; those whose line has `word` in it.
+/// Returns the blocks of a table whose line in its listing contains `word`.
 fn blocks_like(table: &Ksst, word: &str) -> Vec<(usize, usize)> {
     let mut text = String::new();
     table::dump::dump(table, table::dump::DumpOptions::default(), &mut text).unwrap();
@@ -165,7 +165,7 @@ fn blocks(table: &Ksst) -> Vec<(usize, usize)> {
     blocks_like(table, "")
 }
 
-/// Puts other bytes under a valid checksum into a block.
+/// Changes a block and gives it a valid checksum.
 fn reseal(bytes: &mut [u8], (offset, len): (usize, usize), change: impl FnOnce(&mut [u8])) {
     let frame = &mut bytes[offset..offset + len];
     change(&mut frame[..len - 5]);
@@ -175,7 +175,8 @@ fn reseal(bytes: &mut [u8], (offset, len): (usize, usize), change: impl FnOnce(&
     frame.copy_from_slice(&sealed);
 }
 
-/// Damage under a valid checksum, as a hostile or buggy writer would leave it: any answer, but no panic and no hang.
+/// Damage under a valid checksum, as a hostile or buggy writer would leave it: any answer, but no
+/// panic and no hang.
 #[test]
 fn well_sealed_nonsense_never_panics() {
     const STEPS: usize = 300;
@@ -225,8 +226,8 @@ fn well_sealed_nonsense_never_panics() {
     assert!(opened > 1000, "{opened}");
 }
 
-/// An index of another table under valid checksums, and a data block that cannot be read: a seek that fails says that the
-/// damage ends behind what was sought, or nothing.
+/// With an index of another table under valid checksums, and an unreadable data block, a failed
+/// seek reports a gap that ends behind its target, or no gap.
 #[test]
 fn separators_that_disagree_lead_no_seek_back() {
     let mut rng = Rng::new(207);
@@ -241,7 +242,7 @@ fn separators_that_disagree_lead_no_seek_back() {
     for _ in 0..60 {
         let mut bytes = bytes.clone();
         for &index in &indexes {
-            // Letters of separators.
+            // Changes letters of separators.
             reseal(&mut bytes, index, |frame| {
                 for letter in frame.iter_mut().filter(|byte| byte.is_ascii_lowercase()) {
                     if rng.one_in(4) {
@@ -312,8 +313,9 @@ fn what_a_table_cannot_hold_is_refused() {
     only_ranges.finish().unwrap();
 }
 
-/// The user keys that a scan in one direction does not give that goes on behind what it cannot read. What it gives is right
-/// and in order, and it leaves out only what it says.
+/// Returns the user keys that a scan in one direction leaves out, when it continues behind
+/// unreadable parts. The entries that it returns are right and in order, and it leaves out only the
+/// keys of its gaps.
 fn left_out(table: &Arc<Ksst>, all: &[(Vec<u8>, Vec<u8>)], forward: bool) -> BTreeSet<Vec<u8>> {
     let mut iter = table.iter(IterOptions { fill_cache: false, readahead_bytes: 0 });
     let (mut seen, mut gaps) = (Vec::new(), Vec::new());
@@ -323,7 +325,7 @@ fn left_out(table: &Arc<Ksst>, all: &[(Vec<u8>, Vec<u8>)], forward: bool) -> BTr
             assert!(is_typed(&e), "{e}");
             let gap = iter.gap().expect("a sound index tells what is lost");
             moved = match (forward, key::split(&gap.first)) {
-                // The first block: nothing is before it.
+                // The first block: no entry is before it.
                 (false, ([], u64::MAX)) => {
                     iter.clear();
                     Ok(())
@@ -368,8 +370,9 @@ fn left_out(table: &Arc<Ksst>, all: &[(Vec<u8>, Vec<u8>)], forward: bool) -> BTr
     missed
 }
 
-/// Both streams, several versions of a key, keys whose versions span blocks: a damaged block or part of the index costs
-/// its own keys, in both directions, and what the other stream has before it is not lost.
+/// With both streams, several versions of a key, and keys whose versions span blocks: a damaged
+/// block or index part costs its own keys, in both directions. Entries of the other stream before
+/// it are not lost.
 #[test]
 fn scans_go_on_behind_a_damaged_block() {
     let mut rng = Rng::new(206);
@@ -392,7 +395,7 @@ fn scans_go_on_behind_a_damaged_block() {
     assert!(short > 100, "only {short} damages left most of the table");
 }
 
-/// A scan leaves out exactly the keys for which a get fails; and a filter that is damaged fails no get.
+/// A scan leaves out exactly the keys for which a get fails, and a damaged filter fails no get.
 #[test]
 fn a_damaged_block_costs_its_own_keys_and_a_filter_none() {
     let mut model = Model::new();
@@ -428,7 +431,8 @@ fn a_damaged_block_costs_its_own_keys_and_a_filter_none() {
     assert!(without_filter > 3 && blocks > 100, "{without_filter} filters, {blocks} blocks");
 }
 
-/// The offsets of all damage that a check lists, and the sound parts; `None`: the file does not open.
+/// Returns the offsets of all damage that a check lists, and the number of sound parts; `None`: the
+/// file does not open.
 fn checked(bytes: Vec<u8>) -> Option<(Vec<u64>, u64)> {
     let table = open(bytes, &Arc::new(Cache::new(0))).ok()?;
     let mut check = table::TableCheck::new(table);
@@ -442,7 +446,8 @@ fn checked(bytes: Vec<u8>) -> Option<(Vec<u64>, u64)> {
     }
 }
 
-/// A check goes on behind damage: several damages are listed as each is alone, and the rest counts as sound.
+/// A check continues behind damage: several damaged places are listed as each is alone, and the
+/// rest counts as sound.
 #[test]
 fn a_check_lists_every_damaged_block() {
     let (mut cases, mut kinds) = (0, BTreeSet::new());
@@ -457,13 +462,13 @@ fn a_check_lists_every_damaged_block() {
             let at = rng.below(bytes.len() as u64);
             let mut one = bytes.clone();
             one[at as usize] ^= 4;
-            // Damaged neighbors may be one damage where nothing tells them apart.
+            // Damaged neighbors may count as one place.
             if places.iter().any(|before| before.abs_diff(at) < 600) {
                 continue;
             }
             let Some((offsets, parts)) = checked(one) else { continue };
             let [offset] = offsets[..] else { continue };
-            // Nothing but its index leads to a block.
+            // A block is reachable only through its index.
             if parts + 1 < whole {
                 continue;
             }

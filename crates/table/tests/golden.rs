@@ -1,5 +1,6 @@
-//! Files of format version 1, checked in: they must stay readable, and the writer must go on producing the first of
-//! them byte for byte. (Codecs may compress better one day, so the bytes of the other two are not compared.)
+//! Checked-in files of format version 1. They must stay readable, and the writer must keep
+//! producing the first of them byte for byte. (Codecs may compress better one day, so the bytes of
+//! the other two are not compared.)
 //!
 //! After a deliberate change of the format: raise its version, then run with `LAVASTORE_BLESS=1`.
 
@@ -57,7 +58,7 @@ fn fixed_tombstones() -> Vec<RangeTombstone> {
     vec![t(b"account/00003", b"account/00010", 500), t(b"account/00008", b"b", 501)]
 }
 
-/// What tables tell of their store since they are read by repair; those before say nothing.
+/// The store notes that tables have since repair reads them; older tables have none.
 fn notes() -> TableIdentity {
     let store = StoreNotes {
         family_name: "accounts".into(),
@@ -157,7 +158,7 @@ fn what_a_table_tells_of_its_store_stays_readable() {
     assert!(table.verify().is_ok());
 }
 
-/// A table of 1,200 references, which holds its notes.
+/// Returns a table of 1,200 references, which stores its notes.
 fn write_noted() -> (Vec<u8>, FinishedTable) {
     let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     let file = MemAppend::default();
@@ -191,14 +192,14 @@ fn the_notes_of_a_table_stay_readable() {
     assert!(table.verify().is_ok());
 }
 
-/// Notes are those of the builder, also where they are read from the entries.
+/// Notes equal those of the builder, even if they are computed from the entries.
 #[test]
 fn a_short_table_has_the_same_notes() {
     let (bytes, finished) = write(Compression::None);
     assert_eq!(open(bytes, &Arc::new(Cache::new(1 << 20))).unwrap().notes().unwrap(), finished.notes);
 }
 
-/// Runs as it should only in a build without the default features.
+/// This test covers its case only in a build without the default features.
 #[test]
 fn a_file_with_a_codec_that_is_not_built_in_is_unsupported() {
     for compression in [Compression::Lz4, Compression::Zstd] {

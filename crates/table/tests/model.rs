@@ -1,4 +1,4 @@
-//! Tables against a `BTreeMap`: every way to read gives what the model gives.
+//! Tables against a `BTreeMap`: every way to read gives the result of the model.
 
 extern crate lavastore_table as table;
 
@@ -50,7 +50,7 @@ fn random_target(rng: &mut Rng, all: &Entries) -> Vec<u8> {
     }
 }
 
-/// Seeks, then wanders in both directions.
+/// Seeks, then moves at random in both directions.
 fn wander<I: InternalIterator>(rng: &mut Rng, iter: &mut I, all: &Entries) {
     let target = random_target(rng, all);
     let mut i = if rng.one_in(2) {
@@ -159,7 +159,7 @@ fn extreme_sizes() {
     for compression in codecs() {
         let mut model = Model::new();
         for i in 0..24u64 {
-            // Neighbours share nearly everything, so separators are long, too.
+            // Neighbors share nearly everything, so separators are long, too.
             let mut user = vec![b'k'; if i % 2 == 0 { 64 << 10 } else { 40_000 }];
             user[(i / 3) as usize] = b'l';
             let n = user.len();

@@ -1,4 +1,4 @@
-//! What reads cost, and how tables present themselves.
+//! The cost of reads, and the metadata of tables.
 
 extern crate lavastore_table as table;
 
@@ -67,7 +67,7 @@ fn a_point_read_is_one_device_read() {
     let extra = counters.device_reads + counters.data_blocks_cached - asked;
     assert_eq!(extra, counters.filter_false_positives, "one block a lookup, but for false positives");
     assert!(extra <= 8, "{extra} of {asked}");
-    // Absent keys cost nothing, but for false positives.
+    // Absent keys need no reads, except for false positives.
     let before = counters;
     for i in 0..5000 {
         let k = user(2 * i + 1);

@@ -1,5 +1,5 @@
-//! Damage under checksums that fit, byte by byte: verification finds what a hostile or faulty writer could leave, and says
-//! what is wrong.
+//! Damage under valid checksums, byte by byte: verification detects damage that a hostile or faulty
+//! writer could leave, and names it.
 
 extern crate lavastore_table as table;
 
@@ -18,7 +18,7 @@ use table::{
     ReadCounters, SegmentIdentity, SegmentReader, SegmentWriter, TableOptions, Vsst, VsstBuilder, VsstOptions,
 };
 
-/// Changes the payload of the frame at `offset`, and seals it anew.
+/// Changes the payload of the frame at `offset`, and seals it again.
 fn reseal(bytes: &mut [u8], (offset, len): (usize, usize), change: impl FnOnce(&mut [u8])) {
     let frame = &mut bytes[offset..offset + len];
     let mut sealed = frame[..len - 5].to_vec();
@@ -28,7 +28,7 @@ fn reseal(bytes: &mut [u8], (offset, len): (usize, usize), change: impl FnOnce(&
     frame.copy_from_slice(&sealed);
 }
 
-/// The blocks of a listing.
+/// Returns the blocks of a listing.
 fn blocks(listing: &str) -> Vec<(usize, usize)> {
     let numbers = |line: &str| {
         let (offset, rest) = line.strip_prefix("block ")?.split_once('+')?;
@@ -37,7 +37,7 @@ fn blocks(listing: &str) -> Vec<(usize, usize)> {
     listing.lines().filter_map(numbers).collect()
 }
 
-/// What is told when each byte of the blocks is changed by each of these in turn.
+/// Returns the verification messages when each byte of the blocks is changed in each of these ways.
 fn told(
     bytes: &[u8],
     blocks: &[(usize, usize)],
@@ -91,7 +91,8 @@ fn values_in_order_of_arrival_that_leave_a_gap() {
     assert!(told.contains("records that leave a gap"), "{told:#?}");
 }
 
-/// Versions of a few long keys, so that blocks of the index end inside of a key, and two of their separators fill a node.
+/// Versions of a few long keys, so that index blocks end inside a key, and two of their separators
+/// fill a node.
 #[test]
 fn separators_of_a_directory_of_two_levels() {
     let (mut builder, shared) =
@@ -111,7 +112,7 @@ fn separators_of_a_directory_of_two_levels() {
     let blocks = blocks(&lines.join("\n"));
     let mut told = BTreeSet::new();
     for &block in &blocks {
-        // A byte of each separator, of which two or so fill a node.
+        // Changes a byte of each separator; about two of them fill a node.
         for part in 1..8 {
             let mut damaged = bytes.clone();
             reseal(&mut damaged, block, |payload| payload[payload.len() * part / 8] ^= 1);
@@ -127,7 +128,8 @@ fn separators_of_a_directory_of_two_levels() {
     }
 }
 
-/// A value segment whose footer gives the value bytes of the header, so that too few are left of it.
+/// A value segment whose footer assigns bytes of the header to the value, so that the header is too
+/// short.
 #[test]
 fn a_header_of_a_segment_that_is_no_longer_than_a_checksum() {
     let file = MemAppend::default();
@@ -146,7 +148,7 @@ fn a_header_of_a_segment_that_is_no_longer_than_a_checksum() {
     assert!(e.is_corruption() && e.message() == "a header shorter than its checksum", "{e}");
 }
 
-/// A list of dependencies that is not what the references of the table need is refused by who asks for it.
+/// A dependency list that does not match the references of the table is refused on reading it.
 #[test]
 fn a_list_of_names_that_is_not_that_of_the_table() {
     let options = TableOptions { compression: Compression::None, ..TableOptions::default() };

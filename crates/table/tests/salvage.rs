@@ -1,4 +1,4 @@
-//! Damaged tables and vSSTs, read as far as they can be: what is damaged is told, and everything else is there.
+//! Salvage of damaged tables and vSSTs: the damage is reported, and everything else is readable.
 
 extern crate lavastore_table as table;
 
@@ -26,8 +26,8 @@ fn table_of(rng: &mut Rng) -> (Vec<u8>, Entries) {
     (build(&model, &tombstones, &options, None).0, entries(&model))
 }
 
-/// What a walk over a damaged table leaves out lies in a range that it names, and nothing it gives is wrong. True if the
-/// table could be read at all.
+/// Checks that the entries which a walk over a damaged table leaves out lie in a reported range,
+/// and that its other entries are right. Returns true if the table was readable at all.
 fn check(bytes: Vec<u8>, all: &[(Vec<u8>, Vec<u8>)]) -> bool {
     let Ok((table, missing)) = salvage::open(MemRead::new(bytes), 7, uid(), Arc::new(Cache::new(1 << 20)))
     else {
@@ -61,7 +61,7 @@ fn check(bytes: Vec<u8>, all: &[(Vec<u8>, Vec<u8>)]) -> bool {
     for l in &lost {
         assert!(l.error.file().is_some() && l.error.offset().is_some(), "{}", l.error);
     }
-    // One place is damaged, so no more than one block or partition, or one part, is told.
+    // One place is damaged, so at most one block, partition or part is reported.
     assert!(lost.len() + missing.len() <= 1, "{lost:?} {missing:?}");
     true
 }
@@ -77,7 +77,7 @@ fn a_damaged_byte_of_a_table_takes_no_more_than_its_block() {
         damaged[i] ^= 1 << rng.below(8);
         unreadable += usize::from(!check(damaged, &all));
     }
-    // The list of the parts alone has no second way to it.
+    // Only the meta index cannot be found in a second way.
     assert!(unreadable < 100, "{unreadable} of {} bytes take the whole table", bytes.len());
 }
 
@@ -121,7 +121,7 @@ fn files_say_what_they_are() {
     assert_eq!(identify(Vec::new(), 0), None);
 }
 
-/// Records of `values` that `find_records` finds in `bytes`.
+/// Returns the records of `values` that `find_records` finds in `bytes`.
 fn found(bytes: &[u8], values: &Values) -> Vec<usize> {
     let keys: Vec<_> = values.keys().collect();
     let records = find_records(&*MemRead::new(bytes.to_vec()), uid(), bytes.len() as u64);
@@ -144,7 +144,7 @@ fn records_are_found_without_an_index() {
         let records: u64 = built.lens.iter().map(|l| l.stored_len).sum();
         let all: Vec<usize> = (0..values.len()).collect();
         assert_eq!(found(&built.bytes[..records as usize], &values), all);
-        // Without everything behind the records.
+        // Without all bytes behind the records.
         let mut cut = built.bytes.clone();
         cut[records as usize..].fill(0);
         assert_eq!(found(&cut, &values), all);

@@ -1,4 +1,4 @@
-//! What scans read from the device: how often, how much, and never what they were told to leave.
+//! The device reads of scans: their number and length, and compliance with their options.
 
 extern crate lavastore_table as table;
 
@@ -19,7 +19,7 @@ use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Place, TableOptions};
 const FILL: IterOptions = IterOptions { fill_cache: true, readahead_bytes: 0 };
 const PEEK: IterOptions = IterOptions { fill_cache: false, readahead_bytes: 0 };
 
-/// A file that remembers what was read, and cannot read some of its bytes.
+/// A file that records its reads, some of whose bytes are unreadable.
 #[derive(Debug)]
 struct Watched {
     inner: Arc<MemRead>,
@@ -55,7 +55,8 @@ fn user(i: u64) -> Vec<u8> {
     format!("user{i:016}").into_bytes()
 }
 
-/// A table of `count` entries with values of `value_len` bytes; its file; its cache, with the indexes in it.
+/// Returns a table of `count` entries with values of `value_len` bytes, its file, and its cache,
+/// which has the indexes.
 fn plain(count: u64, value_len: usize) -> (Arc<Ksst>, Arc<Watched>, Arc<Cache>) {
     let mut model = Model::new();
     for i in 0..count {
@@ -110,7 +111,7 @@ fn a_long_scan_reads_in_runs_that_grow_and_nothing_twice() {
             let joined = if forward { pair[0].end == pair[1].start } else { pair[1].end == pair[0].start };
             assert!(joined, "gaps or overlaps: {reads:?}");
         }
-        // 16 + 32 + 64 + 128 KiB, then 256 KiB each; a run ends with its partition of the index.
+        // 16 + 32 + 64 + 128 KiB, then 256 KiB each; a run ends with its index partition.
         assert!((10..=22).contains(&reads.len()), "{} reads of {bytes} bytes", reads.len());
         assert!(bytes > 20_000 * 100 && bytes < 20_000 * 150, "{bytes}");
         assert_eq!(cache.stats().data.entries, 0, "it was told to leave the cache alone");
@@ -124,10 +125,10 @@ fn short_scans_read_once_and_little() {
         let mut iter = table.iter(PEEK);
         scan(&mut iter, from, 10, true);
     }
-    // The second read of one scan: a run ends with its partition of the index.
+    // The second read of one scan: a run ends with its index partition.
     let reads = file.take();
     assert!(reads.len() <= 20 && reads.iter().all(|r| r.end - r.start <= 38 << 10), "{reads:?}");
-    // A seek starts small again, but not if the window has what it wants.
+    // A seek starts small again, unless the window has its target.
     let mut iter = table.iter(PEEK);
     scan(&mut iter, 0, 2000, true);
     file.take();
@@ -139,17 +140,19 @@ fn short_scans_read_once_and_little() {
     assert_eq!(cache.stats().data.entries, 0);
 }
 
-/// What joins keys with a table seeks whenever the next one is some blocks away, and passes all of it: its runs grow as those of a scan.
+/// A merge join with a table seeks whenever the next key is some blocks away, and passes all of the
+/// table: its runs grow as those of a scan.
 #[test]
 fn seeks_that_go_on_read_in_runs_that_grow_and_others_do_not() {
     let (table, file, _) = plain(20_000, 100);
     let mut iter = table.iter(PEEK);
-    // A block has some thirty-five entries: each seek leads into another one.
+    // A block has some thirty-five entries, so each seek enters another block.
     (0..20_000).step_by(50).for_each(|from| scan(&mut iter, from, 1, true));
     let reads = file.take();
     assert!((10..=22).contains(&reads.len()), "as many as a scan makes, not {}: {reads:?}", reads.len());
     assert!(reads.windows(2).all(|pair| pair[0].end <= pair[1].start), "nothing twice: {reads:?}");
-    // Ten times as far apart as what is read at first, and back: nothing says that it goes on.
+    // Seeks ten times as far apart as the first read-ahead, going backward, are not treated as one
+    // scan.
     for from in (0..13u64).rev().map(|n| n * 1500) {
         scan(&mut iter, from, 1, true);
     }
@@ -225,7 +228,7 @@ fn a_bad_neighbour_takes_only_itself_away() {
     assert_eq!(key::user_key(iter.key()), user(1016));
 }
 
-/// Borders of a scan that has the next run read while it goes through this one, in simulation.
+/// Returns bounds of a scan that reads the next run in the background, in simulation.
 fn ahead(lower: Option<u64>, upper: Option<u64>) -> Arc<Borders> {
     let queues = Some(Arc::new(ReadQueues::new(&SimEnv::new(1).env(), 2)));
     Arc::new(Borders { lower: lower.map(user), upper: upper.map(user), queues, wants: false })
@@ -246,7 +249,8 @@ fn a_long_scan_has_the_next_run_read_meanwhile() {
             if forward { alone.next() } else { alone.prev() }.unwrap();
             let needed = file.take();
             if forward { iter.next() } else { iter.prev() }.unwrap();
-            // Where the one has to read, the other has it, and has the next read.
+            // When the plain scan has to read, the other already has the block, and has the next
+            // read in flight.
             meanwhile += usize::from(!needed.is_empty() && !file.take().contains(&needed[0]));
             assert_eq!((alone.key(), alone.value()), (iter.key(), iter.value()));
         }
@@ -301,7 +305,7 @@ fn what_cannot_be_read_meanwhile_is_told_where_it_is() {
     }
 }
 
-/// Cursors that read in different ways, moved alike at random, see the same.
+/// Cursors with different read options return the same entries for the same random moves.
 #[test]
 fn every_way_to_read_sees_the_same() {
     for seed in 0..12 {
@@ -330,7 +334,8 @@ fn every_way_to_read_sees_the_same() {
             let target = all[rng.below(all.len() as u64) as usize].0.clone();
             let (kind, turn) = (rng.below(8), 2 + rng.below(30));
             let steps: Vec<bool> = (0..rng.below(60)).map(|i| (i / turn) % 2 == 0).collect();
-            // Of the last cursor, some seeks are prepared, wholly or not, and some others than those that follow.
+            // Some seeks of the last cursor are prepared, completely or partly, and some
+            // preparations are for other seeks.
             let prepared = if rng.one_in(4) {
                 all[rng.below(all.len() as u64) as usize].0.clone()
             } else {
@@ -344,7 +349,7 @@ fn every_way_to_read_sees_the_same() {
     }
 }
 
-/// Prepares a seek with at most so many batches of reads; what was read in each.
+/// Prepares a seek with at most `batches` batches of reads. Returns the reads of each.
 fn prepare(iter: &mut KsstIter, place: Place<'_>, batches: usize) -> Vec<Vec<Range<u64>>> {
     let mut fetched = Fetched::default();
     let mut read = Vec::new();
@@ -369,8 +374,8 @@ fn place(kind: u64, target: &[u8]) -> Place<'_> {
     }
 }
 
-/// A seek that was prepared reads what it would read, but of both streams at once; the cache is asked once, and the scan goes on as far
-/// ahead as it would.
+/// A prepared seek makes the reads of an ordinary seek, but for both streams at once. It looks up
+/// each block in the cache once, and the scan continues with the same read-ahead.
 #[test]
 fn a_prepared_seek_reads_both_streams_in_two_batches() {
     let (mut streams, mut alone) = (0, 0);
@@ -408,7 +413,7 @@ fn a_prepared_seek_reads_both_streams_in_two_batches() {
             let mut expected = plain_file.take();
             all_reads.sort_by_key(|r| r.start);
             expected.sort_by_key(|r| r.start);
-            // Which blocks stay in a cache depends on the order in which they came.
+            // The blocks that stay in a cache depend on the order of their insertion.
             if seed % 2 == 0 {
                 assert_eq!(all_reads, expected, "seed {seed}");
                 let (a, b) = (cache.stats(), plain_cache.stats());
@@ -420,7 +425,7 @@ fn a_prepared_seek_reads_both_streams_in_two_batches() {
     assert!(streams == 2 && alone > 500, "{streams} streams, {alone} seeks that read");
 }
 
-/// What is damaged or cannot be read is told by the seek, as if nothing had been prepared.
+/// A seek reports damaged or unreadable blocks as if it had not been prepared.
 #[test]
 fn a_prepared_seek_tells_what_cannot_be_read_as_any_other() {
     let mut failed = 0;

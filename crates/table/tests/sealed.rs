@@ -1,5 +1,6 @@
-//! Every byte of every block, changed under a checksum that fits: as a writer with a fault would leave it. Whatever reads the file
-//! gives an error with file and offset, or what it may: never a panic.
+//! Every byte of every block is changed under a valid checksum, as a faulty writer would leave it.
+//! Every reader of the file returns an error with file and offset, or a valid result, and never
+//! panics.
 
 extern crate lavastore_table as table;
 
@@ -21,7 +22,7 @@ use table::{
 };
 use vsst::{Built, Values};
 
-/// Where blocks lie, from the listing of a file.
+/// Returns the places of blocks, from the listing of a file.
 fn blocks(listing: &str) -> Vec<(usize, usize)> {
     let numbers = |line: &str| {
         let (offset, rest) = line.strip_prefix("block ")?.split_once('+')?;
@@ -30,7 +31,7 @@ fn blocks(listing: &str) -> Vec<(usize, usize)> {
     listing.lines().filter_map(numbers).collect()
 }
 
-/// The file with one byte of a block changed, under a checksum that fits.
+/// Returns the file with one byte of a block changed, under a valid checksum.
 fn resealed(bytes: &[u8], (offset, len): (usize, usize), at: usize, to: u8) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[offset + at] = to;
@@ -41,14 +42,14 @@ fn resealed(bytes: &[u8], (offset, len): (usize, usize), at: usize, to: u8) -> V
     bytes
 }
 
-/// What a byte is changed to.
+/// Returns the replacements of a byte.
 fn others(byte: u8) -> BTreeSet<u8> {
     let flips = (0..8).map(|bit| byte ^ 1 << bit);
     let all = flips.chain([0, 1, 0xff, byte.wrapping_add(1), byte.wrapping_sub(1)]);
     all.filter(|other| *other != byte).collect()
 }
 
-/// The messages that were met, without what is filled in.
+/// The error messages seen, without their variable parts.
 #[derive(Default)]
 struct Met(BTreeSet<String>);
 
@@ -169,7 +170,7 @@ fn read_vsst(met: &mut Met, bytes: Vec<u8>, values: &Values, built: &Built, full
 #[test]
 fn every_byte_of_a_vsst() {
     let mut met = Met::default();
-    // A file of one frame of the index, and one with a directory that has several.
+    // A file with one index frame, and one whose directory has several.
     for (count, step) in [(40, 1), (1500, 7)] {
         let values = values(count);
         let options = VsstOptions { compression: Compression::None, alignment: 8 };
@@ -188,7 +189,7 @@ fn every_byte_of_a_vsst() {
     met.expect(&["a malformed index frame", "an index frame without the offset of a record"]);
 }
 
-/// Records have checksums of their own.
+/// Records have their own checksums.
 #[test]
 fn every_byte_of_a_record() {
     let values = values(6);
@@ -205,7 +206,7 @@ fn every_byte_of_a_record() {
                 bytes[offset + len - 4..offset + len].copy_from_slice(&sum.to_le_bytes());
                 let vsst =
                     Arc::new(Vsst::open(MemRead::new(bytes), 7, uid(), Arc::new(Cache::new(0))).unwrap());
-                // A value may be another one and nothing notices, since its checksum fits.
+                // A changed value goes unnoticed, since its checksum is valid.
                 met.note(vsst.verify());
                 for (i, (user, inverted)) in values.keys().enumerate() {
                     met.note(vsst.get(
@@ -243,7 +244,7 @@ fn what_no_file_holds_is_refused() {
     let options = VsstOptions { compression: Compression::None, alignment: 8 };
     let b = VsstBuilder::new(file(), Path::new(PATH), identity(), &options, None);
     assert!(b.finish(vec![]).unwrap_err().message().ends_with("a vSST without records"));
-    // What is too short for a footer.
+    // Files that are too short for a footer.
     for len in [0, 63] {
         let e = table::footer::uid_of(&*MemRead::new(vec![0; len])).unwrap_err();
         assert_eq!(e.message(), format!("no table: {len} bytes"));

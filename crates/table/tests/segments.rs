@@ -1,4 +1,5 @@
-//! Value segments: every range reads back, every damaged byte is caught, and version 1 stays what it is.
+//! Value segments: every range reads back, every damaged byte is detected, and format version 1
+//! stays the same.
 
 extern crate lavastore_table as table;
 
@@ -49,7 +50,7 @@ fn open(bytes: Vec<u8>) -> Result<Arc<SegmentReader>> {
     SegmentReader::open(MemRead::new(bytes), 7, uid()).map(Arc::new)
 }
 
-/// Everything that can be read; what comes back without an error must be right.
+/// Reads the whole segment in every way; results without an error must be right.
 fn read_everything(bytes: Vec<u8>, value: &[u8]) -> Result<()> {
     let segment = open(bytes)?;
     assert_eq!((segment.user_key(), segment.identity()), (KEY, &identity()));
@@ -111,7 +112,7 @@ fn a_value_of_several_runs_in_chunks_as_they_are() {
     assert_eq!(Arc::new(segment).verify().unwrap(), finished.len);
 }
 
-/// The reads that were asked for together, at most, and all of them.
+/// Returns the maximum number of reads requested together, and the number of all reads.
 fn reads_of(file: &MemRead) -> (u64, u64) {
     (file.together.load(std::sync::atomic::Ordering::Relaxed), file.reads())
 }
@@ -193,7 +194,7 @@ fn cut_and_swapped_and_rearranged_files_are_caught() {
     assert!(e.is_corruption() && is_typed(&e), "{e}");
     let e = SegmentReader::open(MemRead::new(bytes.clone()), 8, uid()).unwrap_err();
     assert!(e.is_corruption() && is_typed(&e), "{e}");
-    // Two chunks change places: each is whole, neither is where it belongs.
+    // Two chunks change places: each is intact, but in the wrong place.
     let header_len = finished.len as usize - 300 - 5 * 4 - FOOTER_LEN;
     let mut rearranged = bytes;
     let (a, b) = rearranged[header_len..header_len + 136].split_at_mut(68);
@@ -201,7 +202,8 @@ fn cut_and_swapped_and_rearranged_files_are_caught() {
     assert!(is_typed(&read_everything(rearranged, &value).unwrap_err()));
 }
 
-/// Bytes that nobody wrote, under checksums that fit: an error or a value, never a panic, never a large allocation.
+/// Arbitrary bytes under valid checksums: an error or a value, never a panic, never a large
+/// allocation.
 #[test]
 fn hostile_bytes_under_checksums_that_fit() {
     let mut rng = Rng::new(307);

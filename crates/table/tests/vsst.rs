@@ -193,7 +193,7 @@ fn what_leads_to_another_record_is_corruption() {
     let counters = &mut ReadCounters::default();
     for (i, ((user, inverted), value)) in values.iter().enumerate() {
         let (seq, right) = (!inverted, built.reference(i));
-        // The value cache must not answer for another record either.
+        // The value cache must not return another record either.
         table.get(user, seq, &right, true, counters).unwrap();
         let absent = [&user[..], b"\0absent"].concat();
         let wrong = [
@@ -207,7 +207,7 @@ fn what_leads_to_another_record_is_corruption() {
         ];
         for (key, seq, reference) in wrong {
             match table.get(key, seq.min(MAX_SEQ), &reference, true, counters) {
-                // The length of the record is not needed where the record is cached.
+                // The length of the record does not matter if the record is cached.
                 Ok(found) => assert!(found[..] == value[..] && reference.stored_len != right.stored_len),
                 Err(e) => assert!(e.is_corruption() && e.offset().is_some() && e.file().is_some(), "{e}"),
             }
@@ -259,7 +259,8 @@ fn the_alignment_follows_the_first_record() {
 
 #[test]
 fn a_directory_of_several_levels() {
-    // Blocks that end between versions of one long key have long separators, and so need many nodes.
+    // Blocks that end between versions of one long key have long separators, and so need many
+    // nodes.
     let mut values = Values::new();
     for i in 0..20_000u64 {
         let mut user = (i / 400).to_be_bytes().to_vec();

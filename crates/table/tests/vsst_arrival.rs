@@ -1,4 +1,5 @@
-//! vSSTs in order of arrival: the same answers as from one in order of keys, and each record readable before the end.
+//! Value log files: the same answers as from a vSST in key order, and each record is readable
+//! before the file is finished.
 
 extern crate lavastore_table as table;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use table::vsst::record::read_loose;
 use table::{FinishedVsst, ReadCounters, RecordLens, Reference, Vsst, VsstBuilder, VsstOptions};
 
-/// What was appended, in order: user key, sequence, value.
+/// Appended records, in order: user key, sequence, value.
 type Appended = Vec<(Vec<u8>, u64, Vec<u8>)>;
 
 fn some_appends(rng: &mut Rng, n: u64) -> Appended {
@@ -46,7 +47,7 @@ fn write(
         let (lens, offset) = builder.append(k, *seq, v).unwrap();
         places.push((lens, offset));
         assert!(!builder.is_empty() && builder.written_bytes() == offset + lens.stored_len);
-        // Before the file has an end, and though more may follow.
+        // The file is unfinished, and more records may follow.
         let so_far = MemRead::new(bytes.lock().unwrap().clone());
         let loose = read_loose(&*so_far, uid(), offset, lens.stored_len).unwrap();
         assert!((&loose.user_key, loose.seq, &loose.value) == (k, *seq, v));
@@ -105,7 +106,7 @@ fn every_flipped_byte_is_caught() {
         assert!(e.is_corruption() || e.kind() == ErrorKind::Unsupported, "byte {i}: {e}");
         assert!(e.file().is_some(), "byte {i}: {e}");
     }
-    // A record alone, cut at any place.
+    // A single record, cut at any place.
     let (lens, offset) = places[0];
     for end in 0..offset + lens.stored_len {
         let cut = MemRead::new(bytes[..end as usize].to_vec());

@@ -35,7 +35,8 @@ fn is_typed(e: &Error) -> bool {
         && e.offset().is_some()
 }
 
-/// Everything that can be read; what comes back without an error must be right. Verification must find what is wrong.
+/// Reads the whole vSST in every way; results without an error must be right. Verification must
+/// detect all damage.
 fn read_all(bytes: Vec<u8>, values: &Values, built: &Built, counters: &mut ReadCounters) -> Result<()> {
     let table = open(bytes, &Arc::new(Cache::new(1 << 20)))?;
     for (i, ((user, inverted), value)) in values.iter().enumerate() {
@@ -49,7 +50,7 @@ fn read_all(bytes: Vec<u8>, values: &Values, built: &Built, counters: &mut ReadC
     table.verify().map(|_| ())
 }
 
-/// The keys, as far as they can be read: those that were written, in order.
+/// Checks that the readable keys are the written ones, in order.
 fn read_keys(bytes: &[u8], values: &Values) {
     let Ok(table) = open(bytes.to_vec(), &Arc::new(Cache::new(0))) else { return };
     let mut expected = values.iter();
@@ -125,7 +126,7 @@ fn a_swapped_file_is_caught() {
 fn bytes_at_a_wrong_place_are_caught() {
     let mut rng = Rng::new(404);
     let (values, built) = small(&mut rng, 120, Compression::None);
-    // A misdirected write: some bytes land elsewhere.
+    // A misdirected write: some bytes end up elsewhere.
     for _ in 0..200 {
         let len = 1 + rng.below(300) as usize;
         let from = rng.below((built.bytes.len() - len) as u64) as usize;
@@ -141,7 +142,8 @@ fn bytes_at_a_wrong_place_are_caught() {
 
 #[test]
 fn stale_records_are_caught() {
-    // The same records at the same places, under another uid: what is left of a file whose space was reused.
+    // The same records at the same places, under another uid: the remains of a file whose space was
+    // reused.
     let (values, built) = small(&mut Rng::new(405), 60, Compression::None);
     let file = MemAppend::default();
     let shared = file.shared();
@@ -168,7 +170,7 @@ fn stale_records_are_caught() {
     assert!(is_typed(&e) && e.offset() == Some(0), "{e}");
 }
 
-/// The blocks of a vSST, from its listing.
+/// Returns the blocks of a vSST, from its listing.
 fn blocks(table: &Arc<Vsst>) -> Vec<(usize, usize, bool)> {
     let mut text = String::new();
     table::dump_vsst(table, Default::default(), &mut text).unwrap();
@@ -180,8 +182,9 @@ fn blocks(table: &Arc<Vsst>) -> Vec<(usize, usize, bool)> {
     text.lines().filter_map(numbers).collect()
 }
 
-/// Damage under a valid checksum, as a hostile or buggy writer would leave it: no panic and no hang; and as long as
-/// records and dense keys are sound, right values or errors, whatever the index says.
+/// Damage under a valid checksum, as a hostile or buggy writer would leave it, causes no panic and
+/// no hang. While records and dense keys are sound, reads return right values or errors, whatever
+/// the index contains.
 #[test]
 fn well_sealed_nonsense_never_panics() {
     let mut rng = Rng::new(406);
@@ -306,7 +309,8 @@ fn a_failed_read_is_no_damage() {
     assert!(steps[0] > steps[1] && steps[1] > steps[2] && steps[2] > 0, "{steps:?}");
 }
 
-/// The offsets of all damage that a check lists, and the sound parts; `None`: the file does not open.
+/// Returns the offsets of all damage that a check lists, and the number of sound parts; `None`: the
+/// file does not open.
 fn checked(bytes: Vec<u8>) -> Option<(Vec<u64>, u64)> {
     let vsst = open(bytes, &Arc::new(Cache::new(0))).ok()?;
     let mut check = table::VsstCheck::new(vsst);
@@ -320,7 +324,8 @@ fn checked(bytes: Vec<u8>) -> Option<(Vec<u64>, u64)> {
     }
 }
 
-/// A check goes on behind damage: several damages are listed as each is alone, and the rest counts as sound.
+/// A check continues behind damage: several damaged places are listed as each is alone, and the
+/// rest counts as sound.
 #[test]
 fn a_check_lists_every_damaged_block() {
     let (mut cases, mut kinds) = (0, BTreeSet::new());
@@ -336,7 +341,7 @@ fn a_check_lists_every_damaged_block() {
             let at = rng.below(bytes.len() as u64);
             let mut one = bytes.clone();
             one[at as usize] ^= 4;
-            // Damaged neighbors may be one damage where nothing tells them apart.
+            // Damaged neighbors may count as one place.
             if places.iter().any(|before| before.abs_diff(at) < 600) {
                 continue;
             }

@@ -1,5 +1,6 @@
-//! vSSTs of format version 1, checked in: they must stay readable, and the writer must go on producing the first of
-//! them byte for byte. (Codecs may compress better one day, so the bytes of the other two are not compared.)
+//! Checked-in vSSTs of format version 1. They must stay readable, and the writer must keep
+//! producing the first of them byte for byte. (Codecs may compress better one day, so the bytes of
+//! the other two are not compared.)
 //!
 //! After a deliberate change of the format: raise its version, then run with `LAVASTORE_BLESS=1`.
 
@@ -17,8 +18,8 @@ use std::sync::Arc;
 use table::{ReadCounters, VsstOptions};
 use vsst::{Built, Values, build, open};
 
-/// Several crit-bit blocks, versions of a key across the border between two, and the smallest and largest of keys,
-/// sequences and values.
+/// Returns several crit-bit blocks, versions of a key across the boundary between two, and the
+/// smallest and largest of keys, sequences and values.
 fn fixed_values() -> Values {
     let mut values = Values::new();
     let mut add = |user: &[u8], seq: u64, value: Vec<u8>| values.insert((user.to_vec(), !seq), value);
@@ -89,7 +90,7 @@ fn version_1_can_be_read() {
     }
 }
 
-/// Runs as it should only in a build without the default features.
+/// This test covers its case only in a build without the default features.
 #[test]
 fn a_file_with_a_codec_that_is_not_built_in_is_unsupported() {
     for compression in [Compression::Lz4, Compression::Zstd] {

@@ -1,5 +1,5 @@
-//! Cursors whose reads somebody else does, beside those that read themselves: the same entries, errors and gaps, the same reads, and the same
-//! questions to the cache.
+//! Cursors whose reads the caller performs, compared with cursors that read themselves: the same
+//! entries, errors and gaps, the same reads, and the same cache lookups.
 
 extern crate lavastore_table as table;
 
@@ -18,7 +18,7 @@ use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Source, TableOptions,
 
 const FILL: IterOptions = IterOptions { fill_cache: true, readahead_bytes: 0 };
 
-/// A file that remembers what was read, and cannot read some of its bytes.
+/// A file that records its reads, some of whose bytes are unreadable.
 #[derive(Debug)]
 struct Watched {
     inner: Arc<MemRead>,
@@ -57,7 +57,7 @@ impl ReadFile for Watched {
     }
 }
 
-/// Goes on with a move as long as it waits. How often it did.
+/// Drives a move while it waits, and counts the waits.
 fn drive(iter: &mut KsstIter, mut moved: Result<()>, waited: &mut u64) -> Result<()> {
     while moved.as_ref().is_err_and(Error::is_waiting) {
         assert!(!iter.valid());
@@ -82,7 +82,7 @@ fn drive(iter: &mut KsstIter, mut moved: Result<()>, waited: &mut u64) -> Result
 }
 
 type At = Option<(Vec<u8>, Vec<u8>)>;
-/// Entries, and what ended it.
+/// Entries, and the error that ended the walk.
 type Walk = (Vec<At>, Option<(String, Option<Gap>)>);
 
 fn walk(iter: &mut KsstIter, target: Option<&[u8]>, steps: usize, waited: &mut u64) -> Walk {
@@ -149,11 +149,11 @@ fn a_cursor_that_waits_sees_reads_and_asks_as_one_that_reads() {
             let expected = walk(&mut plain, target, steps, &mut 0);
             assert_eq!(walk(&mut iter, target, steps, &mut waited), expected, "seed {seed}");
             failed += usize::from(expected.1.is_some());
-            // What is cached depends on the walks before.
+            // The content of the cache depends on the walks before.
             if cached > 0 {
                 continue;
             }
-            // One stream may stop, or come to what cannot be read, before the other is needed.
+            // One stream may stop, or meet an unreadable part, before the other is needed.
             let (made, expected) = (file.take(), plain_file.take());
             assert!(made.iter().all(|read| expected.contains(read)), "seed {seed}: {made:?}, {expected:?}");
             (reads, spared) = (reads + made.len(), spared + expected.len() - made.len());
@@ -168,7 +168,8 @@ fn a_cursor_that_waits_sees_reads_and_asks_as_one_that_reads() {
     assert!(waited > 5000 && failed > 200, "waited {waited} times, {failed} walks failed");
 }
 
-/// A long scan wants two runs at a time, holds no more than these, and reads no other bytes than one that reads ahead.
+/// A long scan requests two runs at a time, holds no more than these, and reads the same bytes as a
+/// scan that reads ahead.
 #[test]
 fn a_long_scan_waits_half_as_often() {
     let mut model = Model::new();

@@ -1,11 +1,11 @@
-//! Files in memory: what is measured is the format and nothing else.
+//! Files in memory, so that only the format is measured.
 
 use base::Result;
 use io::{AppendFile, ReadFile, SyncKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A file that is written.
+/// A file for writing.
 pub struct Memory(pub Arc<Mutex<Vec<u8>>>);
 
 impl AppendFile for Memory {
@@ -24,7 +24,7 @@ impl AppendFile for Memory {
     }
 }
 
-/// A file that is read.
+/// A file for reading.
 #[derive(Debug)]
 pub struct Stored(pub Vec<u8>);
 

@@ -90,7 +90,7 @@ fn cursor_and_find_agree_with_a_model() {
     }
 }
 
-/// Walks everything that can be walked; only panics and endless loops are failures.
+/// Exercises all reads of a block; only panics and endless loops are failures.
 fn exercise(bytes: &[u8], target: &[u8]) {
     let (user, trailer) = key::split(target);
     let _ = find(bytes, user, trailer);

@@ -104,7 +104,8 @@ fn a_reference_costs_a_byte_or_two() {
     }
 }
 
-/// Names that take each other's place while the block is built are in its dictionary once, and counted in full.
+/// BlobIds that take each other's slot while the block is built are in its dictionary once, and
+/// counted in full.
 #[test]
 fn names_that_are_lost_and_met_again_are_one() {
     let mut rng = Rng::new(29);

@@ -13,41 +13,42 @@
 //! 56  magic                          "LAVASEGM"
 //! ```
 //!
-//! As in every file of values and tables, version and magic stay at the end and the uid stays 64 bytes before it.
+//! As in every value file and table, version and magic stay at the end and the uid stays 64 bytes
+//! before it.
 
 use super::header::HEADER_LEN_MAX;
 use super::{CHUNK_LEN_MAX, chunks_of, file_len};
 use base::codec::Reader;
 use base::{Error, ErrorKind, Result, Uid, checksum, footer};
 
-/// Bytes of a footer.
+/// Length of a footer, in bytes.
 pub const FOOTER_LEN: usize = footer::LEN;
-/// The version this release writes, and the newest it reads.
+/// The format version that this release writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
 /// The last bytes of a value segment.
 pub const MAGIC: [u8; 8] = *b"LAVASEGM";
 
-/// What a footer says.
+/// Contents of a footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// The identity of the file.
+    /// Identity of the file.
     pub uid: Uid,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// Bytes of the file.
+    /// Length of the file, in bytes.
     pub file_len: u64,
-    /// Bytes of the header, its checksum included.
+    /// Length of the header with its checksum, in bytes.
     pub header_len: u32,
     /// Bytes of the value in a chunk.
     pub chunk_len: u32,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: u32,
-    /// The checksum of the value.
+    /// Checksum of the value.
     pub checksum: u32,
 }
 
 impl Footer {
-    /// The 64 bytes at the end of the file.
+    /// Encodes the 64 bytes at the end of the file.
     pub fn encode(&self) -> [u8; FOOTER_LEN] {
         let mut out = [0; FOOTER_LEN];
         out[..16].copy_from_slice(&self.uid.0);
@@ -62,10 +63,10 @@ impl Footer {
         out
     }
 
-    /// Decodes the last bytes of a file of `len` bytes that should be the file `uid`.
+    /// Decodes the last bytes of a file of `len` bytes, which must be the file `uid`.
     ///
     /// # Errors
-    /// `Unsupported` for a newer version; `Corruption` for everything else that is wrong.
+    /// `Unsupported` for a newer version; `Corruption` for all other faults.
     pub fn decode(bytes: &[u8; FOOTER_LEN], uid: Uid, len: u64) -> Result<Footer> {
         let at = len.saturating_sub(FOOTER_LEN as u64);
         let bad = |why: String| Error::corruption(why).at_offset(at);
@@ -103,7 +104,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Checks that the lengths describe one and the same file, of `len` bytes.
+    /// Checks that all lengths fit a file of `len` bytes.
     fn check_lengths(&self, len: u64) -> Result<()> {
         let (header_len, chunk_len) = (u64::from(self.header_len), u64::from(self.chunk_len));
         let expected = file_len(header_len, self.raw_len, chunk_len);

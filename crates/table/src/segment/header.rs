@@ -1,4 +1,4 @@
-//! The header of a value segment: whose value it is.
+//! The header of a value segment: its origin and the key of the value.
 //!
 //! ```text
 //! file number varint | family varint | manifest edit varint | written at varint | flags varint
@@ -11,25 +11,25 @@ use super::SUM_LEN;
 use base::codec::{Reader, put_bytes, put_u32, put_varint};
 use base::{Error, ErrorKind, Result, Uid, checksum, limits};
 
-/// The longest header, bytes.
+/// Maximum length of a header, in bytes.
 pub const HEADER_LEN_MAX: usize = limits::KEY_LEN_MAX + 64 + SUM_LEN;
 
-/// Who wrote a segment: enough to tell, without a manifest, whose file it is.
+/// Origin of a segment: enough to identify it without a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentIdentity {
-    /// The file number, never reused.
+    /// File number, never reused.
     pub number: u64,
-    /// 128 random bits that are in footer and manifest.
+    /// 128 random bits, in the footer and the manifest.
     pub uid: Uid,
-    /// The column family.
+    /// Id of the column family.
     pub family: u32,
-    /// The manifest edit that was durable when the file was begun.
+    /// Manifest edit that was durable when the file was begun.
     pub edit: u64,
-    /// When it was begun, seconds since 1970; 0: not recorded.
+    /// Creation time, in seconds since 1970; 0: not recorded.
     pub created_unix_seconds: u64,
 }
 
-/// The bytes of a header.
+/// Encodes a header.
 pub(super) fn encode(identity: &SegmentIdentity, user_key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(user_key.len() + 64);
     for n in [identity.number, u64::from(identity.family), identity.edit, identity.created_unix_seconds, 0] {
@@ -41,10 +41,10 @@ pub(super) fn encode(identity: &SegmentIdentity, user_key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Verifies and decodes a header of the file `uid`: identity and user key.
+/// Verifies and decodes a header of the file `uid`. Returns identity and user key.
 ///
 /// # Errors
-/// `Unsupported` for what only a newer release can have written; `Corruption` for everything else that is wrong.
+/// `Unsupported` for unknown flags, which a newer release wrote; `Corruption` for all other faults.
 pub(super) fn decode(bytes: &[u8], uid: Uid) -> Result<(SegmentIdentity, Vec<u8>)> {
     let (body, sum) = bytes
         .split_last_chunk::<SUM_LEN>()

@@ -1,4 +1,4 @@
-//! Reading a value segment: ranges, in constant memory, nothing unverified.
+//! Reads ranges of a value segment, in constant memory, and verifies every byte.
 
 use super::footer::{FOOTER_LEN, Footer};
 use super::header::{self, SegmentIdentity};
@@ -9,11 +9,11 @@ use io::{FileRead, ReadFile};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Chunks in a row.
+/// Consecutive chunks.
 struct Chunks {
     first: u64,
     count: u64,
-    /// The bytes of the value that they hold.
+    /// Range of the value in the chunks.
     covers: Range<u64>,
 }
 
@@ -54,7 +54,7 @@ impl SegmentReader {
         Ok(SegmentReader { file, footer, identity, user_key })
     }
 
-    /// Opens a segment as the file that it says it is: for repair, where nothing else tells.
+    /// Opens a segment with the file number in its own header: for repair without a manifest.
     ///
     /// # Errors
     /// As [`SegmentReader::open`].
@@ -63,7 +63,7 @@ impl SegmentReader {
         SegmentReader::open(file, number, uid)
     }
 
-    /// The file number in the header of the segment with this uid.
+    /// Returns the file number in the header of the segment with this uid.
     fn number_of(file: &dyn ReadFile, uid: Uid) -> Result<u64> {
         let len = file.len()?;
         let at = len.checked_sub(FOOTER_LEN as u64);
@@ -76,37 +76,38 @@ impl SegmentReader {
         Ok(header::decode(&bytes, uid).map_err(|e| e.at_file(file.path()))?.0.number)
     }
 
-    /// Who wrote it.
+    /// Returns the origin of the segment.
     pub fn identity(&self) -> &SegmentIdentity {
         &self.identity
     }
 
-    /// Whose value it is.
+    /// Returns the key of the value.
     pub fn user_key(&self) -> &[u8] {
         &self.user_key
     }
 
-    /// Bytes of the value.
+    /// Returns the length of the value, in bytes.
     pub fn raw_len(&self) -> u64 {
         self.footer.raw_len
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file, in bytes.
     pub fn file_len(&self) -> u64 {
         self.footer.file_len
     }
 
-    /// The checksum of the value, as references carry it.
+    /// Returns the checksum of the value, as references carry it.
     pub fn checksum(&self) -> u32 {
         self.footer.checksum
     }
 
-    /// Bytes of the value in a chunk.
+    /// Returns the number of bytes of the value in a chunk.
     pub fn chunk_len(&self) -> usize {
         self.footer.chunk_len as usize
     }
 
-    /// Fills `buf` with the bytes of the value from `offset` on. Reads and verifies the chunks it touches, no others.
+    /// Fills `buf` with the bytes of the value from `offset` on. Reads and verifies only the chunks
+    /// that the range overlaps.
     ///
     /// # Errors
     /// `InvalidArgument` if the range is not inside the value; `Corruption` naming file and offset; those of reading.
@@ -136,13 +137,13 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// Puts into `out` the bytes of the value that lie in the chunk of `offset` and in those after it, as long as they
-    /// begin before `end`, at most [`RUN_CHUNKS`] of them; returns the range of the value that these are. For readers
-    /// that go through a value from front to back with one buffer. Both offsets must lie in the value (`end` may be its
-    /// length).
+    /// Fills `out` from the chunk that contains `offset` and the chunks after it that begin before
+    /// `end`, at most [`RUN_CHUNKS`]. Returns the range of the value in `out`. For readers that go
+    /// through a value from front to back with one buffer. Both offsets must lie in the value
+    /// (`end` may be its length).
     ///
     /// # Errors
-    /// `Corruption` naming file and offset; those of reading. `out` is then empty.
+    /// `Corruption` naming file and offset; the errors of reading. `out` is then empty.
     ///
     /// # Panics
     /// If `offset` is not below `end`, or `end` not in the value.
@@ -150,8 +151,8 @@ impl SegmentReader {
         self.read_payloads(&self.chunks_of(offset, end, RUN_CHUNKS), out)
     }
 
-    /// As [`SegmentReader::read_run`], for readers that go on behind it: at most [`WINDOW_CHUNKS`] chunks, which are read at the same
-    /// time.
+    /// As [`SegmentReader::read_run`], for readers that continue behind the range: reads at most
+    /// [`WINDOW_CHUNKS`] chunks in parallel.
     ///
     /// # Errors
     /// As there.
@@ -162,7 +163,7 @@ impl SegmentReader {
         self.read_payloads(&self.chunks_of(offset, end, WINDOW_CHUNKS), out)
     }
 
-    /// The chunks of `offset..end`, at most so many of them.
+    /// Returns the chunks of `offset..end`, at most `most` of them.
     fn chunks_of(&self, offset: u64, end: u64, most: usize) -> Chunks {
         assert!(offset < end && end <= self.footer.raw_len, "{offset}..{end} of {}", self.footer.raw_len);
         let chunk_len = u64::from(self.footer.chunk_len);
@@ -172,16 +173,16 @@ impl SegmentReader {
         Chunks { first, count, covers: start..self.footer.raw_len.min(start + count * chunk_len) }
     }
 
-    /// The distance between chunks in the file, bytes.
+    /// Returns the distance between chunks in the file, in bytes.
     fn stride(&self) -> usize {
         self.footer.chunk_len as usize + SUM_LEN
     }
 
-    /// Reads chunks with their checksums, all at the same time, and verifies each.
+    /// Reads chunks with their checksums in parallel, and verifies each.
     fn read_chunks(&self, chunks: &Chunks, raw: &mut Vec<u8>) -> Result<()> {
         let (place, stride) = (self.place_of(chunks.first), self.stride());
         let len = (chunks.covers.end - chunks.covers.start) + chunks.count * SUM_LEN as u64;
-        // Bytes that are there are not cleared: all of them are read.
+        // Existing bytes are not cleared: the reads overwrite all of them.
         raw.resize(len as usize, 0);
         let read_of = |(n, buf)| FileRead { file: &self.file, offset: place + (n * stride) as u64, buf };
         let mut reads: Vec<FileRead<'_>> = raw.chunks_mut(stride).enumerate().map(read_of).collect();
@@ -190,7 +191,7 @@ impl SegmentReader {
         found.try_for_each(|(n, chunk)| self.check_chunk(chunk, place + (n * stride) as u64).map(drop))
     }
 
-    /// Reads and verifies chunks, and takes the checksums out. After an error `run` is empty.
+    /// Reads and verifies chunks, and removes the checksums. After an error `run` is empty.
     fn read_payloads(&self, chunks: &Chunks, run: &mut Vec<u8>) -> Result<Range<u64>> {
         self.read_chunks(chunks, run).inspect_err(|_| run.clear())?;
         let (stride, len) = (self.stride(), run.len());
@@ -206,8 +207,8 @@ impl SegmentReader {
         Ok(chunks.covers.clone())
     }
 
-    /// Verifies a chunk with its checksum; returns the unmasked checksum. The lengths of chunks are not read from them: they
-    /// are those of their values, which the footer gives, and [`SUM_LEN`] more.
+    /// Verifies a chunk with its checksum; returns the unmasked checksum. Lengths of chunks do not
+    /// come from the chunks themselves, but from the value length in the footer, plus [`SUM_LEN`].
     fn check_chunk(&self, chunk: &[u8], place: u64) -> Result<u32> {
         let uid = self.footer.uid;
         let (payload, sum) = chunk
@@ -219,21 +220,21 @@ impl SegmentReader {
         Ok(sum ^ checksum::mask(uid, place))
     }
 
-    /// Where chunk `index` begins in the file.
+    /// Returns the offset of chunk `index` in the file.
     fn place_of(&self, index: u64) -> u64 {
         u64::from(self.footer.header_len) + index * (u64::from(self.footer.chunk_len) + SUM_LEN as u64)
     }
 
-    /// Tells the system that the value will be read from `offset` on.
+    /// Announces to the system that the value will be read from `offset` on.
     pub fn will_need(&self, offset: u64, len: u64) {
         let index = offset / u64::from(self.footer.chunk_len);
         self.file.will_need(self.place_of(index), len);
     }
 
-    /// The whole value.
+    /// Returns the whole value.
     ///
     /// # Errors
-    /// `TooLarge` if it has more than `limit` bytes: it is then to be read in ranges. Those of
+    /// `TooLarge` if it has more than `limit` bytes and must be read in ranges; the errors of
     /// [`SegmentReader::read_range`].
     pub fn read_all(&self, limit: u64) -> Result<Arc<[u8]>> {
         if self.footer.raw_len > limit {
@@ -246,7 +247,7 @@ impl SegmentReader {
         Ok(value)
     }
 
-    /// Reads and checks every byte of the file. Returns their number.
+    /// Reads and verifies every byte of the file. Returns their number.
     ///
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
@@ -260,10 +261,10 @@ impl SegmentReader {
     }
 }
 
-/// A segment that is checked step by step.
+/// A segment verification that runs in steps.
 pub struct SegmentCheck {
     segment: Arc<SegmentReader>,
-    /// The checksum of all of them, read anew.
+    /// Checksum of the value in the footer, read again.
     stated: u32,
     chunk: Vec<u8>,
     sums: Vec<u8>,
@@ -272,10 +273,10 @@ pub struct SegmentCheck {
 }
 
 impl SegmentCheck {
-    /// A check of all of the file.
+    /// Starts a verification of the whole file.
     ///
     /// # Errors
-    /// Those of [`SegmentReader::verify`].
+    /// The errors of [`SegmentReader::verify`].
     pub fn new(segment: Arc<SegmentReader>) -> Result<SegmentCheck> {
         let SegmentReader { file, identity, footer, .. } = &*segment;
         let stated = SegmentReader::open(file.clone(), identity.number, footer.uid)?.footer.checksum;
@@ -294,12 +295,13 @@ impl SegmentCheck {
         &self.segment
     }
 
-    /// True if it has met damage.
+    /// Returns true if the verification has found damage.
     pub fn is_damaged(&self) -> bool {
         self.met.any
     }
 
-    /// Goes on for about half a megabyte, and adds the damage that it meets. Nothing is to be asked for once it is done.
+    /// Continues for about half a megabyte, and adds the damage that it finds. Must not be called
+    /// once it is done.
     pub fn step(&mut self, damage: &mut Vec<Error>) -> CheckStep {
         let SegmentReader { file, footer, .. } = &*self.segment;
         let chunk_len = u64::from(footer.chunk_len);

@@ -1,37 +1,38 @@
-//! What log and memtable carry in place of a value that lies in a segment.
+//! References of log and memtable to a value outside of them.
 //!
 //! ```text
 //! file number varint | uid 16 bytes | raw length varint | length of the file varint | checksum of the value u32
 //! ```
 //!
-//! It is the value of an entry of kind `SegmentReference`. Unlike a [`crate::Reference`] it names the file itself, with
-//! its identity: the manifest does not know the segment before the memtable is flushed. At flush it becomes a reference
-//! whose blob id is the file number and whose stored length is that of the file.
+//! A reference is the value of an entry of kind `PlacedReference`. Unlike a [`crate::Reference`] it
+//! names the file itself, with its identity: the manifest does not know the segment before the
+//! memtable is flushed. At flush it becomes a reference whose blob id is the file number and whose
+//! stored length is that of the file.
 
 use crate::Reference;
 use base::codec::{Reader, put_u32, put_varint};
 use base::{Error, Result, Uid};
 
-/// The longest encoding, bytes.
+/// Maximum length of the encoding, in bytes.
 pub const ENCODED_LEN_MAX: usize = 30 + 16 + 4;
 
 /// A reference to a value segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentReference {
-    /// The number of the file.
+    /// Number of the file.
     pub file: u64,
-    /// Its identity.
+    /// Identity of the file.
     pub uid: Uid,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// Bytes of the file.
+    /// Length of the file, in bytes.
     pub stored_len: u64,
-    /// The checksum of the value (see [`super::footer::Footer::checksum`]).
+    /// Checksum of the value (see [`super::footer::Footer::checksum`]).
     pub checksum: u32,
 }
 
 impl SegmentReference {
-    /// The encoding.
+    /// Returns the encoding.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(ENCODED_LEN_MAX);
         put_varint(&mut out, self.file);
@@ -42,7 +43,7 @@ impl SegmentReference {
         out
     }
 
-    /// Decodes the value of an entry of kind `SegmentReference`.
+    /// Decodes the value of an entry of kind `PlacedReference`.
     ///
     /// # Errors
     /// `Corruption` if the bytes are not exactly one reference.
@@ -61,46 +62,47 @@ impl SegmentReference {
         if r.is_empty() { Ok(reference) } else { Err(Error::corruption("bytes after a segment reference")) }
     }
 
-    /// What a table stores in its place.
+    /// Returns the reference that a table stores in its place.
     pub fn in_table(&self) -> Reference {
         Reference { blob_id: self.file, raw_len: self.raw_len, stored_len: self.stored_len }
     }
 }
 
-/// What the log carries in place of a value that lies among others in a file in order of arrival (see
-/// [`crate::VsstBuilder::in_order_of_arrival`]).
+/// A reference of the log to a value in a value log file, where records are in order of arrival
+/// (see [`crate::VsstBuilder::in_order_of_arrival`]).
 ///
 /// ```text
 /// 0 u8 | file number varint | uid 16 bytes | offset varint | raw length varint | stored length varint | synced varint
 /// ```
 ///
-/// The first byte tells it from a [`SegmentReference`], whose file number is never 0.
+/// The first byte distinguishes it from a [`SegmentReference`], whose file number is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordReference {
-    /// The number of the file.
+    /// Number of the file.
     pub file: u64,
-    /// Its identity.
+    /// Identity of the file.
     pub uid: Uid,
-    /// Where the record begins.
+    /// Offset of the record.
     pub offset: u64,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// Bytes of the record.
+    /// Length of the record, in bytes.
     pub stored_len: u64,
-    /// So many bytes of the file were durable when the value was logged: none of them may be missing after a crash.
+    /// Number of bytes of the file that were durable when the value was logged; none of them may be
+    /// missing after a crash.
     pub synced_bytes: u64,
 }
 
 impl RecordReference {
-    /// The longest encoding, bytes.
+    /// Maximum length of the encoding, in bytes.
     pub const ENCODED_LEN_MAX: usize = 1 + 16 + 5 * 10;
 
-    /// True if these bytes are to be decoded as this kind of reference.
+    /// Returns true if these bytes encode this kind of reference.
     pub fn is_one(bytes: &[u8]) -> bool {
         bytes.first() == Some(&0)
     }
 
-    /// The encoding.
+    /// Returns the encoding.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::ENCODED_LEN_MAX);
         out.push(0);
@@ -112,7 +114,7 @@ impl RecordReference {
         out
     }
 
-    /// Decodes the value of an entry of kind `SegmentReference`.
+    /// Decodes the value of an entry of kind `PlacedReference`.
     ///
     /// # Errors
     /// `Corruption` if the bytes are not exactly one such reference.

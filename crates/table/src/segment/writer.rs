@@ -1,4 +1,4 @@
-//! Writing a value segment, from front to back.
+//! Writes a value segment, from front to back.
 
 use super::footer::{FOOTER_LEN, Footer};
 use super::header::{self, SegmentIdentity};
@@ -8,37 +8,38 @@ use base::{Error, Result, Uid, checksum};
 use io::{AppendFile, SyncKind};
 use std::path::{Path, PathBuf};
 
-/// What became of a segment: what references to it carry.
+/// A finished segment, with the data that references to it carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedSegment {
-    /// Bytes of the file.
+    /// Length of the file, in bytes.
     pub len: u64,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// The checksum of the value (see [`Footer::checksum`]).
+    /// Checksum of the value (see [`Footer::checksum`]).
     pub checksum: u32,
 }
 
-/// Streams one value into a segment. Dropped unfinished, it leaves a file without a footer, which no reader opens.
+/// Streams one value into a segment. If it is dropped unfinished, the file has no footer, and no
+/// reader opens it.
 pub struct SegmentWriter {
     file: Box<dyn AppendFile>,
     path: PathBuf,
     uid: Uid,
     header_len: u32,
     raw_len: u64,
-    /// The beginning of the next chunk.
+    /// Start of the next chunk.
     chunk: Vec<u8>,
     chunk_len: usize,
-    /// The unmasked checksums of all chunks, 4 bytes each: 16 KB for a value of 1 GB.
+    /// Unmasked checksums of all chunks, 4 bytes each: 16 KB for a value of 1 GB.
     sums: Vec<u8>,
     failed: Option<Error>,
 }
 
 impl SegmentWriter {
-    /// Begins the segment of a value of `user_key` in an empty file.
+    /// Starts the segment of a value of `user_key` in an empty file.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn new(
         file: Box<dyn AppendFile>,
         path: &Path,
@@ -76,7 +77,7 @@ impl SegmentWriter {
         Ok(writer)
     }
 
-    /// Bytes of the value so far.
+    /// Returns the bytes of the value so far.
     pub fn raw_len(&self) -> u64 {
         self.raw_len
     }
@@ -84,7 +85,7 @@ impl SegmentWriter {
     /// Appends bytes of the value.
     ///
     /// # Errors
-    /// Those of writing; after one, every call returns it again.
+    /// The errors of writing; after one, every call returns it again.
     pub fn append(&mut self, mut data: &[u8]) -> Result<()> {
         self.raw_len += data.len() as u64;
         while !data.is_empty() {
@@ -104,10 +105,11 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes the rest and the footer, and makes the file durable (its directory is the caller's to sync).
+    /// Writes the rest and the footer, and makes the file durable. The caller must sync the
+    /// directory.
     ///
     /// # Errors
-    /// Those of writing and syncing: the file is then of no use.
+    /// The errors of writing and syncing: the file is then unusable.
     pub fn finish(mut self) -> Result<FinishedSegment> {
         if !self.chunk.is_empty() {
             self.write_held_chunk()?;

@@ -1,4 +1,4 @@
-//! The way through the blocks of one stream: index partition, row, and the block that is loaded.
+//! Navigation through the blocks of one stream: index partition, row, and the loaded block.
 
 use super::runs::{BlockRow, Runs};
 use crate::cursor::BlockCursor;
@@ -14,26 +14,27 @@ use base::key::{self, encode_into};
 use base::{Error, Gap, MAX_SEQ, Result, ValueKind};
 use std::sync::Arc;
 
-/// Which block is loaded.
+/// The block to load.
 #[derive(Clone, Copy)]
 pub(super) enum Load<'k> {
-    /// That where a seek begins.
+    /// The block in which a seek begins.
     At(Place<'k>),
-    /// Of a row or a partition, the first or the last; true: by a scan that goes backward.
+    /// The block of a row, or the first or last block of a partition; the flag is true if the scan
+    /// goes backward.
     To(Go, bool),
 }
 
-/// A place among the blocks of a stream, and a cursor in one of them.
+/// A position among the blocks of a stream, with a cursor in one of them.
 pub(super) struct Blocks<C> {
     table: Arc<Ksst>,
     role: Role,
     runs: Runs,
     partition: Option<usize>,
-    /// The partition asked for last, loaded or not; `None` when what the index says cannot be right.
+    /// The partition requested last, loaded or not; `None` if the index is known to be wrong.
     asked: Option<usize>,
     index: Partition,
     row: usize,
-    /// The block the cursor has loaded.
+    /// The block that the cursor has loaded.
     loaded: Option<BlockHandle>,
     cursor: C,
 }
@@ -62,23 +63,23 @@ impl<C: BlockCursor> Blocks<C> {
         stream_of(&self.table, self.role).partitions()
     }
 
-    /// The cursor in the block that is loaded.
+    /// Returns the cursor in the loaded block.
     #[inline]
     pub fn cursor(&self) -> &C {
         &self.cursor
     }
 
-    /// The block that is loaded.
+    /// Returns the loaded block.
     pub fn loaded(&self) -> Option<BlockHandle> {
         self.loaded
     }
 
-    /// Bytes of the file that were read ahead.
+    /// Returns the bytes of the file that were read ahead.
     pub fn held_bytes(&self) -> u64 {
         self.runs.held_bytes()
     }
 
-    /// Loads a block; false if all blocks end before the place of a seek.
+    /// Loads a block. Returns false if all blocks end before the target of a seek.
     pub fn load<S: Source>(&mut self, load: Load<'_>, source: &mut S) -> Result<bool, S::Stop> {
         match load {
             Load::At(place) => return self.open_at(place, source),
@@ -92,7 +93,7 @@ impl<C: BlockCursor> Blocks<C> {
         Ok(true)
     }
 
-    /// The way to the block behind the present one; `None`: it is the last.
+    /// Returns the step to the block behind the present one; `None`: it is the last.
     pub fn following(&self) -> Option<Go> {
         let p = self.partition.unwrap_or(0);
         if self.row + 1 < self.index.shape.rows() {
@@ -104,7 +105,7 @@ impl<C: BlockCursor> Blocks<C> {
         }
     }
 
-    /// The way to the block before the present one; `None`: it is the first.
+    /// Returns the step to the block before the present one; `None`: it is the first.
     pub fn preceding(&self) -> Option<Go> {
         let p = self.partition.unwrap_or(0);
         match self.row.checked_sub(1) {
@@ -113,7 +114,7 @@ impl<C: BlockCursor> Blocks<C> {
         }
     }
 
-    /// Loads an index partition, if it is not the present one.
+    /// Loads an index partition, unless it is the present one.
     fn open_partition<S: Source>(&mut self, p: usize, source: &mut S) -> Result<(), S::Stop> {
         if self.partition == Some(p) {
             return Ok(());
@@ -125,7 +126,7 @@ impl<C: BlockCursor> Blocks<C> {
         Ok(())
     }
 
-    /// Loads the data block of a row of the present partition, if the cursor does not have it.
+    /// Loads the data block of a row of the present partition, unless the cursor has it.
     fn open_block<S: Source>(&mut self, row: usize, backward: bool, source: &mut S) -> Result<(), S::Stop> {
         let handle = self.index.handle(row);
         self.row = row;
@@ -142,7 +143,7 @@ impl<C: BlockCursor> Blocks<C> {
         Ok(())
     }
 
-    /// Loads the block where a seek begins; false if all blocks end before it.
+    /// Loads the block in which a seek begins. Returns false if all blocks end before it.
     fn open_at<S: Source>(&mut self, place: Place<'_>, source: &mut S) -> Result<bool, S::Stop> {
         let sought = self.sought(place);
         let p = match sought {
@@ -156,7 +157,8 @@ impl<C: BlockCursor> Blocks<C> {
         self.open_partition(p, source)?;
         let last = self.index.shape.rows().saturating_sub(1);
         let row = match sought {
-            // The separator of the partition is that of its last row; a damaged index may disagree.
+            // The separator of the partition equals that of its last row; a damaged index may
+            // disagree.
             Some((user_key, trailer)) => {
                 self.index.shape.search(&self.index.block, user_key, trailer).min(last)
             }
@@ -168,8 +170,8 @@ impl<C: BlockCursor> Blocks<C> {
         Ok(true)
     }
 
-    /// What the index is asked for: with a global sequence the stored trailers say nothing, so that a seek begins before all entries of
-    /// the user key, or behind them.
+    /// Returns the search key for the index. With a global sequence the stored trailers are
+    /// meaningless, so a seek begins before all entries of the user key, or behind them.
     fn sought<'k>(&self, place: Place<'k>) -> Option<(&'k [u8], u64)> {
         let (user_key, trailer) = place.target().map(key::split)?;
         let trailer = match self.table.global_seq {
@@ -180,7 +182,7 @@ impl<C: BlockCursor> Blocks<C> {
         Some((user_key, trailer))
     }
 
-    /// Runs a movement of the cursor within its block; names the block in the error.
+    /// Runs a movement of the cursor within its block, and adds the block to its error.
     #[inline(always)]
     pub fn within(&mut self, movement: impl FnOnce(&mut C) -> Result<()>) -> Result<()> {
         match movement(&mut self.cursor) {
@@ -189,8 +191,8 @@ impl<C: BlockCursor> Blocks<C> {
         }
     }
 
-    /// Refuses a step from the block at `before` to one that does not lie behind it. The blocks of a stream lie in the
-    /// order of their keys; a damaged index that leads back would make a walk nearly endless.
+    /// Refuses a step to a block that does not lie behind the previous one. The blocks of a stream
+    /// lie in key order; a damaged index that leads back would make a walk nearly endless.
     pub fn check_order(&mut self, before: Option<BlockHandle>, after: Option<BlockHandle>) -> Result<()> {
         match (before, after) {
             (Some(before), Some(after)) if before.end() > after.offset => {
@@ -202,23 +204,23 @@ impl<C: BlockCursor> Blocks<C> {
         }
     }
 
-    /// The cursor waits for a block: a long scan wants the run behind it, too.
+    /// Requests the run behind the awaited block too, if the scan is long.
     pub fn want_behind(&mut self, fetched: &mut Fetched) {
         self.runs.want_behind(&self.table.file, &self.index, self.row, fetched);
     }
 
-    /// The run that was wanted behind the block that is loaded.
+    /// Returns the run that was requested behind the loaded block.
     pub fn ahead(&mut self) -> Option<&Extent> {
         self.runs.ahead_of(self.loaded)
     }
 
-    /// Stands in no block, at the same place of the index.
+    /// Unloads the block, but keeps the place in the index.
     pub fn clear(&mut self) {
         self.cursor.clear();
         self.loaded = None;
     }
 
-    /// After a failure nothing loaded is trusted.
+    /// After a failure no loaded data is trusted.
     #[cold]
     pub fn reset(&mut self) {
         self.clear();
@@ -226,14 +228,15 @@ impl<C: BlockCursor> Blocks<C> {
         self.runs.reset();
     }
 
-    /// The entries that the block or the index partition where a move failed may have: those between the separators
-    /// around it. All versions of a user key count where a separator is inside of them. Without a separator before it, from
-    /// the smallest key there can be.
+    /// Returns the possible entries of the block or index partition at which a move failed: those
+    /// between the separators around it. If a separator is inside a user key, all versions of that
+    /// key are included. Without a separator before it, the range starts at the smallest possible
+    /// key.
     #[cold]
     pub fn unread(&self) -> Option<Gap> {
         let p = self.asked?;
         let stream = stream_of(&self.table, self.role);
-        // The rows of the partition, if it is the block that failed.
+        // Number of rows of the partition, if it is the block that failed.
         let rows = self.partition.map(|_| self.index.shape.rows());
         let mut user_key = Vec::new();
         let before = match rows {
@@ -243,7 +246,8 @@ impl<C: BlockCursor> Blocks<C> {
             _ if p > 0 => Some(stream.separator(p - 1, &mut user_key)),
             _ => None,
         };
-        // Whether a separator inside of a user key is before others cannot be told where its sequences are replaced.
+        // With replaced sequences, a separator inside a user key cannot be compared with other
+        // keys.
         if self.table.global_seq.is_some() && before.is_some_and(|trailer| trailer != 0) {
             return None;
         }
@@ -252,7 +256,7 @@ impl<C: BlockCursor> Blocks<C> {
             Some(0) => encode_into(&mut first, &user_key, 0, ValueKind::Deletion),
             _ => encode_into(&mut first, &user_key, MAX_SEQ, ValueKind::Seek),
         }
-        // The separator of a partition is that of its last row.
+        // The separator of a partition equals that of its last row.
         match rows {
             Some(rows) if self.row + 1 < rows => {
                 self.index.shape.separator(&self.index.block, self.row, &mut user_key)

@@ -1,4 +1,4 @@
-//! Moves from entry to entry, over the borders of blocks.
+//! Moves from entry to entry, across block boundaries.
 
 use super::blocks::{Blocks, Load};
 use crate::cursor::BlockCursor;
@@ -12,10 +12,10 @@ use crate::waits::{Await, Go, Waits};
 use base::{Error, Result, key};
 use std::sync::Arc;
 
-/// The seek whose first block is loaded already, if there is one.
+/// The seek whose first block is already loaded, if there is one.
 #[derive(Default)]
 struct Prepared {
-    /// Which way, and whether to `target`; `None`: no seek.
+    /// Direction, and whether the seek has a `target`; `None`: no seek.
     seek: Option<(bool, bool)>,
     target: Vec<u8>,
 }
@@ -37,12 +37,12 @@ impl Prepared {
     }
 }
 
-/// The moves of a cursor, and what they wait for.
+/// The moves of a cursor, and their pending reads.
 pub(super) struct Moves<C> {
     blocks: Blocks<C>,
     counters: ReadCounters,
     prepared: Prepared,
-    /// Where somebody else does the reads: what the cursor waits for, and what it was given.
+    /// State of the reads, if the caller performs them: pending and delivered bytes.
     waits: Option<Box<Waits>>,
 }
 
@@ -56,30 +56,30 @@ impl<C: BlockCursor> Moves<C> {
         }
     }
 
-    /// The blocks it goes through.
+    /// Returns the blocks.
     #[inline]
     pub fn blocks(&self) -> &Blocks<C> {
         &self.blocks
     }
 
-    /// What it waits for, where somebody else does the reads.
+    /// Returns the state of the reads, if the caller performs them.
     pub fn waits(&mut self) -> Option<&mut Waits> {
         self.waits.as_deref_mut()
     }
 
-    /// Bytes it holds that somebody else has read.
+    /// Returns the bytes of blocks that the caller read and the cursor holds.
     pub fn held_bytes(&self) -> u64 {
         self.waits.as_ref().map_or(0, |waits| waits.fetched.held_bytes() + self.blocks.held_bytes())
     }
 
-    /// The cost of its reads.
+    /// Returns the cost of the reads.
     pub fn cost(&self) -> ReadCounters {
         let mut sum = self.counters;
         self.waits.iter().for_each(|waits| sum.add(waits.fetched.cost()));
         sum
     }
 
-    /// Loads a block, reading what that takes at once and counted, or waiting for it where somebody else does the reads.
+    /// Loads a block. Reads and counts at once, or waits if the caller performs the reads.
     fn reading(&mut self, load: Load<'_>) -> Result<bool> {
         let Some(waits) = &mut self.waits else { return self.blocks.load(load, &mut self.counters) };
         let done = self.blocks.load(load, &mut waits.fetched);
@@ -100,7 +100,7 @@ impl<C: BlockCursor> Moves<C> {
         Ok(())
     }
 
-    /// Moves to the first entry of a block behind the one that it left.
+    /// Moves to the first entry of a block behind the previous one.
     fn enter_block(&mut self, left: Option<BlockHandle>, go: Go) -> Result<()> {
         let done = self.reading(Load::To(go, false));
         if let (Some(waits), Err(_)) = (&mut self.waits, &done) {
@@ -123,7 +123,7 @@ impl<C: BlockCursor> Moves<C> {
         Ok(())
     }
 
-    /// Goes on with a move that waits.
+    /// Continues a move that waits.
     pub fn go_on(&mut self, at: Await, sought: Option<&[u8]>) -> Result<()> {
         match (at, sought) {
             (Await::Seek, Some(target)) => return self.forward_to(target),
@@ -136,13 +136,13 @@ impl<C: BlockCursor> Moves<C> {
         sought.map_or(Ok(()), |target| self.reach(target))
     }
 
-    /// Stands nowhere after a move that waits, which goes on from here.
+    /// Makes the cursor not valid until a waiting move continues.
     #[cold]
     pub fn pause(&mut self) {
         self.blocks.clear();
     }
 
-    /// After a failure nothing loaded is trusted.
+    /// After a failure no loaded data is trusted.
     #[cold]
     pub fn reset(&mut self) {
         self.blocks.reset();
@@ -150,8 +150,9 @@ impl<C: BlockCursor> Moves<C> {
         self.waits.iter_mut().for_each(|waits| waits.reset());
     }
 
-    /// Loads the block where a seek begins, as far as that takes no read; what it lacks is wanted of `fetched`, and the same call
-    /// goes on once it was handed over. What fails here the seek tells: it goes the same way itself.
+    /// Loads the first block of a seek, without reading. Missing bytes are requested through
+    /// `fetched`, and the same call continues once they are delivered. The seek itself reports any
+    /// error, since it takes the same path.
     pub fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
         if self.prepared.is(place) {
             return;
@@ -164,7 +165,8 @@ impl<C: BlockCursor> Moves<C> {
         }
     }
 
-    /// The first step of a seek: loads the block where it begins, unless that was prepared. False if all blocks end before it.
+    /// Makes the first step of a seek: loads its first block, unless it is prepared. Returns false
+    /// if all blocks end before the target.
     fn begin(&mut self, place: Place<'_>) -> Result<bool> {
         let is_prepared = self.prepared.is(place);
         self.prepared.forget();
@@ -178,21 +180,21 @@ impl<C: BlockCursor> Moves<C> {
         done
     }
 
-    /// To the first entry.
+    /// Moves to the first entry.
     pub fn first(&mut self) -> Result<()> {
         self.begin(Place::First)?;
         self.blocks.within(C::seek_to_first)?;
         self.next_block()
     }
 
-    /// To the last entry.
+    /// Moves to the last entry.
     pub fn last(&mut self) -> Result<()> {
         self.begin(Place::Last)?;
         self.blocks.within(C::seek_to_last)?;
         self.prev_block()
     }
 
-    /// To the first entry at or after an internal key.
+    /// Moves to the first entry at or after an internal key.
     pub fn forward_to(&mut self, target: &[u8]) -> Result<()> {
         if !self.begin(Place::From(target))? {
             self.blocks.clear();
@@ -210,7 +212,7 @@ impl<C: BlockCursor> Moves<C> {
         Ok(())
     }
 
-    /// To the last entry at or before an internal key.
+    /// Moves to the last entry at or before an internal key.
     pub fn backward_to(&mut self, target: &[u8]) -> Result<()> {
         if !self.begin(Place::UpTo(target))? {
             return self.last();
@@ -228,14 +230,14 @@ impl<C: BlockCursor> Moves<C> {
         cursor.valid() && is_short(cursor.key())
     }
 
-    /// One entry on.
+    /// Moves one entry forward.
     #[inline(always)]
     pub fn forward(&mut self) -> Result<()> {
         self.blocks.within(C::next)?;
         if self.blocks.cursor().valid() { Ok(()) } else { self.next_block() }
     }
 
-    /// One entry back.
+    /// Moves one entry backward.
     pub fn backward(&mut self) -> Result<()> {
         self.blocks.within(C::prev)?;
         if self.blocks.cursor().valid() { Ok(()) } else { self.prev_block() }

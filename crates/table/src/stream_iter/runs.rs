@@ -1,5 +1,5 @@
-//! How a cursor comes by its blocks: from the cache, from what it has read ahead, or from the device with some of their
-//! neighbours.
+//! Provides blocks to a cursor: from the cache, from the read-ahead window, or from the device with
+//! some of their neighbors.
 
 use crate::file::{Caching, Role, TableFile, Window};
 use crate::frame::BlockHandle;
@@ -10,14 +10,14 @@ use crate::stream::{Partition, Stream};
 use cache::Block;
 use std::sync::Arc;
 
-/// Read-ahead below this many bytes would cost more requests than it saves.
+/// Minimum read-ahead in bytes; less would cost more requests than it saves.
 const READAHEAD_MIN: usize = 16 << 10;
 
-/// A block as the index has it, and the direction of the scan that comes to it.
+/// A block by its row in the index, and the direction of the scan.
 #[derive(Clone, Copy)]
 pub(super) struct BlockRow<'a> {
     pub stream: &'a Stream,
-    /// The number of the partition.
+    /// Index of the partition.
     pub partition: usize,
     pub index: &'a Partition,
     pub row: usize,
@@ -30,20 +30,21 @@ impl BlockRow<'_> {
     }
 }
 
-/// The reads of a cursor: what it has read ahead, and how much it reads next.
+/// The reads of a cursor: its window, and the length of the next read.
 pub(super) struct Runs {
     role: Role,
     caching: Caching,
-    /// What was asked for; 0: as [`Beyond`] finds right.
+    /// Requested read-ahead; 0: automatic, by [`Beyond`].
     readahead: u64,
     beyond: Beyond,
     borders: Option<Arc<Borders>>,
     window: Window,
-    /// Contents of the window at the last load of a block. (One that waits for a read holds nothing, and the same step begins again.)
+    /// Range of the window after the last load of a block. (While a load waits for a read the
+    /// window is empty, and the same step restarts.)
     span: (u64, u64),
     /// The block that was not in the cache when the seek to it had to stop for reads.
     awaited: Option<BlockHandle>,
-    /// The run that it wanted before it comes to it.
+    /// The run requested ahead of the cursor.
     ahead: Option<Extent>,
 }
 
@@ -68,19 +69,20 @@ impl Runs {
         }
     }
 
-    /// The rule by which blocks go to the cache after a read.
+    /// Returns the cache use of blocks.
     pub fn caching(&self) -> Caching {
         self.caching
     }
 
-    /// Bytes of the file that it holds.
+    /// Returns the bytes of the file in the window.
     pub fn held_bytes(&self) -> u64 {
         let (start, end) = self.window.span();
         end - start
     }
 
-    /// A seek leads to this block: reads begin with few bytes again, unless the scan before it was going there. What joins keys with a stream
-    /// seeks whenever the next key is not near, and passes all of the stream.
+    /// Handles a seek to this block: reads begin with few bytes again, unless the previous scan was
+    /// already reading here. A merge join with a stream seeks whenever the next key is not near,
+    /// and passes all of the stream.
     pub fn seek_to(&mut self, file: &TableFile, block: BlockHandle) {
         let (start, end) = self.span;
         let goes_on = start < end && block.offset >= start && block.offset <= end.saturating_add(BEYOND_MIN);
@@ -117,7 +119,8 @@ impl Runs {
         block
     }
 
-    /// The block from the cache, from the window, or from the device with some of its neighbours.
+    /// Returns the block from the cache, from the window, or from the device with some of its
+    /// neighbors.
     fn cached_or_run<S: Source>(
         &self,
         window: &mut Window,
@@ -126,7 +129,7 @@ impl Runs {
         source: &mut S,
     ) -> Result<Block, S::Stop> {
         let handle = at.handle();
-        // What stopped for a read has looked in the cache.
+        // A block that stopped for a read was already looked up in the cache.
         if self.awaited != Some(handle)
             && let Some(block) = file.cached(handle, self.role, source.counters())
         {
@@ -145,7 +148,8 @@ impl Runs {
         Ok(block)
     }
 
-    /// After a request: begins the next one, if the scan is long and may have reads in flight.
+    /// Starts the next read in the background after a request, if the scan is long and has read
+    /// queues.
     fn begin_next(&self, window: &mut Window, file: &TableFile, at: BlockRow<'_>) {
         let Some(borders) = self.borders.as_deref().filter(|_| self.readahead == 0) else { return };
         let Some(queues) = &borders.queues else { return };
@@ -154,7 +158,7 @@ impl Runs {
         }
     }
 
-    /// The cursor waits for the run of a row: a long scan wants the run behind it, too.
+    /// Requests the run behind the run of a row, for which the cursor waits, if the scan is long.
     pub fn want_behind(&mut self, file: &TableFile, index: &Partition, row: usize, fetched: &mut Fetched) {
         let (Some(borders), Some(_)) =
             (self.borders.as_deref().filter(|_| self.readahead == 0), self.awaited)
@@ -174,14 +178,14 @@ impl Runs {
         }
     }
 
-    /// The run that it wanted behind the block that is loaded, if it has not come to it.
+    /// Returns the run requested behind the loaded block, if the cursor has not reached it.
     pub fn ahead_of(&mut self, loaded: Option<BlockHandle>) -> Option<&Extent> {
         let is_before = |ahead: &Extent| loaded.is_none_or(|block| block.end() <= ahead.offset);
         self.ahead = self.ahead.filter(is_before);
         self.ahead.as_ref()
     }
 
-    /// After a failure: what was waited for is not any more.
+    /// Drops pending requests after a failure.
     pub fn reset(&mut self) {
         (self.awaited, self.ahead) = (None, None);
     }

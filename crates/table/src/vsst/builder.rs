@@ -1,9 +1,10 @@
 //! Writes a vSST.
 //!
-//! Records go to the file as they come: in the order of their keys, or, in a file that values are appended to while they
-//! are being logged, in the order of arrival; the keys of the latter are sorted in the end. Dense partitions (compressed)
-//! and index frames are kept until the end, about 20 bytes a key, and written behind the records, so that neither a scan of
-//! the keys nor one of the values reads the other.
+//! Records go to the file as they come: in key order, or, in a value log file, to which values are
+//! appended while they are logged, in order of arrival. The keys of a value log file are sorted at
+//! the end. Dense partitions (compressed) and index frames are kept until the end, about 20 bytes a
+//! key. They are written behind the records, so that a scan of the keys does not read values, nor
+//! the reverse.
 
 use super::dense::{DenseBuilder, PARTITION_LEN, Row};
 use super::index::{IndexBuilder, trailer};
@@ -24,39 +25,39 @@ use io::AppendFile;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The form of a new vSST.
+/// Format options of a new vSST.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VsstOptions {
-    /// The codec of values and dense partitions.
+    /// Codec of values and dense partitions.
     pub compression: Compression,
-    /// What record lengths and offsets are multiples of: a power of two up to 64 (others are rounded). 0: chosen from
-    /// the first record.
+    /// Alignment of record lengths and offsets: a power of two up to 64 (other numbers are
+    /// rounded). 0: chosen from the first record.
     pub alignment: u32,
 }
 
-/// The lengths that the reference to a new record carries.
+/// Lengths for the reference to a new record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLens {
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// Bytes of the whole record.
+    /// Length of the whole record, in bytes.
     pub stored_len: u64,
 }
 
-/// A vSST that was written and synced.
+/// A vSST that is written and synced.
 #[derive(Clone, Debug)]
 pub struct FinishedVsst {
-    /// Bytes of the file.
+    /// Length of the file, in bytes.
     pub len: u64,
-    /// The smallest encoded internal key, with kind `Value`.
+    /// Smallest encoded internal key, with kind `Value`.
     pub smallest: Vec<u8>,
-    /// The largest.
+    /// Largest encoded internal key, with kind `Value`.
     pub largest: Vec<u8>,
-    /// What the file says about itself.
+    /// Properties of the file.
     pub properties: VsstProperties,
 }
 
-/// A record of a file in order of arrival.
+/// A record of a value log file.
 struct Arrived {
     user_key: Vec<u8>,
     seq: SeqNo,
@@ -70,25 +71,25 @@ pub struct VsstBuilder {
     compression: Compression,
     compressor: Compressor,
     warm: Option<Arc<Cache>>,
-    /// A record in the making.
+    /// Buffer of the record being written.
     record: Vec<u8>,
     last_user: Vec<u8>,
     last_seq: SeqNo,
     dense: DenseBuilder,
-    /// Sealed frames of dense partitions, where each ends, and the last key of each.
+    /// Sealed frames of dense partitions; their lengths and last keys follow.
     partitions: Vec<u8>,
     partition_lens: Vec<u64>,
     partition_ends: Separators,
     index: IndexBuilder,
-    /// In order of arrival: what was written so far.
+    /// Records written so far, if this is a value log file.
     arrived: Option<Vec<Arrived>>,
-    /// Alignment 0 in it: not yet chosen.
+    /// Properties so far; alignment 0 means not chosen yet.
     properties: VsstProperties,
 }
 
 impl VsstBuilder {
-    /// Starts a vSST in an empty file. `path` is for error messages; `warm` is the cache to put the index into when the
-    /// file is finished.
+    /// Starts a vSST in an empty file. `path` is for error messages; `warm` is the cache into which
+    /// to put the index when the file is finished.
     pub fn new(
         file: Box<dyn AppendFile>,
         path: &Path,
@@ -123,8 +124,8 @@ impl VsstBuilder {
         }
     }
 
-    /// Makes it a file in order of arrival: for [`VsstBuilder::append`], not for `add` and `copy`. Only an earlier release wrote such
-    /// files. Tests write them, since they are read and collected.
+    /// Makes it a value log file: for [`VsstBuilder::append`], not for `add` and `copy`. Only an
+    /// earlier release wrote such files. Tests write them, since they are still read and collected.
     #[doc(hidden)]
     pub fn in_order_of_arrival(mut self) -> Self {
         assert!(self.is_empty(), "the order of a file is chosen before its first record");
@@ -134,12 +135,12 @@ impl VsstBuilder {
         self
     }
 
-    /// Records when the file is written (properties only).
+    /// Records the creation time (properties only).
     pub fn set_created(&mut self, unix_seconds: u64) {
         self.properties.created_unix_seconds = unix_seconds;
     }
 
-    /// Records whether its values are hot or cold (properties only).
+    /// Records whether the values are hot or cold (properties only).
     pub fn set_class(&mut self, class: u8) {
         self.properties.class = class;
     }
@@ -147,8 +148,8 @@ impl VsstBuilder {
     /// Appends a value. Keys must ascend strictly: user keys ascending, then sequences descending.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key out of order, `TooLarge` for an entry over the limits, and what the file reports.
-    /// After an error the file cannot be finished.
+    /// `InvalidArgument` for a key out of order, `TooLarge` for an entry over the limits, and the
+    /// errors of the file. After an error the file cannot be finished.
     pub fn add(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordLens> {
         self.check_limits(user_key, seq, value)?;
         let shared = self.shared_with_last(user_key, seq)?;
@@ -157,8 +158,8 @@ impl VsstBuilder {
         Ok(lens)
     }
 
-    /// Appends a value to a file in order of arrival. Every entry has a sequence of its own. Also returns the offset of
-    /// the record.
+    /// Appends a value to a value log file. Every entry must have its own sequence. Also returns
+    /// the offset of the record.
     ///
     /// # Errors
     /// As [`VsstBuilder::add`].
@@ -171,7 +172,7 @@ impl VsstBuilder {
         Ok((lens, offset))
     }
 
-    /// Bytes written to the file so far.
+    /// Returns the number of bytes written to the file so far.
     pub fn written_bytes(&self) -> u64 {
         self.sink.offset
     }
@@ -202,7 +203,8 @@ impl VsstBuilder {
             self.properties.alignment = record::alignment_for((body_len + SUM_LEN) as u64);
         }
         let stored_len = (body_len + SUM_LEN).next_multiple_of(self.properties.alignment as usize);
-        // One copy more than to write head and value apart, but faster up to 16 KB: one write, one pass of the checksum.
+        // This copies the value once more than separate writes of head and value, but is faster up
+        // to 16 KB: one write, one checksum pass.
         let out = &mut self.record;
         out.clear();
         record::put_head(out, codec, user_key, seq, stored.len());
@@ -217,11 +219,12 @@ impl VsstBuilder {
         Ok((RecordLens { raw_len, stored_len: stored_len as u64 }, offset))
     }
 
-    /// Appends a record of another vSST verbatim. Its stored length stays what references to it say.
+    /// Appends a record of another vSST verbatim. Its stored length stays the same, as references
+    /// to it require.
     ///
     /// # Errors
-    /// As [`VsstBuilder::add`]; `InvalidArgument` too if its length is no multiple of this file's alignment (which must
-    /// not be coarser than that of the file the record comes from).
+    /// As [`VsstBuilder::add`]; also `InvalidArgument` if its length is no multiple of this file's
+    /// alignment, which must not be coarser than that of the source file.
     pub fn copy(&mut self, record: &Record<'_>) -> Result<RecordLens> {
         let shared = self.shared_with_last(record.user_key, record.seq)?;
         let stored_len = record.stored.len() as u64;
@@ -255,12 +258,12 @@ impl VsstBuilder {
         self.sink.blame(e.context("adding to a vSST"))
     }
 
-    /// Checks the order; returns what the user key has in common with the last one.
+    /// Checks the order. Returns the length of the prefix shared with the last user key.
     #[inline]
     fn shared_with_last(&self, user_key: &[u8], seq: SeqNo) -> Result<usize> {
         let shared = shared_len(&self.last_user, user_key);
         let ascending = match (self.last_user.get(shared), user_key.get(shared)) {
-            // The first key may be empty, as the buffer is before it.
+            // The first key may be empty, like the buffer before it.
             (None, None) => self.is_empty() || seq < self.last_seq,
             (None, Some(_)) => true,
             (Some(_), None) => false,
@@ -272,7 +275,7 @@ impl VsstBuilder {
         Err(self.refuse(Error::invalid("keys must ascend strictly, versions of a key newest first")))
     }
 
-    /// Takes a record that was written into account.
+    /// Adds a written record to dense keys, index and properties.
     fn note(
         &mut self,
         user_key: &[u8],
@@ -312,33 +315,33 @@ impl VsstBuilder {
         Ok(())
     }
 
-    /// About how many bytes the file would have if it were finished now.
+    /// Returns the approximate length that the file would have if it were finished now.
     pub fn len_estimate(&self) -> u64 {
         let dense = self.partitions.len() + self.dense.len();
         self.sink.offset + (dense + self.index.len_estimate() + 512) as u64
     }
 
-    /// Bytes of all records so far, padding included.
+    /// Returns the bytes of all records so far, padding included.
     pub fn record_bytes(&self) -> u64 {
         self.properties.record_bytes
     }
 
-    /// Bytes of the values so far, uncompressed.
+    /// Returns the uncompressed bytes of the values so far.
     pub fn raw_bytes(&self) -> u64 {
         self.properties.raw_bytes
     }
 
-    /// Records so far.
+    /// Returns the number of records so far.
     pub fn entries(&self) -> u64 {
         self.properties.entries
     }
 
-    /// True if nothing was added.
+    /// Returns true if nothing was added.
     pub fn is_empty(&self) -> bool {
         self.properties.entries == 0 && self.arrived.as_ref().is_none_or(Vec::is_empty)
     }
 
-    /// Puts the keys of a file in order of arrival into their order.
+    /// Sorts the keys of a value log file.
     fn sort_arrived(&mut self) -> Result<()> {
         let Some(mut arrived) = self.arrived.take() else { return Ok(()) };
         arrived.sort_unstable_by(|a, b| a.user_key.cmp(&b.user_key).then(b.seq.cmp(&a.seq)));
@@ -349,11 +352,12 @@ impl VsstBuilder {
         Ok(())
     }
 
-    /// Writes all that is left and syncs the file. `took_over` are the BlobIds, ascending and without the file's own,
-    /// that lead to this file from now on.
+    /// Writes the remaining data and syncs the file. `took_over` has the BlobIds of other files
+    /// that lead to this file from now on, ascending.
     ///
     /// # Errors
-    /// `InvalidArgument` if nothing was added or the BlobIds are not in order, and what the file reports.
+    /// `InvalidArgument` if nothing was added or the BlobIds are not in order, and the errors of
+    /// the file.
     pub fn finish(mut self, took_over: Vec<u64>) -> Result<FinishedVsst> {
         if self.is_empty() {
             return Err(self.refuse(Error::invalid("a vSST without records")));
@@ -378,7 +382,7 @@ impl VsstBuilder {
         self.write_meta(dense_index, root)
     }
 
-    /// Writes the dense partitions; returns the payload of their index.
+    /// Writes the dense partitions. Returns the payload of their index.
     fn write_partitions(&mut self) -> Result<Vec<u8>> {
         self.cut_partition()?;
         let lens = &self.partition_lens;

@@ -6,10 +6,10 @@
 //!      stored length: zigzag varint, [offset: varint], suffix
 //! ```
 //!
-//! A key shares its first bytes with the one before it; the three numbers are differences to the row before (0 before
-//! the first). Stored lengths and offsets count in units of the file's alignment. In a sorted file the records lie one
-//! behind another in key order, so offsets follow from stored lengths; rows of a file whose records lie in another order
-//! (a write-once segment) carry theirs.
+//! A key shares its first bytes with the one before it. The three numbers are differences to the
+//! previous row (to 0 in the first). Stored lengths and offsets are in units of the file's
+//! alignment. In a sorted file the records are contiguous in key order, so offsets follow from
+//! stored lengths. Rows of a value log file, whose records are in another order, store them.
 
 use super::record::RECORD_LEN_MAX;
 use crate::prefix::{unzigzag, varint_at, zigzag};
@@ -17,12 +17,12 @@ use base::codec::{Reader, put_varint};
 use base::{Error, MAX_SEQ, Result, SeqNo, limits};
 use cache::Block;
 
-/// A partition is cut at this size.
+/// Size at which a partition is cut, in bytes.
 pub(crate) const PARTITION_LEN: usize = 48 << 10;
 
 const HAS_OFFSETS: u8 = 0x01;
 
-/// One row, offsets and lengths in units of the alignment, without its key.
+/// One row without its key; offsets and lengths are in units of the alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) seq: SeqNo,
@@ -38,7 +38,7 @@ pub(crate) struct DenseBuilder {
     count: u64,
     first_offset_units: u64,
     last: Row,
-    /// Rows carry the offsets of their records.
+    /// True if rows store the offsets of their records.
     pub(crate) with_offsets: bool,
 }
 
@@ -47,7 +47,8 @@ fn step(now: u64, before: u64) -> u64 {
 }
 
 impl DenseBuilder {
-    /// Appends a row; `shared` is what its key has in common with the last key of the file.
+    /// Appends a row; `shared` is the length of the prefix that its key shares with the last key of
+    /// the file.
     pub(crate) fn push(&mut self, user_key: &[u8], shared: usize, row: Row) {
         let shared = if self.count == 0 { 0 } else { shared };
         if self.count == 0 {
@@ -72,7 +73,7 @@ impl DenseBuilder {
         self.rows.len()
     }
 
-    /// The encoded partition; the builder then starts a new one.
+    /// Returns the encoded partition, and starts a new one.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.rows.len() + 12);
         out.push(if self.with_offsets { HAS_OFFSETS } else { 0 });
@@ -96,14 +97,15 @@ pub(crate) struct DenseCursor {
 }
 
 impl DenseCursor {
-    /// Takes over a partition; stands before its first row.
+    /// Takes over a partition; the cursor is before its first row.
     pub(crate) fn load(&mut self, block: Block) -> Result<()> {
         let mut reader = Reader::new(&block);
         let flags = reader.u8()?;
         if flags & !HAS_OFFSETS != 0 {
             return Err(Error::corruption("a dense partition with unknown flags"));
         }
-        // A row has five bytes at least: an older version of a key has no suffix, nor has the empty key.
+        // A row has at least five bytes: an older version of a key has no suffix, and neither has
+        // the empty key.
         self.rows_left = reader.length(block.len() / 5)?;
         let offset_units = reader.varint()?;
         self.with_offsets = flags & HAS_OFFSETS != 0;
@@ -114,12 +116,12 @@ impl DenseCursor {
         Ok(())
     }
 
-    /// Where the next record begins, if no row says otherwise.
+    /// Returns the offset of the next record, if its row does not store one.
     pub(crate) fn next_offset_units(&self) -> u64 {
         self.row.offset_units.saturating_add(self.row.units)
     }
 
-    /// Moves to the next row; false after the last.
+    /// Moves to the next row. Returns false after the last.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         if self.rows_left == 0 {
             if self.at != self.block.len() {

@@ -10,15 +10,15 @@ use crate::source::Source;
 use base::{Error, Result, SeqNo};
 use cache::Block;
 
-/// Where the dense partitions are listed. It is read when it is needed, and not kept.
+/// Place of the list of dense partitions. The list is read on demand and not kept.
 #[derive(Debug)]
 pub(crate) struct DenseIndex {
     handle: BlockHandle,
-    /// The unit of offsets and lengths, bytes.
+    /// Unit of offsets and lengths, in bytes.
     alignment: u64,
 }
 
-/// A record as its dense row has it; lengths and offset in bytes.
+/// A record according to its dense row; lengths and offset are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DenseRecord {
     pub(crate) offset: u64,
@@ -31,12 +31,12 @@ impl DenseIndex {
         DenseIndex { handle, alignment: u64::from(alignment) }
     }
 
-    /// Names the file and the place of the index in an error.
+    /// Adds the file and the place of the index to an error.
     pub(crate) fn locate(&self, file: &TableFile, e: Error) -> Error {
         file.locate(e, self.handle.offset)
     }
 
-    /// The index itself.
+    /// Reads the index.
     pub(crate) fn read<S: Source>(
         &self,
         file: &TableFile,
@@ -47,7 +47,7 @@ impl DenseIndex {
         Ok((block, shape))
     }
 
-    /// The record of a key, from the dense partitions.
+    /// Finds the record of a key in the dense partitions.
     pub(crate) fn find<S: Source>(
         &self,
         file: &TableFile,

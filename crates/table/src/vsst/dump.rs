@@ -1,4 +1,4 @@
-//! Lists a vSST as text: its properties, its frames and, if asked, its keys.
+//! Lists a vSST as text: its properties, its frames and, on request, its keys.
 
 use super::index::{IndexFrame, Node, node};
 use super::reader::Vsst;
@@ -11,10 +11,10 @@ use base::{Error, ErrorKind, Result};
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// Lists a vSST, going past the cache.
+/// Lists a vSST, bypassing the cache.
 ///
 /// # Errors
-/// What reading the file reports; lines before the damage are written. `Io` if `out` refuses.
+/// The errors of reading the file; lines before the damage are written. `Io` if `out` refuses.
 pub fn dump_vsst(vsst: &Arc<Vsst>, options: DumpOptions, out: &mut dyn Write) -> Result<()> {
     head(vsst, out).map_err(refused)?;
     let keys = vsst.keys()?;
@@ -65,7 +65,8 @@ fn head(vsst: &Vsst, out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "largest {}", shown(&p.largest))
 }
 
-/// Lists what a node leads to; index frames must begin at `end` or behind it, so that the listing ends.
+/// Lists the children of a node. Index frames must not begin before `end`, so that the listing
+/// ends.
 fn list(vsst: &Vsst, at: &Node, levels: u8, end: &mut u64, out: &mut dyn Write) -> Result<()> {
     for row in 0..at.rows() {
         let handle = at.handle(row);

@@ -1,4 +1,5 @@
-//! From a key to the only record it can be: crit-bit blocks in frames, under a directory of separators.
+//! The index from a key to the only record that may have it: crit-bit blocks in frames, under a
+//! directory of separators.
 //!
 //! ```text
 //! index frame: groups, rows (see `crate::index`; columns: start of the group, smallest offset of its records),
@@ -7,11 +8,12 @@
 //! directory: rows (columns: offset and length of a frame); the root begins with the number of levels below it: u8
 //! ```
 //!
-//! A crit-bit search is blind and only sound among the keys it was built from, so the block is picked by comparing the
-//! key with separators: in the frame, and above it in the directory, a tree whose nodes have about [`NODE_LEN`] bytes.
-//! Its root, usually all of it, stays in memory with the open file; the other nodes and the index frames are cached with
-//! priority, each under its own offset, so no cache entry is large however large the file is. Offsets count in units of
-//! the file's alignment.
+//! A crit-bit search is blind, and only sound among the keys of its block. So the block is chosen
+//! by comparing the key with separators: in the frame, and above it in the directory, a tree with
+//! nodes of about [`NODE_LEN`] bytes. Its root, usually the whole directory, stays in memory with
+//! the open file. The other nodes and the index frames are cached with priority, each under its own
+//! offset, so no cache entry is large, whatever the size of the file. Offsets are in units of the
+//! file's alignment.
 
 use crate::file::{Caching, Role, TableFile};
 use crate::frame::BlockHandle;
@@ -25,14 +27,14 @@ use cache::{Block, Cache};
 use critbit::offsets::{self, Offsets};
 use std::ops::Range;
 
-/// Index frames and nodes of the directory are cut at about this size.
+/// Approximate size at which index frames and nodes of the directory are cut.
 const NODE_LEN: usize = 4096;
-/// About what a row costs besides its separator.
+/// Approximate bytes of a row besides its separator.
 const ROW_LEN: usize = 6;
-/// More levels than any file has.
+/// Maximum number of levels; no file has more.
 const LEVELS_MAX: u8 = 24;
 
-/// The word by which keys of one user key descend: kinds do not matter in a vSST.
+/// Returns the word by which keys of one user key descend. Kinds do not matter in a vSST.
 pub(crate) fn trailer(seq: SeqNo) -> u64 {
     key::pack_trailer(seq, ValueKind::Value)
 }
@@ -41,15 +43,15 @@ pub(crate) fn trailer(seq: SeqNo) -> u64 {
 #[derive(Default)]
 pub(crate) struct IndexBuilder {
     block: critbit::BlockBuilder,
-    /// Offsets of the open block's records.
+    /// Offsets of the records of the open block.
     offsets: Vec<u64>,
-    /// The open frame: its groups, and their rows.
+    /// Groups of the open frame; the fields below are their rows.
     groups: Vec<u8>,
     starts: Vec<u64>,
     firsts: Vec<u64>,
     separators: Separators,
     separator_bytes: usize,
-    /// Closed frames, and the separators behind them.
+    /// Closed frames; `tops` has the separators behind them.
     frames: Vec<Vec<u8>>,
     tops: Separators,
     frame_bytes: usize,
@@ -71,7 +73,7 @@ impl IndexBuilder {
         self.firsts.push(first);
         self.block.finish_into(&mut self.groups);
         self.offsets.iter_mut().for_each(|offset| *offset -= first);
-        // In order of arrival, neighbours by key lie anywhere.
+        // In a value log file, records of neighboring keys may be anywhere.
         if self.offsets.is_sorted() {
             offsets::encode_ascending(&self.offsets, &mut self.groups);
         } else {
@@ -106,7 +108,7 @@ impl IndexBuilder {
         self.separator_bytes = 0;
     }
 
-    /// About how many bytes the index will take.
+    /// Returns the approximate bytes that the index will take.
     pub(crate) fn len_estimate(&self) -> usize {
         // An open block takes about two bytes a key.
         self.frame_bytes
@@ -116,8 +118,9 @@ impl IndexBuilder {
             + (ROW_LEN + 16) * (self.frames.len() + self.starts.len())
     }
 
-    /// Writes frames and directory but the root; `last` is the last key. Returns the payload of the root, and the bytes
-    /// of the frames written. With `warm`, these go to that cache as well, under that file number.
+    /// Writes frames and directory without the root; `last` is the last key. Returns the payload of
+    /// the root, and the bytes of the frames written. With `warm`, also inserts them into that
+    /// cache under that file number.
     pub(crate) fn finish(
         mut self,
         last: (&[u8], SeqNo),
@@ -161,7 +164,8 @@ impl IndexBuilder {
     }
 }
 
-/// Cuts rows into nodes of about [`NODE_LEN`] bytes and at least two rows (one, if there is but one).
+/// Cuts rows into nodes of about [`NODE_LEN`] bytes and at least two rows (one, if it is the only
+/// one).
 fn cut(rows: &Separators) -> Vec<Range<usize>> {
     let mut nodes = Vec::new();
     let mut start = 0;
@@ -189,7 +193,7 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Where the record with that ordinal begins.
+    /// Returns the offset of the record with that ordinal.
     pub(crate) fn offset(&self, ordinal: usize) -> Result<u64> {
         let distance = self.offsets.get(ordinal);
         let offset = distance.and_then(|d| self.first_offset.checked_add(d));
@@ -199,7 +203,7 @@ impl Group<'_> {
 
 /// An index frame.
 pub(crate) struct IndexFrame<'a> {
-    /// Everything but the last word, and where the rows begin in it.
+    /// Payload without the last word; `start` is the offset of the rows.
     body: &'a [u8],
     start: usize,
     pub(crate) shape: IndexShape<2>,
@@ -217,7 +221,7 @@ impl<'a> IndexFrame<'a> {
         Ok(IndexFrame { body, start, shape })
     }
 
-    /// The row of the only group that can have a key.
+    /// Returns the row of the only group that may have a key.
     fn row(&self, user_key: &[u8], seq: SeqNo) -> usize {
         self.shape.search(self.body, user_key, trailer(seq)).min(self.shape.rows() - 1)
     }
@@ -235,13 +239,13 @@ impl<'a> IndexFrame<'a> {
         Ok(Group { block, offsets, first_offset })
     }
 
-    /// User key (in `out`) and trailer of the separator behind a group.
+    /// Returns the separator behind a group: the user key in `out`, and the trailer.
     pub(crate) fn separator(&self, row: usize, out: &mut Vec<u8>) -> u64 {
         self.shape.separator(self.body, row, out)
     }
 }
 
-/// The offset of the only record in an index frame that can belong to a key.
+/// Returns the offset of the only record in an index frame that may have a key.
 fn find_in_frame(payload: &[u8], user_key: &[u8], seq: SeqNo) -> Result<u64> {
     let frame = IndexFrame::parse(payload)?;
     let group = frame.group(frame.row(user_key, seq))?;
@@ -273,12 +277,12 @@ impl Node {
         BlockHandle { offset, len }
     }
 
-    /// User key (in `out`) and trailer of the separator behind what a row leads to.
+    /// Returns the separator behind the child of a row: the user key in `out`, and the trailer.
     pub(crate) fn separator(&self, row: usize, out: &mut Vec<u8>) -> u64 {
         self.shape.separator(&self.block, row, out)
     }
 
-    /// The row for a key: the last, for one behind all.
+    /// Returns the child for a key: the last one, for a key behind all.
     fn search(&self, user_key: &[u8], seq: SeqNo) -> BlockHandle {
         let row = self.shape.search(&self.block, user_key, trailer(seq));
         self.handle(row.min(self.rows() - 1))
@@ -289,7 +293,7 @@ impl Node {
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) root: Node,
-    /// Levels of nodes between the root and the index frames.
+    /// Number of levels of nodes between the root and the index frames.
     pub(crate) levels: u8,
 }
 
@@ -302,7 +306,7 @@ impl Directory {
         Ok(Directory { root: Node::parse(block, 1)?, levels })
     }
 
-    /// The offset of the only record that can belong to a key.
+    /// Returns the offset of the only record that may have a key.
     pub(crate) fn find<S: Source>(
         &self,
         file: &TableFile,

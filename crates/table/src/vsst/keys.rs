@@ -1,6 +1,8 @@
-//! A cursor over the dense partitions: every key with its lengths, in key order, without the values.
+//! A cursor over the dense partitions: every key with its lengths, in key order, without the
+//! values.
 //!
-//! Garbage collection reads it once through, so it goes past the cache, in runs of [`WINDOW_LEN`] bytes.
+//! Garbage collection reads the partitions once from start to end, so the cursor bypasses the
+//! cache, and reads runs of [`WINDOW_LEN`] bytes.
 
 use super::dense::DenseCursor;
 use super::reader::Vsst;
@@ -13,25 +15,25 @@ use base::{Error, Result, SeqNo};
 use cache::Block;
 use std::sync::Arc;
 
-/// Bytes read at once.
+/// Length of a read, in bytes.
 const WINDOW_LEN: u64 = 512 << 10;
 
-/// What the dense partitions say of one record.
+/// A record according to the dense partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyEntry<'a> {
-    /// The user key.
+    /// User key.
     pub user_key: &'a [u8],
-    /// The sequence.
+    /// Sequence.
     pub seq: SeqNo,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// Bytes of the record.
+    /// Length of the record, in bytes.
     pub stored_len: u64,
-    /// Where the record begins.
+    /// Offset of the record.
     pub offset: u64,
 }
 
-/// Where a partition lies, by the index of partitions.
+/// Returns the place of a partition, from the index of partitions.
 pub(crate) fn partition_handle(shape: &IndexShape<2>, block: &[u8], partition: usize) -> BlockHandle {
     BlockHandle { offset: shape.column(block, 0, partition), len: shape.column(block, 1, partition) }
 }
@@ -42,15 +44,15 @@ pub struct VsstKeys {
     vsst: Arc<Vsst>,
     index: Block,
     shape: IndexShape<2>,
-    /// The partition to load next.
+    /// Index of the partition to load next.
     partition: usize,
     cursor: DenseCursor,
     valid: bool,
     window: Window,
     counters: ReadCounters,
-    /// A partition could not be loaded.
+    /// True if a partition could not be loaded.
     is_stuck: bool,
-    /// Keys were passed over, so that records are missing before the next.
+    /// True if keys were skipped, so that records are missing before the next.
     is_torn: bool,
 }
 
@@ -61,7 +63,7 @@ impl VsstKeys {
         Ok(keys)
     }
 
-    /// A cursor that stands before the first key.
+    /// Returns a cursor before the first key.
     pub(crate) fn before_first(vsst: Arc<Vsst>) -> Result<VsstKeys> {
         let mut counters = ReadCounters::default();
         let (index, shape) = vsst.dense_index.read(&vsst.file, &mut counters)?;
@@ -79,17 +81,17 @@ impl VsstKeys {
         })
     }
 
-    /// After an error: goes to the next partition, without the keys that are left in the present one.
+    /// Moves to the next partition after an error, and skips the remaining keys of the present one.
     ///
     /// # Errors
-    /// Those of [`VsstKeys::next`].
+    /// The errors of [`VsstKeys::next`].
     pub(crate) fn pass(&mut self) -> Result<()> {
         self.partition += usize::from(std::mem::take(&mut self.is_stuck));
         (self.cursor, self.is_torn) = (DenseCursor::default(), true);
         self.next()
     }
 
-    /// True while it stands on a key. A new cursor stands on the first.
+    /// Returns true while the cursor is on a key. A new cursor is on the first.
     pub fn valid(&self) -> bool {
         self.valid
     }
@@ -97,7 +99,7 @@ impl VsstKeys {
     /// Moves to the next key; not valid after the last, nor after an error.
     ///
     /// # Errors
-    /// `Corruption` if a partition is damaged, and what the file reports.
+    /// `Corruption` if a partition is damaged, and the errors of the file.
     #[allow(clippy::should_implement_trait, reason = "a cursor, as InternalIterator is")]
     pub fn next(&mut self) -> Result<()> {
         self.valid = false;
@@ -143,7 +145,8 @@ impl VsstKeys {
         Ok(())
     }
 
-    /// The record must lie among the records, and be no longer than any can be: its length sizes what it is read into.
+    /// Checks that the record lies among the records, and is at most as long as a record can be:
+    /// readers allocate by this length.
     fn check_place(&self) -> Result<()> {
         let here = |e| self.vsst.file.locate(e, self.handle(self.partition.saturating_sub(1)).offset);
         let len = self.cursor.row.units.saturating_mul(u64::from(self.vsst.alignment()));
@@ -161,7 +164,7 @@ impl VsstKeys {
         partition_handle(&self.shape, &self.index, partition)
     }
 
-    /// The key it stands on.
+    /// Returns the present key.
     ///
     /// # Panics
     /// If it is not valid.
@@ -178,22 +181,22 @@ impl VsstKeys {
         }
     }
 
-    /// The partitions' handles and the separators behind them, for verification and listings.
+    /// Returns the handles of the partitions, for verification and listings.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = BlockHandle> + '_ {
         (0..self.shape.rows()).map(|p| self.handle(p))
     }
 
-    /// The separator behind a partition, in `out`, and its trailer.
+    /// Returns the separator behind a partition: the user key in `out`, and the trailer.
     pub(crate) fn separator(&self, partition: usize, out: &mut Vec<u8>) -> u64 {
         self.shape.separator(&self.index, partition, out)
     }
 
-    /// The partition it stands in.
+    /// Returns the index of the present partition.
     pub(crate) fn partition(&self) -> usize {
         self.partition.saturating_sub(1)
     }
 
-    /// What it has read so far.
+    /// Returns the counters of the reads so far.
     pub fn counters(&self) -> &ReadCounters {
         &self.counters
     }

@@ -1,41 +1,41 @@
-//! What a vSST says about itself, as fields (see the module `fields`). With the footer they are enough to rebuild the
-//! manifest's record of the file.
+//! Properties of a vSST, encoded as fields (see the module `fields`). With the footer they are
+//! enough to rebuild the manifest's record of the file.
 
 use super::record::ALIGNMENT_MAX;
 use crate::fields::{FieldWriter, read_fields, small};
 use crate::options::TableIdentity;
 use base::{Error, Result, SeqNo};
 
-/// What a vSST says about itself.
+/// Properties of a vSST.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VsstProperties {
-    /// Who wrote it. Its own BlobId is its number.
+    /// Origin of the file. Its own BlobId is its number.
     pub identity: TableIdentity,
-    /// Records.
+    /// Number of records.
     pub entries: u64,
-    /// Bytes of all records, padding included: what garbage is measured against.
+    /// Bytes of all records, padding included: the base for garbage ratios.
     pub record_bytes: u64,
-    /// Bytes of the values, uncompressed.
+    /// Uncompressed bytes of the values.
     pub raw_bytes: u64,
-    /// The smallest sequence.
+    /// Smallest sequence.
     pub min_seq: SeqNo,
-    /// The largest.
+    /// Largest sequence.
     pub max_seq: SeqNo,
-    /// Records begin at, and take, multiples of this.
+    /// Unit of the offsets and lengths of records.
     pub alignment: u32,
-    /// Hot or cold, as the engine numbers it.
+    /// Hot or cold class, as numbered by the engine.
     pub class: u8,
     /// BlobIds of other files that lead to this one, ascending.
     pub took_over: Vec<u64>,
-    /// The codecs that occur in the file: bit `n` for the codec with number `n`.
+    /// Codecs used in the file: bit `n` for the codec with number `n`.
     pub codecs: u64,
-    /// When it was written, seconds since 1970; 0: not recorded.
+    /// Creation time, in seconds since 1970; 0: not recorded.
     pub created_unix_seconds: u64,
-    /// True if the records are in order of arrival, not of their keys.
+    /// True if the file is a value log file, with records in order of arrival instead of key order.
     pub segment: bool,
-    /// The smallest encoded internal key, with kind `Value`.
+    /// Smallest encoded internal key, with kind `Value`.
     pub smallest: Vec<u8>,
-    /// The largest.
+    /// Largest encoded internal key, with kind `Value`.
     pub largest: Vec<u8>,
     /// Bytes of the dense partitions and their index in the file.
     pub dense_bytes: u64,
@@ -44,7 +44,7 @@ pub struct VsstProperties {
 }
 
 impl VsstProperties {
-    /// The 64-bit numbers with their tags.
+    /// Returns the 64-bit numbers with their tags.
     fn numbers(&mut self) -> [(u64, &mut u64); 9] {
         [
             (16, &mut self.entries),
@@ -59,7 +59,7 @@ impl VsstProperties {
         ]
     }
 
-    /// The encoded block.
+    /// Encodes the block.
     pub fn encode(&self) -> Vec<u8> {
         let mut fields = FieldWriter::new(&self.identity);
         self.clone().numbers().into_iter().for_each(|(tag, v)| fields.number(tag, *v));

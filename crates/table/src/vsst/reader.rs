@@ -1,9 +1,10 @@
 //! An open vSST: point reads.
 //!
-//! A read asks the index (in the cache, normally) where the only record lies that the key can have, then the value
-//! cache, then the device: one request of exactly the record. What is cached is the record, not the bare value, so the
-//! key is compared on every read, from the cache too: an index, an alias or a reference that leads astray never ends in
-//! the value of another key. An uncompressed record is cached, and its value handed out, in the buffer it was read into.
+//! A read looks up the only record that may have the key in the index (usually cached), then looks
+//! in the value cache, and then reads the device: one request of exactly the record. The cache
+//! holds the record, not the bare value, so the key is compared on every read, cached or not. A
+//! wrong index, alias or reference therefore never returns the value of another key. An
+//! uncompressed record is cached, and its value returned, in the buffer into which it was read.
 
 use super::dense_index::{DenseIndex, DenseRecord};
 use super::index::Directory;
@@ -36,7 +37,7 @@ pub struct Vsst {
     pub(crate) meta: BlockHandle,
 }
 
-/// What a read asks for.
+/// Key and reference of a read.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     user_key: &'a [u8],
@@ -45,7 +46,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Checks that a record is the one asked for.
+    /// Checks that a record is the wanted one.
     fn matches(&self, shape: &Shape, bytes: &[u8]) -> bool {
         shape.seq == self.seq
             && shape.raw_len == self.reference.raw_len
@@ -54,7 +55,8 @@ impl Wanted<'_> {
 }
 
 impl Vsst {
-    /// Opens a vSST. `number` names its parts in the cache, `uid` is the identity the file must have.
+    /// Opens a vSST. `number` identifies its parts in the cache, and `uid` is the expected identity
+    /// of the file.
     ///
     /// # Errors
     /// `Corruption` if it is damaged, cut or another file; `Unsupported` if it was written by a newer release or with a
@@ -63,7 +65,7 @@ impl Vsst {
         Self::open_from(file, number, uid, cache, &mut ReadCounters::default())
     }
 
-    /// Bytes that are read to open a vSST of so many bytes.
+    /// Returns the number of bytes read to open a vSST of `len` bytes.
     pub fn opening_bytes(len: u64) -> u64 {
         len.min(TAIL_LEN)
     }
@@ -71,7 +73,7 @@ impl Vsst {
     /// As [`Vsst::open`], with bytes from a source.
     ///
     /// # Errors
-    /// Those of [`Vsst::open`]; that it has to wait.
+    /// The errors of [`Vsst::open`]; a stop if the source has to wait.
     pub fn open_from<S: Source>(
         file: Arc<dyn ReadFile>,
         number: u64,
@@ -110,12 +112,12 @@ impl Vsst {
         Ok(Vsst { file, len, properties, directory, dense_index, sections, meta })
     }
 
-    /// The value that `reference`, stored in a kSST under this key, stands for. The value cache is asked first; else
-    /// one read of exactly the record, verified whole.
+    /// Returns the value of `reference`, which a kSST stores under this key. Looks in the value
+    /// cache first; otherwise makes one read of exactly the record, and verifies all of it.
     ///
     /// # Errors
-    /// `Corruption`, with the file and the offset, if the record or the way to it is damaged, or if this file does not
-    /// hold the record; and what the file reports.
+    /// `Corruption`, with the file and the offset, if the record or the index is damaged, or if
+    /// this file does not have the record; the errors of the file.
     pub fn get<S: Source>(
         &self,
         user_key: &[u8],
@@ -125,7 +127,7 @@ impl Vsst {
         source: &mut S,
     ) -> Result<BlockSlice, S::Stop> {
         let offset = self.locate(user_key, seq, source)?;
-        // What was read because it was not cached is not looked for there again.
+        // A record that was read after a cache miss is not looked up again.
         let record = self.file.extent(BlockHandle { offset, len: reference.stored_len });
         if !source.has(&record)
             && let Some(value) = self.cached(offset, user_key, seq, reference, source.counters())
@@ -146,11 +148,11 @@ impl Vsst {
         Ok(value)
     }
 
-    /// Where the record of a key lies, by the index alone: if the file has the key, it is there. For callers that read
-    /// many records at once.
+    /// Returns the offset of a key's record, by the index alone, for callers that read many records
+    /// at once. It is right only if the file has the key.
     ///
     /// # Errors
-    /// `Corruption` if the index is damaged, and what the file reports.
+    /// `Corruption` if the index is damaged, and the errors of the file.
     pub fn locate<S: Source>(&self, user_key: &[u8], seq: SeqNo, source: &mut S) -> Result<u64, S::Stop> {
         let units = self.directory.find(&self.file, user_key, seq, source)?;
         let offset = units.checked_mul(u64::from(self.properties.alignment));
@@ -168,7 +170,7 @@ impl Vsst {
         section.map_or(0, |s| s.handle.offset)
     }
 
-    /// The value of the record at `offset`, if it is cached and is the record of this key.
+    /// Returns the value of the record at `offset`, if it is cached and has this key.
     pub fn cached(
         &self,
         offset: u64,
@@ -185,7 +187,8 @@ impl Vsst {
         found.then(|| BlockSlice::checked(block, shape.value)).flatten()
     }
 
-    /// Verifies and decompresses a record that the caller read: `bytes` are the stored length's bytes from `offset`.
+    /// Verifies and decompresses a record that the caller read: `bytes` are the stored length's
+    /// bytes from `offset`.
     ///
     /// # Errors
     /// `Corruption`, with the file and the offset, if they are not the intact record of this key.
@@ -215,7 +218,8 @@ impl Vsst {
             if shape.codec == Compression::None {
                 return Ok((shape.value, None));
             }
-            // The same record without compression, padding and checksum: it can be cached like any other.
+            // The same record without compression, padding and checksum can be cached like any
+            // other.
             let mut head = Vec::with_capacity(wanted.user_key.len() + 32);
             let raw_len = wanted.reference.raw_len as usize;
             record::put_head(&mut head, Compression::None, wanted.user_key, wanted.seq, raw_len);
@@ -243,8 +247,8 @@ impl Vsst {
         Ok(self.open_block(block, offset, wanted)?)
     }
 
-    /// The index led to something else, or the record is damaged: the dense keys know which. If they name another
-    /// place, and the intact record is there, its value is returned.
+    /// Handles a wrong index or a damaged record: the dense keys tell which it is. If they name
+    /// another place, and the intact record is there, returns its value.
     #[cold]
     fn rescue<S: Source>(
         &self,
@@ -279,20 +283,21 @@ impl Vsst {
         self.read_value(place, wanted, source)
     }
 
-    /// The file, for callers that read many records at once.
+    /// Returns the file, for callers that read many records at once.
     pub fn file(&self) -> &Arc<dyn ReadFile> {
         &self.file.file
     }
 
-    /// A cursor over all keys, in order, that does not read the values. It stands on the first.
+    /// Returns a cursor over all keys, in order, that does not read the values. It is on the first
+    /// key.
     ///
     /// # Errors
-    /// `Corruption` if a partition is damaged, and what the file reports.
+    /// `Corruption` if a partition is damaged, and the errors of the file.
     pub fn keys(self: &Arc<Self>) -> Result<VsstKeys> {
         VsstKeys::new(self.clone())
     }
 
-    /// Verifies a record that the caller read from `offset`: what garbage collection copies.
+    /// Verifies a record that the caller read from `offset`, for garbage collection to copy.
     ///
     /// # Errors
     /// `Corruption`, with the file and the offset, if it is not intact.
@@ -301,32 +306,32 @@ impl Vsst {
             .map_err(|e| self.file.locate(e, offset))
     }
 
-    /// What the file says about itself.
+    /// Returns the properties of the file.
     pub fn properties(&self) -> &VsstProperties {
         &self.properties
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Never true: a vSST holds something.
+    /// Returns false: a vSST is never empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The file number given to [`Vsst::open`]; also its own BlobId.
+    /// Returns the file number given to [`Vsst::open`], which is also its own BlobId.
     pub fn number(&self) -> u64 {
         self.file.number
     }
 
-    /// The identity of the file.
+    /// Returns the identity of the file.
     pub fn uid(&self) -> Uid {
         self.file.uid
     }
 
-    /// What record lengths and offsets are multiples of.
+    /// Returns the alignment of record lengths and offsets.
     pub fn alignment(&self) -> u32 {
         self.properties.alignment
     }

@@ -5,10 +5,11 @@
 //! value as stored, zeros up to the alignment of the file (less 4), checksum of all before: u32
 //! ```
 //!
-//! The value of a compressed record is what [`crate::compress`] makes: the raw length as a varint, then the codec's
-//! bytes. The whole length, padding and checksum included, is the *stored length* in references: one read of exactly so
-//! many bytes gets the record and everything needed to verify it. The checksum is masked with the uid of the file and
-//! the offset of the record; moving a record changes these four bytes only.
+//! The value of a compressed record is the output of [`crate::compress`]: the raw length as a
+//! varint, then the codec's bytes. The whole length, padding and checksum included, is the *stored
+//! length* in references: one read of that length gets the record and everything needed to verify
+//! it. The checksum is masked with the uid of the file and the offset of the record; moving a
+//! record changes only these four bytes.
 
 use crate::compress::decompress_behind;
 use base::codec::{Reader, put_varint, varint_len};
@@ -16,37 +17,37 @@ use base::{Compression, Error, ErrorKind, MAX_SEQ, Result, SeqNo, Uid, checksum,
 use io::ReadFile;
 use std::ops::Range;
 
-/// The coarsest alignment of records.
+/// Coarsest alignment of records.
 pub const ALIGNMENT_MAX: u32 = 64;
-/// Bytes of a sequence.
+/// Length of a sequence, in bytes.
 const SEQ_LEN: usize = 7;
-/// Bytes of the checksum.
+/// Length of the checksum, in bytes.
 pub(crate) const SUM_LEN: usize = 4;
-/// The longest record that a reader allocates for.
+/// Maximum length of a record for which a reader allocates.
 pub const RECORD_LEN_MAX: usize = limits::BLOCK_LEN_MAX;
 
-/// What the head of a record says, and where its parts lie in it.
+/// Decoded head of a record, with the ranges of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) codec: Compression,
     pub(crate) key: Range<usize>,
     pub(crate) seq: SeqNo,
-    /// The value as stored.
+    /// Range of the value as stored.
     pub(crate) value: Range<usize>,
     pub(crate) raw_len: u64,
 }
 
-/// Bytes of a record before padding and checksum.
+/// Returns the length of a record before padding and checksum.
 pub(crate) fn body_len(key_len: usize, value_len: usize) -> usize {
     1 + varint_len(key_len as u64) + varint_len(value_len as u64) + key_len + SEQ_LEN + value_len
 }
 
-/// No record of such a key and value is longer, compressed or not.
+/// Returns the maximum length of a record of such a key and value, compressed or not.
 pub fn len_max(key_len: usize, value_len: usize) -> usize {
     body_len(key_len, value_len) + SUM_LEN + ALIGNMENT_MAX as usize
 }
 
-/// Appends everything before the value.
+/// Appends all bytes before the value.
 pub(crate) fn put_head(out: &mut Vec<u8>, codec: Compression, user_key: &[u8], seq: SeqNo, value_len: usize) {
     out.push(codec as u8);
     put_varint(out, user_key.len() as u64);
@@ -55,8 +56,8 @@ pub(crate) fn put_head(out: &mut Vec<u8>, codec: Compression, user_key: &[u8], s
     out.extend_from_slice(&seq.to_le_bytes()[..SEQ_LEN]);
 }
 
-/// The power of two nearest a 128th of so long a record, at most [`ALIGNMENT_MAX`]: padding then costs about half a
-/// percent, and an offset in the index six bits less.
+/// Returns the power of two nearest to a 128th of this record length, at most [`ALIGNMENT_MAX`]:
+/// padding then costs about half a percent, and an offset in the index six bits less.
 pub(crate) fn alignment_for(record_len: u64) -> u32 {
     let target = record_len / 128;
     let mut alignment = 1u32;
@@ -67,7 +68,7 @@ pub(crate) fn alignment_for(record_len: u64) -> u32 {
     alignment
 }
 
-/// Reads the head of a record, and where its parts lie; what comes behind the value is not looked at.
+/// Decodes the head of a record and the ranges of its parts, ignoring the bytes behind the value.
 pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
     let mut reader = Reader::new(bytes);
     let codec = reader.u8()?;
@@ -99,7 +100,7 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
     })
 }
 
-/// Reads the head of a whole record, and checks that its parts fill it.
+/// Decodes the head of a whole record, and checks that its parts fill it.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
     let shape = parse_head(bytes)?;
     let end = bytes.len().saturating_sub(SUM_LEN);
@@ -122,19 +123,18 @@ pub(crate) fn verify(bytes: &[u8], uid: Uid, offset: u64) -> Result<()> {
 /// A record read without its file's index: key, sequence and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LooseRecord {
-    /// The user key.
+    /// User key.
     pub user_key: Vec<u8>,
-    /// The sequence.
+    /// Sequence.
     pub seq: SeqNo,
-    /// The value.
+    /// Value.
     pub value: Vec<u8>,
 }
 
-/// Reads and verifies a record of a file that may not be finished yet: what recovery does with a file in order of
-/// arrival.
+/// Reads and verifies a record of a file that may be unfinished: for recovery of a value log file.
 ///
 /// # Errors
-/// `Corruption`, with file and offset, if the record is not there, or is not intact; what the file reports.
+/// `Corruption`, with file and offset, if the record is missing or damaged; the errors of the file.
 pub fn read_loose(file: &dyn ReadFile, uid: Uid, offset: u64, stored_len: u64) -> Result<LooseRecord> {
     let here = |e: Error| e.at_offset(offset).at_file(file.path());
     let end = offset.checked_add(stored_len).filter(|_| stored_len <= RECORD_LEN_MAX as u64);
@@ -146,7 +146,7 @@ pub fn read_loose(file: &dyn ReadFile, uid: Uid, offset: u64, stored_len: u64) -
     open_loose(&bytes, uid, offset).map_err(here)
 }
 
-/// Verifies a record that belongs at `offset` of the file `uid`, wherever its bytes come from.
+/// Verifies a record that belongs at `offset` of the file `uid`, from any source.
 ///
 /// # Errors
 /// `Corruption` if the bytes are not exactly that record; `Unsupported` for a codec of a later release.
@@ -162,22 +162,22 @@ pub fn open_loose(bytes: &[u8], uid: Uid, offset: u64) -> Result<LooseRecord> {
     Ok(LooseRecord { user_key, seq: shape.seq, value })
 }
 
-/// A verified record, as it lies in its file.
+/// A verified record, as it is in its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// The user key.
+    /// User key.
     pub user_key: &'a [u8],
-    /// The sequence.
+    /// Sequence.
     pub seq: SeqNo,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub raw_len: u64,
-    /// How the value is compressed.
+    /// Codec of the value.
     pub codec: Compression,
-    /// All its bytes, with the checksum masked for the place it was read from.
+    /// All bytes of the record, with the checksum masked for its original place.
     pub stored: &'a [u8],
-    /// The alignment of the file it was read from.
+    /// Alignment of the original file.
     pub alignment: u32,
-    /// The mask that its checksum has.
+    /// Mask of the checksum.
     pub(crate) mask: u32,
 }
 

@@ -1,45 +1,46 @@
-//! Finding the records of a vSST without its index: for repair.
+//! Finds the records of a vSST without its index: for repair.
 //!
-//! Records lie one behind another from offset 0, and each tells its own length but for the padding, which follows from
-//! the alignment. So they can be walked over with nothing but the uid of the file. Where one is damaged, the walk looks
-//! for the next: at every offset whose bytes look like a record, the checksum decides, which is masked
-//! with the offset, so that bytes which merely look like a record are not taken for one.
+//! Records are contiguous from offset 0, and each contains its own length except the padding, which
+//! follows from the alignment. So the uid of the file is enough to walk over them. After a damaged
+//! record, the walk tries every offset whose bytes look like a record. The checksum, which is
+//! masked with the offset, rejects bytes that only look like one.
 
 use super::record::{self, ALIGNMENT_MAX, RECORD_LEN_MAX, SUM_LEN};
 use base::{SeqNo, Uid};
 use io::ReadFile;
 use std::ops::Range;
 
-/// Bytes read at once, unless a record is longer.
+/// Length of a read, in bytes, unless a record is longer.
 const WINDOW_LEN: usize = 1 << 20;
-/// No record has a shorter head: codec, two lengths, the sequence.
+/// Minimum length of the head of a record: codec, two lengths, the sequence.
 const HEAD_LEN_MIN: usize = 10;
-/// Bytes of checksums computed in search of records before the search gives up.
+/// Number of bytes to checksum in search of records, after which the search gives up.
 const SEARCH_LEN_MAX: u64 = 8 << 30;
 
-/// A record that is intact.
+/// An intact record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundRecord {
-    /// The user key.
+    /// User key.
     pub user_key: Vec<u8>,
-    /// The sequence.
+    /// Sequence.
     pub seq: SeqNo,
-    /// Where it begins.
+    /// Offset of the record.
     pub offset: u64,
-    /// Bytes of it, checksum included.
+    /// Length with checksum, in bytes.
     pub stored_len: u64,
 }
 
-/// All intact records in the first `len` bytes of the vSST `uid`, in the order in which they lie there. Bytes that cannot
-/// be read, and what is no record, are stepped over. Costs one pass over the file; where much of it looks like records and
-/// is none, which only a crafted file does, it gives up after checksums over `SEARCH_LEN_MAX` bytes more.
+/// Returns all intact records in the first `len` bytes of the vSST `uid`, in file order. Skips
+/// unreadable bytes and bytes that are no record. Costs one pass over the file. A crafted file may
+/// have many bytes that look like records and are none; then the search gives up after checksums
+/// over `SEARCH_LEN_MAX` more bytes.
 pub fn find_records(file: &dyn ReadFile, uid: Uid, len: u64) -> Vec<FoundRecord> {
     let mut found = Vec::new();
     each_record(file, uid, 0..len, &mut |record| found.push(record));
     found
 }
 
-/// As [`find_records`], in a part of the vSST that begins where a record does, or did.
+/// As [`find_records`], in a part of the vSST that begins where a record begins, or began.
 pub(crate) fn each_record(
     file: &dyn ReadFile,
     uid: Uid,
@@ -67,12 +68,12 @@ struct Search<'a> {
     len: u64,
     window: Vec<u8>,
     start: u64,
-    /// What the length of the last record was a multiple of.
+    /// Alignment of the last record.
     alignment: u64,
 }
 
 impl Search<'_> {
-    /// The bytes from `at` on, at least `want` of them unless the file ends before.
+    /// Returns the bytes from `at` on, at least `want` of them unless the file ends before.
     fn bytes(&mut self, at: u64, want: usize) -> &[u8] {
         let want = want.min((self.len - at) as usize);
         let have = at.checked_sub(self.start).and_then(|skip| self.window.get(skip as usize..));
@@ -89,7 +90,7 @@ impl Search<'_> {
         self.window.get(skip..).unwrap_or_default()
     }
 
-    /// Fills the window with what can be read of it, and zeros, which are no record.
+    /// Fills the window with its readable pages, and zeros, which are no record.
     fn read_in_pages(&mut self, at: u64) {
         for (offset, page) in (at..).step_by(io::PAGE).zip(self.window.chunks_mut(io::PAGE)) {
             if self.file.read_at(page, offset).is_err() {
@@ -98,8 +99,8 @@ impl Search<'_> {
         }
     }
 
-    /// The record at `at`. Its length is that of its parts, up to a multiple of the alignment of the file that it was
-    /// first written to: the checksum tells of which.
+    /// Returns the record at `at`. Its length is that of its parts, rounded up to the alignment of
+    /// the file to which it was first written; the checksum tells which.
     fn record_at(&mut self, at: u64, budget: &mut u64) -> Option<FoundRecord> {
         let want = plausible_len(self.bytes(at, HEAD_LEN_MIN))? + ALIGNMENT_MAX as usize;
         let (uid, last) = (self.uid, self.alignment);
@@ -126,12 +127,12 @@ impl Search<'_> {
     }
 }
 
-/// How many bytes a record needs at least, if these can be its first.
+/// Returns the minimum length of a record that starts with these bytes, or `None` if no record can.
 fn plausible_len(head: &[u8]) -> Option<usize> {
     let mut reader = base::codec::Reader::new(head);
     let codec = reader.u8().ok()?;
     let (key_len, value_len) = (reader.varint().ok()?, reader.varint().ok()?);
-    // Zeros are no record: no empty value is separated.
+    // Zeros are no record: an empty value is never separated.
     let is_zero = head.iter().take(HEAD_LEN_MIN).all(|&b| b == 0);
     let sound = codec <= 2 && key_len <= base::limits::KEY_LEN_MAX as u64 && !is_zero;
     let len = key_len.checked_add(value_len)?.checked_add((HEAD_LEN_MIN + SUM_LEN) as u64)?;

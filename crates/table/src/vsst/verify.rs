@@ -1,12 +1,13 @@
-//! Checks a whole vSST against itself.
+//! Verifies a whole vSST.
 //!
-//! Every byte is read from the device, none from the cache. The dense keys lead: they must ascend, their records must
-//! fill the front of the file and say the same, the index must lead from each key to its record, and what is counted on
-//! the way must be what the properties say. The frames must fill the rest of the file without gap or overlap.
+//! Every byte is read from the device, none from the cache. The dense keys lead: they must ascend,
+//! and their records must fill the front of the file and agree with them. The index must lead from
+//! each key to its record, and the counts must equal the properties. The frames must fill the rest
+//! of the file without gap or overlap.
 //!
-//! A check goes on behind damage. Where dense keys cannot be read, the records are walked over by what they say of themselves. The index
-//! is followed again from the first frame whose keys are all there; frames without that are read for their checksums alone. What
-//! a damaged file should sum up to is not compared.
+//! A check continues behind damage. Where dense keys are unreadable, the records are walked over by
+//! their own lengths. The index is checked again from the first frame with all keys known; other
+//! frames are read for their checksums alone. The sums of a damaged file are not compared.
 
 use super::index::{Directory, IndexFrame, Node, node, trailer};
 use super::keys::{KeyEntry, VsstKeys};
@@ -25,43 +26,43 @@ use base::{Error, Result, ValueKind, key};
 use cache::Block;
 use std::sync::Arc;
 
-/// Bytes of records read at once, unless one is longer.
+/// Length of a read of records, in bytes, unless a record is longer.
 const WINDOW_LEN: u64 = 512 << 10;
 
-/// The frames of the index, in order, each with the separator behind it.
+/// Frames of the index, in order, each with the separator behind it.
 struct Frames {
     frames: Vec<(BlockHandle, Vec<u8>, u64)>,
     /// Nodes of the directory below the root.
     nodes: Vec<BlockHandle>,
 }
 
-/// The walk through the index: it stands on the next key to come.
+/// A walk through the index, positioned at the next key.
 struct IndexWalk {
     frames: Frames,
-    /// The frame, the group and the ordinal to come.
+    /// Indexes of the next frame, group and ordinal.
     frame: usize,
     row: usize,
     ordinal: usize,
     payload: Option<Block>,
-    /// The separator before the present group.
+    /// Separator before the present group.
     separator: (Vec<u8>, u64),
-    /// Where it stands.
+    /// Agreement of the walk with the keys.
     state: Followed,
-    /// The present frame was read.
+    /// True if the present frame was read.
     is_read: bool,
 }
 
-/// How a walk through the index goes along with the keys.
+/// Agreement of a walk through the index with the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Followed {
-    /// Key by key.
+    /// The index is checked key by key.
     #[default]
     Exactly,
-    /// The present frame does not lead to its keys: from the next on it does.
+    /// The present frame does not lead to its keys; the check resumes with the next frame.
     FromNextFrame,
-    /// Keys are missing before the next, of any number of frames.
+    /// Keys are missing before the next one, possibly of several frames.
     Torn,
-    /// Not at all: the directory is damaged.
+    /// The directory is damaged, so the index is not checked.
     Never,
 }
 
@@ -72,18 +73,18 @@ struct Records {
     start: u64,
 }
 
-/// The records of a file in order of arrival.
+/// Records of a value log file.
 #[derive(Default)]
 struct Arrived {
     /// Offset and stored length of each.
     extents: Vec<(u64, u64)>,
 }
 
-/// A vSST that is checked step by step.
+/// A vSST verification that runs in steps.
 pub struct VsstCheck {
     vsst: Arc<Vsst>,
     counted: VsstProperties,
-    /// `None`: the index of their partitions cannot be read.
+    /// Cursor over the dense keys; `None` if the index of their partitions is unreadable.
     keys: Option<VsstKeys>,
     walk: IndexWalk,
     records: Records,
@@ -92,7 +93,7 @@ pub struct VsstCheck {
     met: Met,
 }
 
-/// Sound records and their bytes.
+/// Number of sound records, and their bytes.
 #[derive(Default)]
 struct Sound {
     parts: u64,
@@ -100,7 +101,7 @@ struct Sound {
 }
 
 impl VsstCheck {
-    /// A check of all of the file.
+    /// Starts a verification of the whole file.
     pub fn new(vsst: Arc<Vsst>) -> VsstCheck {
         let mut met = Met::default();
         VsstCheck {
@@ -115,13 +116,13 @@ impl VsstCheck {
         }
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn vsst(&self) -> &Arc<Vsst> {
         &self.vsst
     }
 
-    /// Goes on for about half a megabyte, or one record if that is longer, and adds the damage that it meets. Nothing is to be asked for
-    /// once it is done.
+    /// Continues for about half a megabyte, or one record if that is longer, and adds the damage
+    /// that it finds. Must not be called once it is done.
     pub fn step(&mut self, damage: &mut Vec<Error>) -> CheckStep {
         let (mut sound, mut walked, mut at_end) = (Sound::default(), 0, false);
         while walked < STEP_LEN && !self.met.ended && !at_end {
@@ -138,7 +139,7 @@ impl VsstCheck {
         CheckStep { bytes, parts, done: at_end || self.met.ended }
     }
 
-    /// Moves to the next key that can be read. False: there is none.
+    /// Moves to the next readable key. Returns false if there is none.
     fn come_to_next(&mut self, sound: &mut Sound) -> bool {
         let (mut is_torn, mut next) = (self.keys.is_none(), None);
         if let Some(keys) = &mut self.keys {
@@ -164,7 +165,7 @@ impl VsstCheck {
         next.is_some()
     }
 
-    /// Looks at records whose keys cannot be read.
+    /// Checks records whose keys are unreadable.
     fn without_keys(&mut self, start: u64, end: u64, sound: &mut Sound) {
         let (file, met, mut at) = (&self.vsst.file, &mut self.met, start);
         let damaged = |at: u64| file.locate(Error::corruption("a record that is damaged"), at);
@@ -181,7 +182,7 @@ impl VsstCheck {
         }
     }
 
-    /// Checks the record of the present key, and the key. Returns how much that was.
+    /// Checks the record of the present key, and the key. Returns the number of bytes checked.
     fn record(&mut self, sound: &mut Sound) -> u64 {
         let Some(keys) = &self.keys else { return 0 };
         let (vsst, met, entry) = (&*self.vsst, &mut self.met, keys.entry());
@@ -212,7 +213,7 @@ impl VsstCheck {
         entry.stored_len.max(DAMAGE_LEN)
     }
 
-    /// All records were seen: what is left is what they must sum up to.
+    /// Checks the sums after all records.
     fn finish(&mut self) {
         let (vsst, met) = (&*self.vsst, &mut self.met);
         vsst.check_sections(met);
@@ -232,18 +233,19 @@ impl VsstCheck {
 }
 
 impl Vsst {
-    /// Reads and checks every byte: records, order, that the index agrees with the dense keys, counts and sums. Returns
-    /// the bytes of the file.
+    /// Reads and checks every byte: records, order, agreement of the index with the dense keys,
+    /// counts and sums. Returns the length of the file.
     ///
     /// # Errors
-    /// `Corruption`, with the offset, for the first thing that is wrong; and what the file reports.
+    /// `Corruption` with the offset of the first fault; the errors of the file.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
         let (mut check, mut damage) = (VsstCheck::new(self.clone()), Vec::new());
         while damage.is_empty() && !check.step(&mut damage).done {}
         damage.into_iter().next().map_or(Ok(self.len), Err)
     }
 
-    /// The key must not lie behind the separator of its partition, nor before that of the one before.
+    /// Checks that the key is not behind the separator of its partition, and not before that of the
+    /// previous one.
     fn check_partition(&self, keys: &VsstKeys, entry: &KeyEntry<'_>) -> Result<()> {
         let p = keys.partition();
         let mut user = Vec::new();
@@ -260,7 +262,7 @@ impl Vsst {
         Err(self.dense_index.locate(&self.file, e))
     }
 
-    /// The parts behind the index.
+    /// Checks the parts behind the index.
     fn check_sections(&self, met: &mut Met) {
         let counters = &mut ReadCounters::default();
         for section in &self.sections {
@@ -284,7 +286,7 @@ impl Vsst {
 
     fn compare(&self, mut counted: VsstProperties) -> Result<()> {
         let stated = &self.properties;
-        // What cannot be counted again.
+        // Properties that cannot be counted again.
         counted.identity = stated.identity.clone();
         counted.alignment = stated.alignment;
         counted.segment = stated.segment;
@@ -318,7 +320,7 @@ impl VsstProperties {
 }
 
 impl Records {
-    /// Reads the record of a dense key.
+    /// Reads and checks the record of a dense key.
     fn check(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>) -> Result<()> {
         let here = |e| vsst.file.locate(e, entry.offset);
         let bytes = self.get(vsst, entry.offset, entry.stored_len)?;
@@ -348,7 +350,7 @@ impl Records {
             self.start = offset;
             self.bytes.resize(usize::try_from(to - offset).unwrap_or_default(), 0);
             let read = vsst.file.file.read_at(&mut self.bytes, offset);
-            // A neighbor that cannot be read takes only itself away.
+            // An unreadable neighbor must not affect the wanted record.
             let read = read.or_else(|_| {
                 self.bytes.truncate(usize::try_from(len).unwrap_or_default());
                 vsst.file.file.read_at(&mut self.bytes, offset)
@@ -359,7 +361,8 @@ impl Records {
             }
         }
         let from = usize::try_from(offset - self.start).unwrap_or_default();
-        // The cursor refuses records that are longer than any; and no bytes are no record either.
+        // The cursor refuses records over the maximum length, and an empty range is no record
+        // either.
         let bytes = self.bytes.get(from..).and_then(|rest| rest.get(..usize::try_from(len).ok()?));
         Ok(bytes.unwrap_or_default())
     }
@@ -370,7 +373,7 @@ impl Arrived {
         self.extents.push((entry.offset, entry.stored_len));
     }
 
-    /// Records in order of arrival must fill their part of the file, each byte once.
+    /// Checks that the records of a value log file fill their part of the file, each byte once.
     fn check_filled(&mut self, vsst: &Vsst) -> Result<()> {
         self.extents.sort_unstable();
         let mut end = 0;
@@ -387,7 +390,7 @@ impl Arrived {
 }
 
 impl Frames {
-    /// All frames that the directory leads to, and whether it is whole.
+    /// Returns all frames of the directory, and whether it is intact.
     fn of(vsst: &Vsst, met: &mut Met) -> (Frames, bool) {
         let mut frames = Frames { frames: Vec::new(), nodes: Vec::new() };
         let is_whole = frames.descend(vsst, &vsst.directory.root, vsst.directory.levels, met);
@@ -402,7 +405,7 @@ impl Frames {
             let trailer = at.separator(row, &mut user);
             let bad = |why: &str| Err(vsst.file.locate(Error::corruption(why), handle.offset));
             if levels == 0 {
-                // A directory that leads in circles ends here.
+                // This ends a directory that leads in circles.
                 if self.frames.last().is_some_and(|(last, ..)| last.end() > handle.offset) {
                     met.sound::<()>(bad("a directory that leads back to an earlier frame"));
                     return false;
@@ -438,14 +441,14 @@ impl IndexWalk {
         IndexWalk { frames, frame: 0, row: 0, ordinal: 0, payload: None, separator, state, is_read: false }
     }
 
-    /// Keys were passed over.
+    /// Records that keys were skipped.
     fn tear(&mut self) {
         if self.state != Followed::Never {
             self.state = Followed::Torn;
         }
     }
 
-    /// Holds the index against the next key, as far as it can be followed.
+    /// Checks the index against the next key, if the walk agrees with the keys.
     fn follow(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>, met: &mut Met) {
         match self.state {
             Followed::Exactly => {}
@@ -466,7 +469,7 @@ impl IndexWalk {
         met.sound(checked);
     }
 
-    /// Goes to the frame that may have a key. Returns how many were passed.
+    /// Moves to the frame that may have a key. Returns the number of frames passed.
     fn pass_frames(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>, met: &mut Met) -> u64 {
         let mut passed = 0;
         while let Some((_, end_user, end_trailer)) = self.frames.frames.get(self.frame)
@@ -479,7 +482,7 @@ impl IndexWalk {
         passed
     }
 
-    /// Reads the present frame for its checksum, unless it was read, and goes to the next.
+    /// Reads the present frame for its checksum, unless it was read, and moves to the next.
     fn read_alone(&mut self, vsst: &Vsst, met: &mut Met) {
         if let Some((handle, ..)) = self.frames.frames.get(self.frame).filter(|_| !self.is_read) {
             met.sound(vsst.file.read(*handle, Role::VsstIndex, &mut ReadCounters::default()));
@@ -488,14 +491,14 @@ impl IndexWalk {
         self.frame += 1;
     }
 
-    /// Reads the frames that no key has led to.
+    /// Reads the frames to which no key has led.
     fn read_rest(&mut self, vsst: &Vsst, met: &mut Met) {
         while self.frame < self.frames.frames.len() && !met.ended {
             self.read_alone(vsst, met);
         }
     }
 
-    /// The next key of the index must be this one, and lead to its record.
+    /// Checks that the next key of the index is this one, and leads to its record.
     fn check(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>) -> Result<()> {
         let Some((handle, end_user, end_trailer)) = self.frames.frames.get(self.frame) else {
             let e = Error::corruption("an index that ends before the last key");
@@ -544,7 +547,7 @@ impl IndexWalk {
         Ok(())
     }
 
-    /// No key must be left in the index after the last.
+    /// Checks that the index has no key after the last.
     fn finish(&self, vsst: &Vsst, last: Option<(Vec<u8>, u64)>) -> Result<()> {
         if self.frame == self.frames.frames.len() && last.is_some() {
             return Ok(());

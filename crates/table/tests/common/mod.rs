@@ -22,7 +22,7 @@ pub struct MemAppend {
 }
 
 impl MemAppend {
-    /// What will have been written.
+    /// Returns the buffer that will have the written bytes.
     pub fn shared(&self) -> Arc<Mutex<Vec<u8>>> {
         self.bytes.clone()
     }
@@ -41,7 +41,7 @@ impl AppendFile for MemAppend {
         Ok(())
     }
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
-        // The data alone may be made durable on the way; the end of a file is.
+        // Intermediate syncs may cover the data alone; the last one must be full.
         self.synced |= kind == SyncKind::Full;
         Ok(())
     }
@@ -52,7 +52,7 @@ impl AppendFile for MemAppend {
 pub struct MemRead {
     pub bytes: Vec<u8>,
     pub reads: AtomicU64,
-    /// The most reads that were asked for together.
+    /// Maximum number of reads requested together.
     pub together: AtomicU64,
 }
 
@@ -94,7 +94,7 @@ pub fn insert(model: &mut Model, user: &[u8], seq: u64, kind: ValueKind, value: 
     model.insert((user.to_vec(), !key::pack_trailer(seq, kind)), value.to_vec());
 }
 
-/// The model as encoded internal keys and values.
+/// Returns the model as encoded internal keys and values.
 pub fn entries(model: &Model) -> Vec<(Vec<u8>, Vec<u8>)> {
     model.iter().map(|((u, t), v)| ([&u[..], &(!t).to_le_bytes()].concat(), v.clone())).collect()
 }
@@ -146,7 +146,7 @@ pub fn open(bytes: Vec<u8>, cache: &Arc<Cache>) -> Result<Arc<Ksst>> {
     Ok(Arc::new(Ksst::open(MemRead::new(bytes), 7, uid(), None, cache.clone())?))
 }
 
-/// A user key of one of several shapes that are awkward in different ways.
+/// Returns a user key of one of several awkward shapes.
 pub fn random_key(rng: &mut Rng) -> Vec<u8> {
     match rng.below(6) {
         0 => (0..rng.below(6)).map(|_| [0, 1, b'a', b'b', 0xff][rng.below(5) as usize]).collect(),
@@ -181,7 +181,7 @@ pub fn random_value(rng: &mut Rng, kind: ValueKind) -> Vec<u8> {
     }
 }
 
-/// `count` random entries; `which`: 0 both streams, 1 references only, 2 inline only.
+/// Returns `count` random entries; `which`: 0 both streams, 1 references only, 2 inline only.
 pub fn random_model(rng: &mut Rng, count: u64, which: u64) -> Model {
     let mut model = Model::new();
     let kinds = [ValueKind::Value, ValueKind::Merge, ValueKind::Deletion, ValueKind::SingleDeletion];

@@ -53,7 +53,7 @@ pub fn take(shared: &Shared) -> Vec<u8> {
     std::mem::take(&mut *shared.lock().unwrap())
 }
 
-/// What a test knows of a vSST.
+/// A vSST with its expected content.
 pub struct Built {
     pub bytes: Vec<u8>,
     pub finished: FinishedVsst,

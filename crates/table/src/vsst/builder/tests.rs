@@ -1,4 +1,5 @@
-//! vSSTs whose parts contradict each other, each under its checksum, as only a faulty writer leaves them.
+//! vSSTs with parts that contradict each other, each under a valid checksum, as a faulty writer
+//! would leave them.
 
 use super::*;
 use crate::Vsst;
@@ -16,7 +17,7 @@ fn begin(env: &Env) -> VsstBuilder {
     VsstBuilder::new(file, Path::new(PATH), identity, &options, None)
 }
 
-/// What verification says of a file, which can be opened.
+/// Returns the verification error of a file that can be opened.
 fn told(env: &Env, builder: VsstBuilder) -> String {
     builder.finish(Vec::new()).unwrap();
     let file = env.fs.open(Path::new(PATH), Access::Buffered).unwrap();
@@ -51,7 +52,7 @@ fn a_record_that_no_key_leads_to_is_told() {
     assert_eq!(told(&env, builder), "records that leave a gap or overlap");
 }
 
-/// The length sizes what the record is read into.
+/// Readers allocate by this length.
 #[test]
 fn a_key_of_a_record_that_is_longer_than_any_is_told() {
     let env = SimEnv::new(1).env();
