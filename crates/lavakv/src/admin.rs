@@ -1,8 +1,10 @@
-//! What operators ask for.
+//! Operations for administrators.
 //!
-//! * `families`: made, dropped, changed. `maintenance`: flush, compact, wait, close.
-//! * `checkpoint`, `dump`: whole stores.
-//! * `collect`, `space`, `metrics`, `live_files`: requests and reports.
+//! * `families`: create, drop, and change options. `flush`, `compact`, `collect`: manual background
+//!   work.
+//! * `wait`, `idle`: waits for background work.
+//! * `checkpoint`, `dump`: operations on whole stores and on single files.
+//! * `describe`, `space_report`, `metrics`, `live_files`: reports.
 
 pub(crate) mod checkpoint;
 pub(crate) mod collect;

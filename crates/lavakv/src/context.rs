@@ -1,12 +1,16 @@
-//! What everything else in LavaKV is given: what the store gives (environment, health, signals: [`store::context`]), and
-//! options, events, statistics.
+//! The context shared by all of LavaKV: the store's environment, health and signals
+//! ([`store::context`]), plus options, events and statistics.
 //!
-//! * `options`, `family_options`, `expert`, `range`, `ablation`: what a user asks for, checked.
-//! * `explain`: the derived ones of them, with reasons.
-//! * `sizes`: how long the pieces of a store with these options are. `fit`: what of it is too much for a small volume.
-//! * `event`, `stats`, `times`: events, counters and times. `drain`: how fast the bytes of writers are drained. `pacer`: the debts of writers. `verdict`: the rate that they are allowed.
+//! * `options`, `family_options`, `expert`, `range`, `ablation`: the user's options, with their
+//!   checks.
+//! * `explain`: derived options, with reasons.
+//! * `sizes`: sizes of the files and buffers of a store with these options. `fit`: reductions of
+//!   them on a small volume.
+//! * `event`, `stats`, `times`: events, counters and times.
+//! * `drain`: flush and compaction rates. `pacer`: the write rate limiter. `verdict`: the rate it
+//!   grants.
 //!
-//! It knows of no file and no key, and everything may know it.
+//! The context depends on no file and no key, so every other module may depend on it.
 
 pub(crate) mod ablation;
 pub(crate) mod drain;
@@ -36,24 +40,25 @@ use store::descriptors::open_max;
 use store::volumes::Location;
 use times::Times;
 
-/// Scans that have reads in flight at the same time, counted for each of their tables' streams, and once for their values.
+/// Maximum number of read queues for scans: one per table stream with reads in flight, and one per
+/// scan for values.
 const READ_QUEUES_MAX: usize = 64;
 
 /// See the module.
 pub(crate) struct Context {
     store: Arc<store::context::Context>,
     pub options: Options,
-    /// What memtables may take, all together, as it follows from these: each write asks for it.
+    /// Total budget for memtables, cached because each write needs it.
     pub memtables_bytes_max: u64,
-    /// Files of data that stay open, if no other store is open in the process.
+    /// Data files that stay open, if no other store is open in the process.
     pub open_files_max: usize,
     /// Engines that share the store.
     pub engines: u64,
-    /// How much smaller than they were given the options are.
+    /// The reduction of sizes relative to the given options.
     pub fit: Fit,
     pub stats: Stats,
     pub times: Times,
-    /// For iterators that have reads in flight.
+    /// Read queues of iterators.
     pub read_queues: Arc<ReadQueues>,
 }
 
@@ -71,7 +76,8 @@ impl Deref for Context {
 }
 
 impl Context {
-    /// `options` as they were given, `fit` as the volume wants it, `engines` the number of those that share the store.
+    /// `options` as given by the caller; `fit`: the reduction for the volume; `engines`: the number
+    /// of engines in the store.
     pub fn new(env: &Env, location: Location, options: Options, fit: Fit, engines: u64) -> Context {
         let store = Arc::new(store::context::Context::new(env, location));
         store.pace().budget.set(options.io_budget);
@@ -101,12 +107,12 @@ impl Context {
         }
     }
 
-    /// What of it is the store's.
+    /// Returns the part of the context that belongs to the store.
     pub fn store(&self) -> &Arc<store::context::Context> {
         &self.store
     }
 
-    /// Tells the listener; its panics are its own.
+    /// Notifies the listener, and catches its panics.
     pub fn tell(&self, event: &Event) {
         let Some(listener) = &self.options.listener else { return };
         if catch_unwind(AssertUnwindSafe(|| listener.event(event))).is_err() {
@@ -114,12 +120,12 @@ impl Context {
         }
     }
 
-    /// Files of data that stay open beside the stores that are open now.
+    /// Returns the number of data files that may stay open, given the stores that are open now.
     pub fn open_files_allowed(&self) -> usize {
         self.open_files_max.min(self.volumes.directory().descriptors.part(self.engines))
     }
 
-    /// Tells the listener if fewer than `asked` files may be open.
+    /// Notifies the listener if fewer than `asked` files may be open.
     pub fn tell_open_files(&self, asked: usize) {
         let (allowed, limit) = (self.open_files_allowed(), self.env.fs.open_files_limit());
         if let Some(limit) = limit.filter(|_| allowed < asked) {
@@ -127,7 +133,8 @@ impl Context {
         }
     }
 
-    /// Waits for background work until `is_ready`, or until `until_ns` in clock nanoseconds, and books the wait of a writer.
+    /// Waits for background work until `is_ready`, or until `until_ns` in clock nanoseconds.
+    /// Records the wait as a write stall.
     pub fn stall_before(&self, until_ns: u64, cause: StallCause, is_ready: impl FnMut() -> bool) {
         let start_ns = self.now_ns();
         self.signals.notify_work();
@@ -135,14 +142,16 @@ impl Context {
         self.record_stall(cause, self.now_ns() - start_ns);
     }
 
-    /// Books that an operation has waited longer than the budget, for what longest, and tells it.
+    /// Records an operation that waited longer than the stall budget, and notifies the listener.
+    /// `cause` is the longest wait.
     pub fn record_over_budget(&self, cause: StallCause, wait_ns: u64) {
         self.stats.stalls_over_budget.add(1);
         self.stats.of_stall(cause).over_budget.add(1);
         self.tell(&Event::StallOverBudget { cause, wait_ns });
     }
 
-    /// Books a wait of a writer. A throttle charge that was paid in pieces is one wait, for the cause of its last piece.
+    /// Records a write stall. A throttle charge paid in parts is one stall, with the cause of its
+    /// last part.
     pub fn record_stall(&self, cause: StallCause, ns: u64) {
         self.pace().writers_wait();
         self.stats.stalls.add(1);
@@ -154,7 +163,7 @@ impl Context {
     }
 }
 
-/// An error as the standard library's streams tell it.
+/// Converts an error for the stream traits of the standard library.
 pub(crate) fn into_io(e: Error) -> std::io::Error {
     let kind = match e.kind() {
         ErrorKind::NoSpace => std::io::ErrorKind::StorageFull,

@@ -1,9 +1,11 @@
-//! The engine behind a [`crate::Db`]: its parts, put together, and how they begin and end.
+//! The engine behind a [`crate::Db`]: its components, their construction and their shutdown.
 //!
-//! Each part owns its state and knows only those above it in this list. No function below the roof takes an `Engine`.
+//! Each component owns its state and depends only on those above it in this list. No function below
+//! the top level of the crate takes an `Engine`.
 //!
-//! In which order locks may be taken says `base::sync::rank`, which is checked wherever debug assertions are on. Readers take the
-//! list of families, their read state, the open tables, and the list of readers or snapshots, each for a moment and none inside another.
+//! `base::sync::rank` defines the lock order, which is checked in builds with debug assertions.
+//! Readers lock the list of families, their read state, the open tables, and the list of readers or
+//! snapshots, each briefly and never nested.
 
 use crate::context::Context;
 use crate::context::drain::Drain;
@@ -29,7 +31,7 @@ use store::run::{Checkpointer, Foreground, Scheduler};
 use store::space::SpaceBudget;
 use version::FamilyId;
 
-/// Everything a store is at run time.
+/// The components of an open store.
 pub(crate) struct Engine {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
@@ -40,24 +42,24 @@ pub(crate) struct Engine {
     pub jobs: Arc<Jobs>,
     pub scheduler: Arc<Scheduler>,
     pub requests: Arc<RequestPath>,
-    /// Held by one checkpoint at a time.
+    /// Serializes checkpoints.
     pub checkpointing: Mutex<(), rank::Checkpoint>,
-    /// As long as the store has no log, for want of room: what it takes to begin one.
+    /// The state needed to begin a log, while the store has none for lack of space.
     pub unstarted: Mutex<Option<Unstarted>, rank::LogUnstarted>,
     ending: Ending,
 }
 
-/// How far the end of a store has come.
+/// Progress of the shutdown.
 #[derive(Default)]
 struct Ending {
-    /// [`Engine::close`] was called.
+    /// True once [`Engine::close`] was called.
     closed: AtomicBool,
-    /// Whether [`Engine::end`] was called: one call at a time.
+    /// True once [`Engine::end`] was called; its mutex serializes the calls.
     ended: Mutex<bool, rank::Closing>,
 }
 
 impl Engine {
-    /// The parts over files that are known.
+    /// Builds the components over recovered files.
     pub fn new(
         context: Arc<Context>,
         space: Arc<SpaceBudget>,
@@ -91,8 +93,8 @@ impl Engine {
         }
     }
 
-    /// A call that may change the store begins. Fails in a store that was opened for reading. One that found no room for a log when it
-    /// was opened tries again.
+    /// Begins a call that may change the store. Fails in a store opened for reading. A store opened
+    /// without space for a log tries again to begin one.
     ///
     /// # Errors
     /// `Forked`, `Closed`, `ReadOnly`, and those of the beginning of a log.
@@ -105,7 +107,7 @@ impl Engine {
         Ok(entered)
     }
 
-    /// Checkpoints that other processes request are made from now on, if the options say so.
+    /// Serves checkpoint requests of other processes, if the options say so.
     pub fn serve_requests(self: &Arc<Self>) {
         if self.context.options.expert.checkpoint_requests {
             let checkpointer: Arc<dyn Checkpointer> = self.clone();
@@ -113,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Makes a checkpoint, until the token is cancelled.
+    /// Makes a checkpoint, unless the token is cancelled.
     pub fn checkpoint_unless(&self, dir: &Path, cancel: Option<&Cancel>) -> Result<()> {
         let _entered = self.serve()?;
         crate::admin::checkpoint::checkpoint(&self.jobs, &self.checkpointing, dir, cancel)
@@ -129,9 +131,9 @@ impl Engine {
         crate::service::begin(self)
     }
 
-    /// Ends the store, whoever has handles of it: calls that run end early or to their end, later ones fail with `Closed`, and threads,
-    /// lock and open files are given up. Files that a living iterator reads stay open until its next use. A second call waits for the
-    /// first, and does nothing.
+    /// Ends the store, whatever handles exist. Running calls end, some of them early, and later
+    /// calls fail with `Closed`. Threads, lock and open files are released. Files of a live
+    /// iterator stay open until its next use. A second call waits for the first, and has no effect.
     ///
     /// # Errors
     /// Those of [`Engine::close`].
@@ -141,7 +143,7 @@ impl Engine {
             return Ok(());
         }
         self.tree.reads.close();
-        // A store that is only read shares its context with later states of it.
+        // A store opened for reading shares its context with later states.
         if !self.files.manifest.is_read_only() {
             self.context.shut();
         }
@@ -152,7 +154,8 @@ impl Engine {
         closed
     }
 
-    /// Stops background work and closes the log. Volatile writes are flushed first; nothing else needs to be.
+    /// Stops background work and closes the log. Volatile writes, which are not logged, are flushed
+    /// first.
     pub fn close(&self) -> Result<()> {
         if self.ending.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -162,8 +165,8 @@ impl Engine {
             return Ok(());
         }
         let health = &self.context.health;
-        // Whether a flush was asked for says nothing: it may have found no room.
-        // What a guest's batches carry goes into tables, so that the store can be opened without the guest.
+        // A previous flush request proves nothing, since the flush may have found no room. Embedded
+        // batches are flushed too, so that the store can be opened without the secondary engine.
         let unflushed = {
             let writer = self.writes.memtables.lock();
             writer.volatile_seq.max(writer.carried_seq) >= self.tree.log_floor()
@@ -175,19 +178,19 @@ impl Engine {
             self.writes.memtables.settle();
             health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
         }
-        // Those that wait for jobs end because of that, so jobs have to go on until then.
+        // Requests that wait for jobs end by the poison, so jobs must run until then.
         self.requests.reactor().stop();
         self.scheduler.stop();
         crate::work::jobs::metrics_file::remove(&self.context);
         if health.check_sound().is_ok() {
             remove_what_readers_kept(self);
-            // No job will drop the groups that the last flush has let go of.
+            // No job will release the groups that the last flush has made obsolete.
             let _ = self.log.release(|| self.tree.log_floor());
         }
         let log_closed = self.log.end().and_then(|()| seal(self));
-        // All that is durable was told so.
+        // All durable writes were acknowledged.
         self.log.refuse_wanted(&closed());
-        // A job may have failed until a moment ago.
+        // A job may have failed just before.
         match health.first_error().filter(|e| e.kind() != ErrorKind::Closed) {
             Some(e) => Err(e),
             None => flushed.and(log_closed),
@@ -201,16 +204,17 @@ impl Checkpointer for Engine {
     }
 }
 
-/// Removes files that their last readers let go of a moment ago: no job will, and a repair without the manifest could not tell a table
-/// that is left from one that counts. Before [`seal`], which makes the names in the directory durable as well. One that cannot be removed is
-/// removed by the next open.
+/// Removes files whose last readers ended just before, because no job will. A repair without the
+/// manifest could not distinguish an obsolete table from a live one. Called before [`seal`], which
+/// makes the directory entries durable as well. The next open removes files whose removal fails
+/// here.
 fn remove_what_readers_kept(engine: &Engine) {
     let _ = remove_unread(&engine.jobs);
 }
 
-/// After a clean close the manifest knows where the log ends, and `CURRENT` where the manifest ends, so that the loss of
-/// either end is noticed too: pages and edits confirm those before them, and nothing else would confirm the last.
-/// A full volume has no room for that. Nothing depends on it, and the next close makes up for it.
+/// Records the end of the log in the manifest, and the end of the manifest in `CURRENT`. Pages and
+/// edits confirm their predecessors, so only the last ones need this to detect their loss. A full
+/// volume has no room for it; the next close does it then.
 fn seal(engine: &Engine) -> Result<()> {
     match engine.log.seal_all().and_then(|()| engine.files.manifest.commits().confirm()) {
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),

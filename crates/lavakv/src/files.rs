@@ -1,8 +1,9 @@
-//! The life of LavaKV's files: open, damaged, given up. What every engine's files have in common is [`store::files`].
+//! LavaKV's files: open, damaged, obsolete. [`store::files`] has the parts shared with other
+//! engines.
 //!
-//! * `table_cache`: those that are open. `data_file`: what a version holds of one.
-//! * `log`: the store's log, and what LavaKV adds to it.
-//! * `damaged`: those that cannot be read. `other_engines`: what is to be left to them.
+//! * `table_cache`: open files. `data_file`: a reference to a file in a version.
+//! * `log`: the store's log, and LavaKV's additions.
+//! * `damaged`: unreadable files. `other_engines`: files that belong to other engines.
 
 pub(crate) mod damaged;
 pub(crate) mod data_file;
@@ -22,14 +23,14 @@ use table_cache::TableCache;
 use values::Pins;
 use version::{Edit, Manifest, State};
 
-/// The files of a store: which there are, which are open, which may go.
+/// The files of a store: existing, open and obsolete ones.
 pub(crate) struct Files {
     store: Arc<store::files::Files>,
     pub context: Arc<Context>,
     pub manifest: Manifest,
     pub tables: Arc<TableCache>,
     pub cache: Arc<Cache>,
-    /// Those that no edit names any more.
+    /// Files that no edit names any more.
     pub obsolete: Obsolete<DataFile>,
     /// Names that running jobs need.
     pub pins: Arc<Pins>,
@@ -41,7 +42,8 @@ impl Files {
         Self::over(context, manifest, lock, cache)
     }
 
-    /// The files of a later state, in a store that is open for reading. Both states share the cache and the open files.
+    /// Returns the files of a later state, in a store opened for reading. Both states share the
+    /// cache and the open files.
     pub fn later(&self, manifest: Manifest) -> Files {
         let later = Self::over(&self.context, manifest, None, self.cache.clone());
         for family in later.manifest.state().families.values() {
@@ -67,13 +69,13 @@ impl Files {
         }
     }
 
-    /// What of them is the store's.
+    /// Returns the part that belongs to the store.
     pub fn store(&self) -> &Arc<store::files::Files> {
         &self.store
     }
 
-    /// Commits an edit that names what a job made, or gives up what it replaced, unless something has failed meanwhile: a
-    /// job that was under way then may rest on what was lost. See [`Manifest::commit_with`].
+    /// Commits an edit that adds the outputs of a job or removes its inputs, unless the store has
+    /// failed meanwhile: the job may then depend on lost data. See [`Manifest::commit_with`].
     pub fn install(
         &self,
         build: impl FnOnce(&State) -> Result<Edit>,

@@ -1,6 +1,6 @@
-//! Values that are in files before they are in the log.
+//! Values that are written to files before they are logged.
 //!
-//! * `segments`: large values, each in a file of its own; `draft`: one that is being written.
+//! * `segments`: large values, each in a file of its own; `draft`: a segment being written.
 //! * `placed`: values that an earlier release left in files beside its log.
 
 pub(crate) mod draft;
@@ -11,7 +11,7 @@ use crate::tree::Tree;
 use segments::Segments;
 use std::sync::Arc;
 
-/// See the module.
+/// Large values. See the module.
 pub(crate) struct Large {
     pub segments: Arc<Segments>,
 }

@@ -6,15 +6,19 @@
 //! behind  scheduler  -> jobs: log, flush, clean-up, compaction, collection, scrub -> manifest edit
 //! ```
 //!
-//! Folders, the lowest first (see docs/ARCHITECTURE.md; `structure` counts what points up):
+//! Modules, from the lowest layer up (see docs/ARCHITECTURE.md; `structure` counts dependencies
+//! that point up):
 //!
-//! * `context`: options, events, statistics. `run`: the scheduler.
-//! * `space`: what files occupy, and how much they may. `files`: how they come and go.
-//! * `tree`: families, snapshots, readers. `large`: values that are in files before they are in the log.
-//! * `write`: admission, the serialization point, durability. `read`: reading at one sequence.
-//! * `plan`: how much background work at once, and how fast. `work`: jobs, in steps, on threads or in simulation.
-//! * `admin`: what operators ask for. `requests`: what is asked for and not waited for.
-//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `repairing`, `records`, `scale`: the roof.
+//! * `context`: options, events, statistics. `files`: open, damaged and obsolete files, and the
+//!   log.
+//! * `tree`: families, snapshots, readers. `large`: values that are written to files before they
+//!   are logged.
+//! * `write`: admission, the serialization point, durability. `read`: reads at a sequence number.
+//! * `plan`: how much background work runs at once, and how fast. `work`: jobs, in steps, on
+//!   threads or in simulation.
+//! * `admin`: operations for administrators. `requests`: asynchronous requests.
+//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `repairing`, `records`, `scale`: the
+//!   top level of the crate.
 
 #![warn(missing_debug_implementations)]
 
@@ -87,12 +91,12 @@ pub use tree::snapshot::Snapshot;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};
 pub use write::large_value::ValueWriter;
 
-/// The environment's building blocks: clock, randomness, files, threads. For benchmarks and tests.
+/// The environment's components: clock, randomness, files, threads. For benchmarks and tests.
 pub mod io {
     pub use ::io::*;
 }
 
-/// What a compaction policy is made of. For tests of policies that are not built in.
+/// The interfaces of a compaction policy. For tests of policies that are not built in.
 #[doc(hidden)]
 pub mod policy {
     pub use lsm::policy::*;

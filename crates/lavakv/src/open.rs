@@ -1,20 +1,23 @@
 //! Opening a store: lock, manifest, log, then service.
 //!
-//! 1. Take the lock, so that nobody else changes what is read.
-//! 2. Recover the manifest. It lists every file; each should be there with the length it had. Tables and value files of
-//!    which that is not true are set aside (`damaged`); a log group that is not whole refuses the open.
-//! 3. Replay the log into memtables, skipping what tables already hold (each family's `log_floor`). If the memtables
-//!    outgrow their budget some are flushed on the way ([`overflow`]): the floor of a family rises in replay order, so a
-//!    crash in the middle of recovery replays less, never twice. Before the first of these flushes the whole log is read and
-//!    made durable, and step 4 is done.
-//! 4. Check the witnesses: pages of the log say which manifest edit was durable when they were written, and a page of a group
-//!    that the manifest does not know says that one was. A manifest that ends before it has lost its end.
-//! 5. Begin service ([`crate::service`]): make the end of the old log final, start a new one, remove what nothing names. Where
-//!    there is no room for that, the store is read as it is, and the next write tries again. Nothing is removed if a file
-//!    of data is missing: a manifest that lost its end lists files that were removed since, and then what it does not name
-//!    may be all there is.
+//! 1. Take the lock, so that no other process changes the files being read.
+//! 2. Recover the manifest. It lists every file with its length. Missing tables and value files,
+//!    and those of another length, are set aside (`damaged`); an incomplete log group fails the
+//!    open.
+//! 3. Replay the log into memtables, skipping records that tables already hold (each family's
+//!    `log_floor`). If the memtables exceed their budget, some are flushed during replay
+//!    ([`overflow`]). The floor of a family rises in replay order, so a crash during recovery
+//!    shortens the next replay, and no record is applied twice. Before the first of these flushes
+//!    the whole log is read and made durable, and step 4 is done.
+//! 4. Check the witnesses: log pages name the manifest edit that was durable when they were
+//!    written. A page of a group unknown to the manifest proves that an edit for it was durable. A
+//!    manifest that ends before such an edit has lost its end.
+//! 5. Begin service ([`crate::service`]): finalize the end of the old log, start a new one, remove
+//!    unnamed files. If that does not fit, the store is readable, and the next write tries again.
+//!    If a data file is missing, no file is removed: a manifest that lost its end lists files that
+//!    were removed since, and unnamed files may then hold the only copy of data.
 //!
-//! Nothing is removed before step 5, and steps 1 to 4 can be repeated any number of times.
+//! Nothing is removed before step 5, and steps 1 to 4 are repeatable any number of times.
 
 mod inserts;
 pub(crate) mod overflow;
@@ -55,7 +58,7 @@ use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State};
 use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, Staging, TenantId};
 
-/// Opens for reading and writing.
+/// Opens a store for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
     let options = options.derived();
@@ -68,7 +71,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     })
 }
 
-/// Makes a store in a directory that stays marked as unfinished: whoever set the mark removes it.
+/// Creates a store in a directory that stays marked as unfinished; the caller removes the mark.
 pub(crate) fn make_marked(
     env: Env,
     dir: &Path,
@@ -83,16 +86,16 @@ pub(crate) fn make_marked(
     open_to_write(env, dir, options, Some(mark), guests)
 }
 
-/// Other engines with which a store is opened.
+/// Secondary engines of an open.
 pub(crate) struct Guests<'a> {
     pub engines: Engines,
-    /// Gets what they have in LavaKV's log.
+    /// Receives their records in LavaKV's log.
     pub replay: &'a mut OnReplay<'a>,
-    /// The one that has a lane of its own.
+    /// The secondary engine with a lane of its own.
     pub records: Option<&'a mut dyn Guest>,
 }
 
-/// Opens for reading and writing, beside other engines.
+/// Opens a store for reading and writing, with secondary engines.
 pub(crate) fn open_beside(env: Env, dir: &Path, options: Options, guests: Guests<'_>) -> Result<Arc<Engine>> {
     options.validate()?;
     let options = options.derived();
@@ -114,7 +117,7 @@ fn open_to_write(
         options.family.check_policy(&options).map_err(|e| e.context("column family default"))?;
     }
     let store_lock = store::directory::lock(&env, dir)?;
-    // Asked again under the lock: another process may have made the store meanwhile.
+    // Checked again under the lock: another process may have created the store meanwhile.
     let exists = exists || directory::has_store(&env, dir)?;
     if mark.is_none() {
         unfinished::refuse_beside_current(&*env.fs, dir)?;
@@ -128,7 +131,7 @@ fn open_to_write(
     let (manifest, store_lock) = manifest(&env, dir, &options, (exists, guests.as_ref()), store_lock)?;
     let listing = env.fs.list(dir)?;
     location.meter.take_over(&listing);
-    // Sizes that fit, before anything else depends on them.
+    // The sizes are reduced before other state depends on them.
     let used_bytes = location.meter.used_bytes();
     let volume = env.fs.space(dir).ok();
     let room_bytes = volume.map(|volume| used_bytes.saturating_add(volume.available));
@@ -152,7 +155,8 @@ fn open_to_write(
     let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
     *lock(&engine.unstarted) = Some(service::Unstarted::new(recovered, of_records, removable));
     match service::begin(&engine) {
-        // There is room for nothing: the store is read, and whoever writes tries again. A guest does not.
+        // Without space for service, the store is readable, and each write tries again. A secondary
+        // engine does not retry.
         Err(e) if e.kind() == ErrorKind::NoSpace && exists && guest.is_none() => {}
         begun => begun?,
     }
@@ -165,7 +169,7 @@ fn open_to_write(
     Ok(engine)
 }
 
-/// Replays the lane of a guest, if there is one. Returns its report, and the batches that it carries for LavaKV.
+/// Replays the lane of a secondary engine. Returns its report, and the embedded batches for LavaKV.
 fn replay_records(
     engine: &Engine,
     guest: Option<&mut (dyn Guest + '_)>,
@@ -178,14 +182,16 @@ fn replay_records(
     Ok((Some(report), carried))
 }
 
-/// The number of engines, and the terms of the lane of a guest. Half of the files that it may open are its groups.
+/// Returns the number of engines, and the terms of a secondary engine's lane. Its groups may take
+/// half of its open files.
 fn lane_terms(env: &Env, guests: Option<&Guests<'_>>) -> (u64, Option<LogTerms>) {
     let Some(guest) = guests.and_then(|guests| guests.records.as_deref()) else { return (1, None) };
     let terms = guest.terms();
     (2, Some(LogTerms { retained_open_max: open_max(&*env.fs, terms.retained_open_max, 4), ..terms }))
 }
 
-/// The manifest of a store that is there, or of one that is made, and the lock of the store with that of its second disk, if it has one.
+/// Returns the manifest, recovered or created, and the lock of the store combined with that of its
+/// fast tier.
 fn manifest(
     env: &Env,
     dir: &Path,
@@ -214,8 +220,8 @@ fn manifest(
     Ok((manifest, store_lock))
 }
 
-/// Sets damaged files aside, and says which file of `CURRENT` and the manifest was damaged, and intact in its copy: the first commit makes
-/// both anew.
+/// Sets damaged files aside. Reports which copy of `CURRENT` and of the manifest was damaged while
+/// the other was intact; the first commit rewrites both.
 fn tell_damage(engine: &Engine, findings: &[Finding]) {
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     for error in &engine.files.manifest.report().damaged {
@@ -224,7 +230,7 @@ fn tell_damage(engine: &Engine, findings: &[Finding]) {
     }
 }
 
-/// Refuses what is not a store's directory. True if there is a store.
+/// Fails for a path that cannot be a store's directory. Returns whether there is a store.
 fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
     options.expert.check_disks(env.fs.disks(dir).is_some())?;
     match env.fs.metadata(dir) {
@@ -237,7 +243,7 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         Err(e) => return Err(e),
     }
     if directory::has_store(env, dir)? {
-        // Before the lock file is touched; and once more under the lock.
+        // Checked before the lock file is touched, and once more under the lock.
         unfinished::refuse_beside_current(&*env.fs, dir)?;
         return Ok(true);
     }
@@ -257,14 +263,15 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
     Ok(false)
 }
 
-/// Refuses a directory without `CURRENT` whose files say that it is no place for a new store.
+/// Fails for a directory without `CURRENT` whose files rule out a new store.
 pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
     let find =
         |wanted: fn(FileKind) -> bool| files.iter().find(|f| names::parse(&f.name).is_some_and(wanted));
     if let Some(work) = unfinished::of(files) {
         return Err(unfinished::refusal(dir, work));
     }
-    // A new store gets its first log after CURRENT is durable, so a log says that there was one.
+    // A new store begins its first log after CURRENT is durable, so a log file implies an earlier
+    // store.
     let Some(file) = find(|kind| kind.data().is_some() || matches!(kind, FileKind::Log(_))) else {
         return Ok(());
     };
@@ -293,12 +300,12 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
     let numbers =
         InitialState { first_seq: first, first_file_number: first, first_ltn: first, ..Default::default() };
     let empty = State::new(env.new_uid(), &numbers, KvState::default());
-    // The first durable state has the default family already: a crash leaves a whole store or none.
+    // The first durable state includes the default family: a crash leaves a complete store or none.
     directory::sync_name(env, dir)?;
     Manifest::create_with(env, dir, empty.apply(Edit(vec![default_family(options)]))?)
 }
 
-/// A table or value file that the manifest lists and that is not as it says.
+/// A table or value file that does not match the manifest.
 pub(crate) struct Finding {
     number: u64,
     error: Error,
@@ -311,9 +318,9 @@ impl Finding {
     }
 }
 
-/// Every file the manifest lists should be there, whole: those of data that are not, unless they are to be refused. If one
-/// is missing, the manifest may be at fault as well: one that lost its end lists files that were removed since. Log
-/// groups must be there; what is wrong with them goes to `of_log` if somebody wants it.
+/// Returns the data files that do not match the manifest, or fails for the first one if the options
+/// say so. If a file is missing, the manifest may be at fault as well: a manifest that lost its end
+/// lists files that were removed since. Damaged log groups fail, or are added to `of_log` if given.
 pub(crate) fn check_files(
     dir: &Path,
     listing: &[DirEntry],
@@ -328,7 +335,7 @@ pub(crate) fn check_files(
     let mut check = |kind: FileKind, len: u64| {
         let problem = match lengths.get(&kind) {
             None => format!("{name} lists this file but it is missing, or {name} has lost its end"),
-            // Bytes behind the end of a log group are no part of it.
+            // Bytes behind the end of a log group are not part of it.
             Some(&found) if found > len && kind.data().is_none() => return Ok(()),
             Some(&found) if found != len => format!("the file has {found} bytes instead of {len}"),
             Some(_) => return Ok(()),
@@ -358,13 +365,14 @@ pub(crate) fn check_files(
             check(file.kind(), file.len)?;
         }
     }
-    // Groups that are kept as storage are their engine's affair, damaged ones too.
+    // Groups retained as storage are checked by their engine.
     let replayed = Lane::ALL.into_iter().flat_map(|lane| state.store.log_groups.chain(lane));
     replayed.into_iter().try_for_each(|g| check(FileKind::Log(g.file), g.len))?;
     Ok(findings)
 }
 
-/// The engine over the files of a recovered manifest, before the log is read. `records`: of the lane of a guest, if there is one.
+/// Builds the engine over the files of a recovered manifest, before the log is read. `records`: the
+/// terms of a secondary engine's lane.
 pub(crate) fn build(files: Files, records: Option<LogTerms>) -> Result<Engine> {
     let context = files.context.clone();
     let terms = context.options.terms(&context.fit.family(&context.options.family));
@@ -373,7 +381,8 @@ pub(crate) fn build(files: Files, records: Option<LogTerms>) -> Result<Engine> {
     Ok(Engine::new(context, space, Arc::new(files), families, records))
 }
 
-/// The families of a recovered manifest, each with an empty memtable; these are numbered from 1.
+/// Builds the families of a recovered manifest, each with an empty memtable; memtables are numbered
+/// from 1.
 fn families(state: &State, context: &Context) -> Result<HashMap<FamilyId, Arc<Family>>> {
     let family = |(memtable_id, family): (u64, &Arc<FamilyState>)| {
         let own = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(&context.dir))?;
@@ -384,7 +393,8 @@ fn families(state: &State, context: &Context) -> Result<HashMap<FamilyId, Arc<Fa
     (1..).zip(state.families.values()).map(family).collect()
 }
 
-/// What a guest calls whose groups wait for LavaKV's memtables.
+/// Returns the callback with which a secondary engine requests flushes, if LavaKV's memtables hold
+/// its groups.
 fn relieve(engine: &Engine) -> Relieve {
     let writes = engine.writes.clone();
     Arc::new(move || {
@@ -394,8 +404,9 @@ fn relieve(engine: &Engine) -> Relieve {
     })
 }
 
-/// Replays the log into memtables, and what a guest's batches carried where it belongs; `others` gets what is not LavaKV's.
-/// `staging`: of whoever has the store for himself; without it nothing is written.
+/// Replays the log into memtables, together with embedded batches in sequence order. `others`
+/// receives the records of other tenants. `staging`: given if the process has exclusive access;
+/// without it nothing is written.
 pub(crate) fn replay(
     engine: &Engine,
     staging: Option<&Staging>,
@@ -407,7 +418,8 @@ pub(crate) fn replay(
         Some(_) => engine.context.env.fs.open_in_place(path, engine.context.options.access),
         None => io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access),
     })?;
-    // Who only reads may meet what another process is about to move: then it tries again, or is told to go on.
+    // A read-only open may encounter values that another process is moving. It then retries, or
+    // fails with advice.
     let mut placed = PlacedValues::new(Log::was_closed(&state));
     let mut overflow = Overflow::new(&engine.jobs);
     for payload in carried.payloads() {
@@ -439,9 +451,10 @@ pub(crate) fn replay(
     Ok((report, placed))
 }
 
-/// Looks whether the whole log is sound and bears the manifest out, before anything of it is flushed: the edits of a flush
-/// would take the place of those that a manifest has lost at its end, and nobody would ever miss them. Its files get no number of
-/// one that the log comes to later. Then it is durable.
+/// Checks that the whole log is sound and consistent with the manifest, before any of it is
+/// flushed. The edits of a flush would replace those that a manifest has lost at its end, and hide
+/// the loss. File numbers in the log are reserved, so that the flush does not use them. Then the
+/// log is made durable.
 fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup], staging: &Staging) -> Result<()> {
     let mut check = wal::only(TENANT, |_: SeqNo, payload: &[u8]| {
         let (_, _, mut entries) = batch::decode(payload)?;
@@ -452,15 +465,15 @@ fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup], staging: &Stag
         })
     });
     let (env, uid) = (&engine.context.env, state.store.uid);
-    // First who only reads: of a store that is refused nothing changes.
+    // A read-only pass first, so that a refused store is unchanged.
     let report = wal::recover_staged(env, staging, uid, groups, RecoveryMode::ReadOnly, &mut check)?;
     engine.files.manifest.require_edit(report.witness_edit)?;
     let mut known = wal::only(TENANT, |_: SeqNo, _: &[u8]| Ok(()));
     wal::recover_staged(env, staging, uid, groups, RecoveryMode::ReadWrite, &mut known).map(drop)
 }
 
-/// A file that the log refers to keeps its number, also if it is missing: the manifest may know of none so high, and another file would be
-/// taken for it.
+/// Reserves the number of a file that the log references, even if it is missing: the manifest may
+/// not know so high a number, and another file would be mistaken for it.
 fn keep_number(engine: &Engine, change: &Change<'_>) -> Result<()> {
     if let Some(number) = change.file()? {
         engine.files.manifest.bump_file_number(number);
@@ -468,7 +481,7 @@ fn keep_number(engine: &Engine, change: &Change<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A family in the log is one that the manifest has, or has had.
+/// Fails for a family in the log that the manifest never had.
 fn must_know(engine: &Engine, state: &State, family: FamilyId) -> Result<()> {
     if family < state.next_family {
         return Ok(());
@@ -477,7 +490,7 @@ fn must_know(engine: &Engine, state: &State, family: FamilyId) -> Result<()> {
     Err(Error::corruption(why).at_file(engine.context.path(&engine.files.manifest.report().name)))
 }
 
-/// Replays the log for somebody who only reads, up to where it is damaged, if it is.
+/// Replays the log for a read-only open, up to the first damage.
 pub(crate) fn replay_up_to_damage(
     engine: &Engine,
     damage: &mut Vec<Error>,
@@ -494,7 +507,7 @@ pub(crate) fn replay_up_to_damage(
     let (env, dir) = (&engine.context.env, &engine.context.dir);
     let (report, of_log) = wal::recover_up_to_damage(env, dir, state.store.uid, &groups, &mut on_batch)?;
     drop(on_batch);
-    // One that is missing, or too short, was told already.
+    // Missing or short groups are already reported.
     damage.extend(of_log.filter(|e| !damage.iter().any(|known| known.file() == e.file())));
     if damage.is_empty() {
         damage.extend(engine.files.manifest.require_edit(report.witness_edit).err());
@@ -502,8 +515,8 @@ pub(crate) fn replay_up_to_damage(
     Ok((report, placed))
 }
 
-/// Replays the part of the log behind an earlier reading, for a reader. `None`: the whole log has to be replayed, into an engine with
-/// empty memtables.
+/// Replays the part of the log after an earlier replay, for a read-only store. `None`: the whole
+/// log must be replayed into an engine with empty memtables.
 pub(crate) fn replay_on(
     engine: &Engine,
     staging: &Staging,
@@ -526,13 +539,13 @@ pub(crate) fn replay_on(
     Ok(report)
 }
 
-/// Writes values that lay beside the log to tables. Their files are removed after that.
+/// Flushes values that were beside the log. Their files are removed afterwards.
 pub(crate) fn settle_placed(engine: &Engine) -> Result<()> {
     engine.writes.memtables.freeze_all(&mut engine.writes.memtables.lock());
     flush::run_inline(&engine.jobs).map(drop)
 }
 
-/// Replays what was carried before this sequence.
+/// Replays embedded batches below this sequence number.
 pub(crate) fn replay_carried(
     engine: &Engine,
     state: &State,
@@ -543,7 +556,7 @@ pub(crate) fn replay_carried(
     carry_over((engine, &mut Inserts::at_once(&engine.writes)), state, placed, carried, below)
 }
 
-/// The same, in the middle of a replay.
+/// Replays embedded batches in the middle of a replay.
 fn carry_over(
     (engine, inserts): (&Engine, &mut Inserts<'_>),
     state: &State,

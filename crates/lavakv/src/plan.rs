@@ -1,7 +1,13 @@
-//! What background work there is to do, and how much at once: decisions, as pure functions of facts.
+//! Scheduling of background work: which job to start next, and how many at once. Decisions are pure
+//! functions of [`facts::Facts`].
 //!
-//! `facts`: what is asked. `answer`: what is decided. `in_progress`: what jobs have claimed. `next`: what is most urgent. `compaction`, `collection`,
-//! `relocation`, `moves` with `pointer`, `scrub`: of each kind; `room`: whether it fits. `slots`: how many at once; `gc_pace`: how fast collection goes.
+//! * `facts`: the input of decisions; `answer`: their results; `in_progress`: the claims of running
+//!   jobs.
+//! * `next`: the most urgent job over all kinds of work.
+//! * `compaction`, `collection`, `relocation`, `moves` with `pointer`, `scrub`: the pick of each
+//!   kind.
+//! * `room`: the check that outputs fit; `slots`: the number of jobs per kind; `gc_pace`: the rate
+//!   limit of collection.
 
 pub(crate) mod answer;
 pub(crate) mod collection;

@@ -1,5 +1,5 @@
-//! The parts of the engine that the crate `repair` uses: changes of the log, and a new store that
-//! stays marked as unfinished.
+//! The parts of the engine that the crate `repair` uses: log entries, and a new store that stays
+//! marked as unfinished.
 //!
 //! For this project only.
 
@@ -16,10 +16,10 @@ use store::files::unfinished::Mark;
 use store::guest::Guest;
 use version::State;
 
-/// Makes a store that every open refuses until the mark is removed.
+/// Creates a store that every open refuses until the mark is removed.
 ///
 /// # Errors
-/// As [`Db::open_in`], and those of the guest.
+/// As [`Db::open_in`], and those of the secondary engine.
 pub fn make_marked(
     env: Env,
     dir: &Path,
@@ -30,7 +30,7 @@ pub fn make_marked(
     Db::from_engine(crate::open::make_marked(env, dir, options, mark, guest)?)
 }
 
-/// The options of a family from their bytes in the manifest.
+/// Decodes the options of a family from their bytes in the manifest.
 ///
 /// # Errors
 /// `Corruption`.
@@ -38,13 +38,13 @@ pub fn stored_options(bytes: &[u8]) -> Result<FamilyOptions> {
     FamilyOptions::decode(bytes)
 }
 
-/// True if the log was closed, or ended by an open that recovered the keys: then the log refers to
-/// no missing file.
+/// Returns whether the log was closed, or sealed by an open that recovered the keys: it then
+/// references no missing file.
 pub fn was_closed(state: &State) -> bool {
     Log::was_closed(state)
 }
 
-/// Closes a store that is nobody's yet, without bringing what is in memory into files.
+/// Closes an unfinished store, without flushing its memtables.
 pub fn discard(db: Db) {
     db.engine().context.health.poison(&closed());
     drop(db.close());

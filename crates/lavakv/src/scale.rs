@@ -1,5 +1,5 @@
-//! What the bookkeeping of a store of terabytes costs, without its data: of its values ([`values::scale`]), and of the tree above them ([`tree`]). For
-//! benchmarks (`lava bench scale-meta`).
+//! Benchmarks of the metadata of a store of terabytes, without its data: for its values
+//! ([`values::scale`]), and for the tree above them ([`tree`]). Used by `lava bench scale-meta`.
 
 use crate::tree::hiding::Hiding;
 use base::{ValueKind, key};
@@ -8,27 +8,28 @@ use std::sync::Arc;
 pub use values::scale::{Counts, EditTimes, Found, Scale, Times, run};
 use version::{Dependency, FileMeta, Version};
 
-/// Entries of a table, their bytes, and bytes of the values that they reference.
+/// Entries of a table, bytes of the table, and bytes of the values that it references.
 const ENTRIES: u64 = 100_000;
 const TABLE_BYTES: u64 = 3 << 20;
 const VALUE_BYTES: u64 = ENTRIES * 1000;
 
-/// What the tree costs, the best of some rounds.
+/// Times of operations on the tree, each the minimum of some rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TreeTimes {
-    /// Tables.
+    /// Number of tables.
     pub tables: u64,
-    /// To work out what tables hide and meet by a walk, nanoseconds: as an open does.
+    /// A full computation of unexposed garbage and overlap statistics, nanoseconds, as in an open.
     pub walk_ns: u64,
-    /// The same after a compaction of one table, nanoseconds: before each install.
+    /// An incremental one after a compaction of one table, nanoseconds, as before each install.
     pub hiding_ns: u64,
-    /// To pick the compaction that exposes most, where the best table cannot be had, nanoseconds.
+    /// A pick of the compaction that exposes most, with the best table claimed, nanoseconds.
     pub exposing_ns: u64,
-    /// The same where nothing is worth it.
+    /// A pick that finds no worthwhile compaction, nanoseconds.
     pub exposing_none_ns: u64,
 }
 
-/// Makes the description of a tree with so many tables in its last level, a tenth in the one above it and so on, and does with it what a running store does.
+/// Builds the metadata of a tree with this many tables in its last level, a tenth in the level
+/// above and so on, and times a running store's operations on it.
 pub fn tree(tables: u64, rounds: u64, now_ns: &dyn Fn() -> u64) -> TreeTimes {
     let version = grown(tables);
     let best_ns = |of: &mut dyn FnMut()| {
@@ -53,7 +54,7 @@ pub fn tree(tables: u64, rounds: u64, now_ns: &dyn Fn() -> u64) -> TreeTimes {
     }
 }
 
-/// A table with the part `nth` of `of` of all keys.
+/// Returns a table with the part `nth` of `of` of all keys.
 fn table(number: u64, nth: u64, of: u64) -> FileMeta {
     let place = |at: u64| (u128::from(at) * 1_000_000_000_000 / u128::from(of.max(1))) as u64;
     let bound = |at: u64| key::encode(format!("{at:013}").as_bytes(), number, ValueKind::Reference);
@@ -95,7 +96,7 @@ fn grown(tables: u64) -> Version {
     Version::with_files(0, levels)
 }
 
-/// The same after a table of the level above the last one has gone down.
+/// Returns the version after a compaction of a table from the level above the last.
 fn compacted(version: &Version) -> Version {
     let mut levels: Vec<Vec<Arc<FileMeta>>> = version.levels.iter().map(|level| level.to_vec()).collect();
     let Some(gone) = levels[UPPER].pop() else { return version.clone() };
@@ -106,7 +107,7 @@ fn compacted(version: &Version) -> Version {
     Version::with_files(version.family, levels)
 }
 
-/// Jobs work on every second table of that level.
+/// Claims every second table of that level.
 fn held(version: &Version) -> InProgress {
     let mut busy = InProgress::default();
     for file in version.files(UPPER).iter().step_by(2) {

@@ -1,24 +1,29 @@
-//! The last part of opening, after which the store can be written: the old log ends for good, a new one begins.
+//! The last part of opening, after which the store is writable: the old log is sealed, and a new
+//! one begins.
 //!
-//! 1. Values that replay found beside the log go into tables ([`settle_placed`]).
-//! 2. In one edit, seal the log where it ended and drop what lies beyond, so that nothing that was cut off can come back
-//!    after a second crash.
-//! 3. Remove files that nothing names: what unfinished jobs left.
-//! 4. Start a new log in a new group.
-//! 5. If there are very many groups of old logs, flush what they hold and let go of them ([`bound_old_log`]).
+//! 1. Values that replay found beside the log are flushed ([`settle_placed`]).
+//! 2. One edit seals the log at its end and discards the rest, so that truncated records cannot
+//!    reappear after a second crash.
+//! 3. Unnamed files, left over from unfinished jobs, are removed.
+//! 4. A new log begins in a new group.
+//! 5. If there are very many old log groups, their content is flushed, and they are released
+//!    ([`bound_old_log`]).
 //!
 //! # A full volume
 //!
-//! Each of these steps may find no room; none of them is undone by that, and all may be tried again. Before it gives up,
-//! [`begin`] makes way: it removes files that nothing names (the manifest was recovered and the log has borne it out, so
-//! they are nobody's), then the part of the ballast that is there for jobs, then flushes what was recovered, after which
-//! no group of the old log is needed and the new one is made of their files, and at last gives up the rest of the ballast.
-//! If even that is too little the store is open all the same: everything in it is read, and each write (and whatever else
-//! needs a log) tries again, so that it goes on when room returns.
+//! Each step may run out of space; that undoes no step, and all may be retried. Before it gives up,
+//! [`begin`] frees space in this order. It removes unnamed files (the manifest was recovered and
+//! agrees with the log, so they are orphans). It releases the space reserved for jobs. It flushes
+//! the recovered memtables, after which no old log group is needed, and the new ones reuse their
+//! files. At last it releases the rest of the reserved space. If even that is too little, the store
+//! is open nevertheless: all data is readable, and each write (or other call that needs a log)
+//! tries again, so that service begins once there is space.
 //!
-//! Below a limit that is reached it is the same, for the logs of guests as well: groups are made in the room that there is, or in what gives
-//! way. Where nothing does they are made above the limit, as short as can be: nobody could free anything otherwise. What is flushed
-//! was admitted when it was logged, but a guest's trims may have taken its room since, so it keeps below the limit as well.
+//! The same holds at a space limit, for the logs of secondary engines as well: groups are created
+//! within the limit, or in the freed space. If nothing can be freed, groups are created above the
+//! limit, as short as possible, since no call could free space otherwise. Flushed data was admitted
+//! when it was logged. But the trims of a secondary engine may have used its space since, so
+//! flushes keep to the limit as well.
 
 use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
@@ -35,26 +40,26 @@ use version::names::{self, FileKind};
 use version::{Edit, FileMeta, Record};
 use wal::{Lane, PreparedGroup, RecoveryReport};
 
-/// A store that was recovered and has no log yet.
+/// A recovered store without a log.
 pub(crate) struct Unstarted {
     report: RecoveryReport,
-    /// Of the lane of a guest, until that has begun.
+    /// Report of the secondary engine's lane, until that lane has begun.
     records: Option<RecoveryReport>,
-    /// The files that were there.
+    /// The files in the directory at open.
     listing: Vec<DirEntry>,
-    /// Values that lay beside the log are to go into tables first.
+    /// True if values beside the log must be flushed first.
     settles_placed: bool,
-    /// All that was recovered is in tables.
+    /// True if all recovered data is in tables.
     flushed: bool,
-    /// The group in which the log is to begin, once the manifest lists it.
+    /// The first group of the new log, once the manifest lists it.
     first: Option<PreparedGroup>,
-    /// The same of the lane of a guest.
+    /// The first group of the secondary engine's lane.
     records_first: Option<PreparedGroup>,
-    /// Nothing gave way: a limit is no reason.
+    /// True if nothing else freed space, so that the limit is ignored.
     past_limit: bool,
 }
 
-/// Ways to make room, in the order in which they are tried.
+/// Ways to free space, in the order of their use.
 #[derive(Clone, Copy)]
 enum Way {
     Orphans,
@@ -109,7 +114,7 @@ impl Unstarted {
         engine.log.begin(first, &self.report)
     }
 
-    /// Groups are made within the limit, beside the open pages of lanes that have not begun.
+    /// Creates groups within the limit, minus the tail buffers of lanes that have not begun.
     fn bound_files(&self, engine: &Engine) {
         if !self.past_limit {
             let of_guest = engine.log.records().map_or(0, |lane| lane.recovery().unmade_bytes());
@@ -117,7 +122,7 @@ impl Unstarted {
         }
     }
 
-    /// The lane of a guest: its old log ends, and goes on. Once.
+    /// Seals and resumes the lane of a secondary engine, once.
     fn start_records(&mut self, engine: &Engine) -> Result<()> {
         if let Some((lane, report)) = engine.log.records().zip(self.records.as_ref()) {
             lane.recovery().end_old(report, None)?;
@@ -127,7 +132,7 @@ impl Unstarted {
         Ok(())
     }
 
-    /// True if this may have made room.
+    /// Applies a way to free space. Returns whether it may have freed some.
     fn make_way(&mut self, engine: &Engine, way: Way) -> Result<bool> {
         match way {
             Way::Orphans if !self.settles_placed => {
@@ -155,10 +160,10 @@ impl Unstarted {
     }
 }
 
-/// Begins service, if it has not begun.
+/// Begins service, unless it has begun.
 ///
 /// # Errors
-/// `NoSpace`: nothing is lost, and the same call may be made again.
+/// `NoSpace`: nothing is lost, and the call may be repeated.
 pub(crate) fn begin(engine: &Engine) -> Result<()> {
     let mut waiting = lock(&engine.unstarted);
     let Some(unstarted) = waiting.as_mut() else { return Ok(()) };
@@ -179,7 +184,7 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
     }
     *waiting = None;
     drop(waiting);
-    // What recovery found no room for is tried again.
+    // Work that recovery had no space for is retried.
     engine.context.health.space_found();
     update_default_options(engine)?;
     engine.space.ceiling.bound_files();
@@ -204,37 +209,38 @@ fn no_room(engine: &Engine, e: &Error) -> Error {
     Error::new(ErrorKind::NoSpace, why).at_file(engine.context.full_dir(Some(e))).caused_by(e.clone())
 }
 
-/// Groups of earlier logs that are left alone at open. A few records are cheaper in the log than in a table of their
-/// own, but every open adds a group, so a store that is opened often must flush now and then.
+/// Number of old log groups that an open leaves alone. A few records are cheaper in the log than in
+/// a table of their own. But every open adds a group, so a store that is opened often must flush
+/// sometimes.
 const OLD_GROUPS_MAX: usize = 2;
-/// With more of them than this a store does not open before they are gone. Processes that live for one command never
-/// get to the end of a job in the background, and the log would grow by a group with each of them. Groups as long as a group
-/// can be do not count: they are those of a store that was at work, and their number has a bound of its own.
+/// Number of old groups that an open must reduce before it completes. Processes that run a single
+/// command never complete a background job, and each would add a group to the log. Groups of full
+/// length do not count: they come from a busy store, and have a bound of their own.
 const OLD_GROUPS_BOUND: usize = 16;
-/// The same where an opening took of the ballast: each of these groups is a part of it, and a flush has room as long as some
-/// of it is left.
+/// The same bound if the open used reserved space: each of these groups takes part of it, and a
+/// flush needs the rest.
 const OLD_GROUPS_SHORT: usize = 1;
 
-/// The groups of LavaKV's log, the one that was just begun included.
+/// Returns the number of groups of LavaKV's log, including the new one.
 fn old_groups(engine: &Engine) -> usize {
     engine.files.manifest.state().store.log_groups.chain(Lane::FIRST).count()
 }
 
-/// Those that are shorter than a group can be.
+/// Returns the number of groups below full length.
 fn short_groups(engine: &Engine) -> usize {
     let state = engine.files.manifest.state();
     let is_short = |len: u64| len < engine.context.options.expert.log_group_bytes;
     state.store.log_groups.chain(Lane::FIRST).filter(|group| is_short(group.len)).count()
 }
 
-/// Flushes what recovery put into memtables if it holds many groups of the old log.
+/// Flushes the recovered memtables if they hold many old log groups.
 fn flush_recovered(engine: &Engine) {
     if old_groups(engine) > OLD_GROUPS_MAX + 1 {
         engine.writes.memtables.freeze_all(&mut engine.writes.memtables.lock());
     }
 }
 
-/// Keeps the groups of old logs within their bound. To be called before there are workers.
+/// Reduces the old log groups to their bound. Called before the workers start.
 pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     let short = engine.log.spares().ballast_is_short();
     let within = match short {
@@ -248,7 +254,7 @@ pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
         overflow::flush_all(&engine.jobs).and_then(|()| engine.log.release(|| engine.tree.log_floor()));
     let flushed = flushed.and_then(|()| if short { engine.log.preparation().fill_ballast() } else { Ok(()) });
     match flushed {
-        // Then jobs will do it when there is room.
+        // Jobs will do it once there is space.
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
         flushed => flushed,
     }
@@ -260,7 +266,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
     let live_manifests = engine.files.manifest.live_manifest_files();
     for entry in listing {
         let orphan = match names::parse(&entry.name) {
-            // A copy on a disk where the manifest has it not is nobody's.
+            // A copy on another tier than in the manifest is an orphan.
             Some(kind @ (FileKind::Ksst(n) | FileKind::SpeedKsst(n))) => {
                 let is_it = |table: &Arc<FileMeta>| table.kind() == kind;
                 !state.table(n).is_some_and(is_it)
@@ -273,21 +279,22 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             }
             Some(FileKind::Log(n)) => state.store.log_groups.in_file(n).is_none() && !engine.log.keeps(n),
             Some(FileKind::Room(n)) => !engine.log.keeps(n),
-            // Another engine's, listed or not, are its own affair as long as there is one: it alone knows what is still needed.
+            // Files of another engine belong to it as long as it exists: only that engine knows
+            // which ones it needs.
             Some(kind @ FileKind::Engine { .. }) => state.store.engines.is_of_removed(kind),
             Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_) | FileKind::CurrentCopy) => {
                 !live_manifests.contains(&entry.name)
             }
-            // What was read from a tail is in tables since a moment ago.
+            // The values of tail files were flushed before.
             Some(
                 FileKind::CurrentTemp
                 | FileKind::CurrentCopyTemp
                 | FileKind::StagingTemp(_)
                 | FileKind::Tail(_),
             ) => true,
-            // One with contents is that of a repair, which removes it when it is done.
+            // A nonempty one belongs to a repair, which removes it at its end.
             Some(FileKind::Unfinished) => entry.len == 0,
-            // What another lane has staged is for who opens it.
+            // Staged data of another lane belongs to the engine that opens the lane.
             Some(
                 FileKind::Current
                 | FileKind::Lock
@@ -298,7 +305,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             )
             | None => false,
         };
-        // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
+        // Recovery's flushes are newer than the listing, so no job uses a listed file.
         if orphan {
             engine.files.remove(&entry.name)?;
         }
@@ -310,12 +317,12 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
 fn update_default_options(engine: &Engine) -> Result<()> {
     let Some(family) = engine.tree.families.get(DEFAULT_FAMILY) else { return Ok(()) };
     let wanted = &engine.context.options.family;
-    // A policy that is not known here stays until somebody says expressly that the family is to have another.
+    // An unknown policy stays until the user explicitly chooses another one.
     if *family.settings.given() != *wanted && family.policy().is_some() {
         wanted.check_policy(&engine.context.options).map_err(|e| e.context("column family default"))?;
         let edit = Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]);
         match engine.files.manifest.commit(edit) {
-            // Then the next open stores them.
+            // The next open stores them.
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             stored => drop(stored?),
         }

@@ -1,4 +1,4 @@
-//! The second disk of a store that has LavaKV: see [`store::speed`].
+//! The fast tier of a store with LavaKV: see [`store::speed`].
 
 use base::Result;
 use io::Env;
@@ -9,8 +9,8 @@ use version::{Edit, Kv, Manifest, Record, StoreRecord};
 
 pub use store::speed::{SpeedSpace, alone, joined, with_directory};
 
-/// A store gives its speed disk back: log, tables and values are in its directory from then on, by one edit. The store is closed; other engines need
-/// not be here.
+/// Detaches the fast tier from a closed store: one edit moves log, tables and values to its
+/// directory. Other engines need not be present.
 ///
 /// # Errors
 /// Those of [`store::speed::give_back_with`].

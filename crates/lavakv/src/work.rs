@@ -1,4 +1,5 @@
-//! Background work, in steps: see `jobs`. `verify`: reading everything again, on request and by the scrub.
+//! Background work. `jobs`: flushes, compactions and all other jobs, in steps. `verify`: full reads
+//! of the store, on request and by the scrub.
 
 pub(crate) mod jobs;
 pub(crate) mod verify;

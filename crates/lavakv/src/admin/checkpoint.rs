@@ -1,14 +1,18 @@
-//! Checkpoints: a consistent copy of the store in another directory, at the cost of a flush and some hard links.
+//! Checkpoints: a consistent copy of the store in another directory, at the cost of a flush and
+//! some hard links.
 //!
-//! All memtables are frozen at one sequence S; while the checkpoint is taken, memtables with later writes are not
-//! flushed. When everything up to S is in tables, the manifest's state holds exactly the writes up to S, of all
-//! families, and flushing goes on. Its tables and vSSTs are linked into the new directory (copied, where the file system cannot link), and a manifest
-//! with that state and without LavaKV's log is written there: how a copy becomes a store is in [`store::copy`].
-//! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
+//! All memtables are frozen at one sequence number S. During the checkpoint, memtables with later
+//! writes are not flushed. Once everything up to S is in tables, the manifest's state has exactly
+//! the writes up to S, of all families, and flushing continues. The tables and vSSTs of that state
+//! are linked into the new directory, or copied if the file system cannot link. A manifest with
+//! that state and without LavaKV's log is written there: [`store::copy`] describes how the copy
+//! becomes a store. Before a file gets a second link, the manifest durably marks it as shared,
+//! because holes must never be punched into it.
 //!
-//! A guest with a lane of its own ([`store::guest`]) keeps its files as they are meanwhile, and brings its lane as it was when the
-//! memtables were frozen: so a batch of both engines is in the copy whole or not at all. Without its engine a lane cannot be copied, and
-//! the checkpoint is refused.
+//! A secondary engine with a lane of its own ([`store::guest`]) keeps its files unchanged
+//! meanwhile, and adds its lane as of the freeze. So a batch of both engines is in the copy
+//! completely or not at all. A lane cannot be copied without its engine, so the checkpoint then
+//! fails.
 
 use crate::admin::flush::{freeze_all_and, wait_flushed};
 use crate::files::data_file::DataFile;
@@ -25,7 +29,8 @@ use store::guest::Held;
 use store::manifest::EngineId;
 use version::{Edit, Record, State};
 
-/// `one_at_a_time`: held while the names of a checkpoint are made durable, and while its state is taken.
+/// Makes a checkpoint. `one_at_a_time`: locked while the names of a checkpoint are made durable,
+/// and while its state is captured.
 pub(crate) fn checkpoint(
     jobs: &Arc<Jobs>,
     one_at_a_time: &Mutex<(), rank::Checkpoint>,
@@ -36,7 +41,7 @@ pub(crate) fn checkpoint(
     check_log_of_others(jobs, &jobs.files.manifest.state())?;
     let copy = Copy::begin(jobs.context.store(), one_at_a_time, dir, cancel)?;
     let mut guest = jobs.log.guest().map(|guest| guest.hold(cancel)).transpose()?;
-    // Holding the state keeps its tables from being removed until they are linked.
+    // The reference to the state pins its tables until they are linked.
     let state = state_at_one_sequence(jobs, one_at_a_time, guest.as_deref_mut(), cancel)?;
     check_log_of_others(jobs, &state)?;
     let access = jobs.context.options.access;
@@ -50,14 +55,14 @@ pub(crate) fn checkpoint(
         copy.link(&file.to_string(), access)?;
     }
     let groups = guest.map_or_else(|| Ok(Vec::new()), |guest| guest.copy(&copy, &state.store))?;
-    // The copy has one disk. `state` keeps the files as long as they are needed.
+    // The copy has a single tier. `state` pins the files until the end.
     let moved = state.to_directory();
     let copied = if moved.0.is_empty() { state.clone() } else { state.apply(moved)? };
     copy.finish(&copied.store, groups)
 }
 
-/// A checkpoint has nothing of LavaKV's log, and the lane of records only with its engine: what another engine has there alone would
-/// not be in it.
+/// Fails if another engine has data only in the log. A checkpoint contains none of LavaKV's log,
+/// and the records lane only with its engine.
 fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
     let of_lane = state.store.log_groups.values().any(|group| group.lane != Lane::FIRST);
     let of_lane = of_lane && jobs.log.guest().is_none();
@@ -73,7 +78,7 @@ fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
     ))
 }
 
-/// The manifest's state when it holds exactly the writes up to one sequence.
+/// Returns the manifest's state once it has exactly the writes up to one sequence number.
 fn state_at_one_sequence(
     jobs: &Arc<Jobs>,
     one_at_a_time: &Mutex<(), rank::Checkpoint>,
@@ -81,10 +86,10 @@ fn state_at_one_sequence(
     cancel: Option<&Cancel>,
 ) -> Result<State> {
     let _one_at_a_time = lock(one_at_a_time);
-    // The ceiling is set under the writer's lock: whatever is frozen after it belongs to later writes.
+    // The ceiling is set under the writer lock: memtables frozen later contain only later writes.
     let upto = freeze_all_and(jobs, |upto| {
         jobs.tree.together.set_flush_ceiling(upto);
-        // Batches that carry one of LavaKV's are appended under the same lock: those up to here are in both.
+        // Embedded batches are appended under the same lock: those up to here are in both parts.
         if let Some(guest) = guest {
             guest.mark();
         }
@@ -96,7 +101,7 @@ fn state_at_one_sequence(
     state
 }
 
-/// Marks all tables and vSSTs as shared, durably; returns the state in which they are.
+/// Marks all tables and vSSTs as shared, durably. Returns that state.
 fn share_files(jobs: &Jobs) -> Result<State> {
     jobs.tree.install_everywhere(|state| {
         let files = state.families.values().flat_map(|f| DataFile::all_of(&f.version));

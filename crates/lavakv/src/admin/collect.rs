@@ -1,12 +1,13 @@
-//! Garbage collection on request: what it would do, doing it now, and holding it off.
+//! Manual garbage collection: plan, run and pause.
 //!
-//! A request is no second way to collect. It is entered into what is in progress, where `plan::collection` finds it:
-//! while it stands, the threshold of the picker is at most the one it asks for. So the same jobs run on the same threads
-//! (or steps of a simulation), a request and the collections that the store starts by itself cannot meet in one file, and
-//! the plan of [`plan`] is made by the picker that will carry it out.
+//! A request is not a second mechanism of collection. It is added to the work in progress, where
+//! `plan::collection` finds it: while it is pending, it bounds the picker's threshold. So the same
+//! jobs run on the same threads (or steps of a simulation). Manual and automatic collections cannot
+//! conflict, and [`plan`] uses the picker that the run will use.
 //!
-//! Why a bound on the whole store is also the threshold of each file: if no file has more than R percent of garbage, all
-//! of them together have not. Files over R are taken, the one with most garbage first, until the sum is right.
+//! A bound on the whole store is used as the threshold of each file: if no file has more than R
+//! percent of garbage, neither has their sum. Files over R are collected, the one with the most
+//! garbage first, until the sum is within the bound.
 
 use crate::admin::wait::{wait_for_jobs, wait_given_up};
 use crate::context::Context;
@@ -23,18 +24,19 @@ use std::sync::{Arc, Weak};
 use values::{Gc, Ledger, LookupForecast};
 use version::{FamilyId, FileMeta};
 
-/// What [`crate::Db::collect_garbage`] did: every collection that ended meanwhile, also those the store started by itself.
+/// The result of [`crate::Db::collect_garbage`]: all collections that ended meanwhile, automatic
+/// ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Collections installed.
     pub collections: u64,
-    /// Collections given up because they found too little garbage.
+    /// Collections abandoned because they found too little garbage.
     pub abandoned: u64,
     /// Bytes read, of vSSTs and of tables.
     pub read_bytes: u64,
     /// Bytes of vSSTs written.
     pub written_bytes: u64,
-    /// Bytes by which the vSSTs of the store became fewer.
+    /// Reduction of the bytes of vSSTs.
     pub freed_bytes: u64,
     /// Exposed garbage before.
     pub garbage_bytes_before: u64,
@@ -44,64 +46,65 @@ pub struct GcReport {
     pub record_bytes: u64,
 }
 
-/// How far [`crate::Db::collect_garbage_with`] has come.
+/// Progress of [`crate::Db::collect_garbage_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcProgress {
-    /// Collections installed since it began.
+    /// Collections installed since the call began.
     pub collections: u64,
-    /// Bytes of vSSTs read since.
+    /// Bytes of vSSTs read since the call began.
     pub read_bytes: u64,
-    /// Bytes of vSSTs written since.
+    /// Bytes of vSSTs written since the call began.
     pub written_bytes: u64,
-    /// Bytes by which vSSTs became fewer since.
+    /// Reduction of the bytes of vSSTs since the call began.
     pub freed_bytes: u64,
-    /// Bytes that are predicted to be freed still: by collections under way, and by those that are to come.
+    /// Predicted bytes still to be freed, by running and by future collections.
     pub remaining_bytes: u64,
     /// Exposed garbage now.
     pub garbage_bytes: u64,
     /// Records in all vSSTs now, garbage included.
     pub record_bytes: u64,
-    /// Time since it began, nanoseconds.
+    /// Time since the call began, nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl GcProgress {
-    /// Bytes freed per second so far.
+    /// Returns the bytes freed per second so far.
     pub fn freed_bytes_per_s(&self) -> u64 {
         (u128::from(self.freed_bytes) * 1_000_000_000 / u128::from(self.elapsed_ns.max(1))) as u64
     }
 
-    /// How long the rest will take at the present rate, nanoseconds; `None` as long as nothing was freed.
+    /// Returns the remaining time at the present rate, nanoseconds; `None` before any bytes are
+    /// freed.
     pub fn eta_ns(&self) -> Option<u64> {
         let ns = u128::from(self.elapsed_ns) * u128::from(self.remaining_bytes);
         ns.checked_div(u128::from(self.freed_bytes)).map(|ns| ns.min(u128::from(u64::MAX)) as u64)
     }
 }
 
-/// One collection that is to be done.
+/// A planned collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlannedGc {
     /// The family.
     pub family: String,
-    /// Numbers of the vSSTs that it replaces.
+    /// Numbers of the vSSTs to replace.
     pub files: Vec<u64>,
     /// Bytes of these files.
     pub input_bytes: u64,
-    /// Bytes it is expected to read: keys, live records, dead records between these where they lie close
-    /// together, and what is not cached of the tables that tell which records are live.
+    /// Bytes to read: keys, live records, dead records in short gaps between these, and uncached
+    /// parts of the tables that determine which records are live.
     pub read_bytes: u64,
-    /// Bytes it is expected to write.
+    /// Bytes to write.
     pub written_bytes: u64,
-    /// Bytes it is expected to free.
+    /// Bytes to free.
     pub freed_bytes: u64,
     /// False if the garbage of a file is only estimated (see `values::ledger`).
     pub exact: bool,
 }
 
-/// What [`crate::Db::collect_garbage`] would do now.
+/// The plan of [`crate::Db::collect_garbage`] for the present state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcPlan {
-    /// The collections, in their order.
+    /// The collections, in execution order.
     pub collections: Vec<PlannedGc>,
     /// Exposed garbage now.
     pub garbage_bytes: u64,
@@ -110,7 +113,7 @@ pub struct GcPlan {
 }
 
 impl GcPlan {
-    /// All collections in one.
+    /// Returns the sum of all collections.
     pub fn total(&self) -> PlannedGc {
         let mut total = PlannedGc { exact: true, ..PlannedGc::default() };
         for gc in &self.collections {
@@ -125,7 +128,7 @@ impl GcPlan {
     }
 }
 
-/// A request that stands until this is dropped.
+/// A pending request, withdrawn on drop.
 struct StandingRequest<'a> {
     jobs: &'a Jobs,
     caller: &'a Caller,
@@ -144,20 +147,20 @@ impl Drop for StandingRequest<'_> {
     }
 }
 
-/// Tells a caller how far a request has come: when a collection ended, and now and then between.
+/// Reports the progress of a request to its caller: after each collection, and at intervals.
 struct ProgressReporter<'a> {
     jobs: &'a Jobs,
     goal: GcGoal,
     tell: &'a mut dyn FnMut(&GcProgress),
     counted: [u64; 5],
     start_ns: u64,
-    /// Collections ended, and the time, when it was told last.
+    /// Collections ended, and the time, at the last report.
     told: Option<([u64; 2], u64)>,
 }
 
 const NO_SPACE: &str = "garbage collection found no disk space for its output";
 
-/// A caller is told so often even if no collection ended.
+/// Interval of reports without ended collections, nanoseconds.
 const TELL_NS: u64 = 200_000_000;
 
 impl ProgressReporter<'_> {
@@ -187,7 +190,7 @@ impl ProgressReporter<'_> {
     }
 }
 
-/// Garbage in the files that jobs rewrite now.
+/// Returns the garbage in files that jobs are rewriting.
 fn under_way(facts: &dyn Facts) -> u64 {
     let of_family = |family: &FamilyFacts| {
         let busy = facts.in_progress().of(family.family.id);
@@ -196,18 +199,18 @@ fn under_way(facts: &dyn Facts) -> u64 {
     facts.families().iter().map(of_family).sum()
 }
 
-/// Exposed garbage and records of the store.
+/// Returns the exposed garbage and the records of the store.
 fn exposed(facts: &dyn Facts) -> Exposed {
     Exposed::of(facts.families().iter().map(|family| &*family.read_state))
 }
 
-/// The same, now.
+/// Returns the same sums for the present read states.
 fn exposed_now(jobs: &Jobs) -> Exposed {
     let read_states: Vec<_> = jobs.tree.families.all().iter().map(|family| family.read_state()).collect();
     Exposed::of(read_states.iter().map(|read_state| &**read_state))
 }
 
-/// Collects until the request is met, waits for it, and tells `tell` how far it has come.
+/// Collects garbage until the request is met, and waits for that. Calls `tell` with the progress.
 pub(crate) fn collect(
     jobs: &Arc<Jobs>,
     request: &GcRequest,
@@ -246,20 +249,21 @@ fn counters(jobs: &Jobs) -> [u64; 5] {
     [&s.gc_runs, &s.gc_abandoned, &s.gc_bytes_read, &s.gc_bytes_written, &s.gc_bytes_freed].map(|c| c.get())
 }
 
-/// True if a job that is no collection for garbage, such as one for which values change their disk, works on a file that the request would have collected: what
-/// becomes of it is known when that job has ended.
+/// Returns whether a job other than a collection for garbage, such as a move of values, works on a
+/// file that the request would collect. Its effect on that file is known only when the job ends.
 fn has_claimed(facts: &dyn Facts, request: GcGoal) -> bool {
     let exposed = exposed(facts);
     facts.families().iter().any(|family| {
         let busy = facts.in_progress().of(family.family.id);
         let threshold = request.threshold(exposed, &family.options);
         let ledger = &family.read_state.ledger;
-        // Jobs work on few files: these are asked, and not all that have garbage.
+        // Jobs claim few files, so this iterates over claims instead of over all files with
+        // garbage.
         threshold.is_some_and(|ratio| busy.vssts().any(|number| ledger.has_as_much(number, ratio)))
     })
 }
 
-/// True if nothing is left to collect, and no collection runs.
+/// Returns whether no garbage is left to collect, and no collection runs.
 fn is_met(jobs: &Jobs, request: GcGoal) -> Result<bool> {
     let set = lock(&jobs.in_progress);
     if jobs.drain.gc_is_paused() {
@@ -278,15 +282,14 @@ fn is_met(jobs: &Jobs, request: GcGoal) -> Result<bool> {
     if next(&seen, request, exposed(&seen), &HashMap::default()).is_none() {
         return Ok(true);
     }
-    // There is something left to collect. If there is no room for the output of any of it, and nobody works who may make
-    // some, nobody ever will.
+    // Garbage is left. If no output fits and no job may free space, the request can never be met.
     if set.running.makes_room() || collection::is_wanted(&seen) {
         return Ok(false);
     }
     Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&jobs.context.dir))
 }
 
-/// What the request would have collected next, by what is `left` of the ledgers of families.
+/// Returns the next collection of the request. `left` has the remaining ledgers of families.
 fn next<'a>(
     facts: &'a dyn Facts,
     request: GcGoal,
@@ -301,7 +304,8 @@ fn next<'a>(
     })
 }
 
-/// What [`collect`] would do now. Changes nothing; works in a read-only store, too.
+/// Returns the plan of [`collect`] for the present state. Changes nothing; works in a read-only
+/// store, too.
 pub(crate) fn plan(jobs: &Jobs, request: &GcRequest) -> Result<GcPlan> {
     request.check()?;
     let set = lock(&jobs.in_progress).as_plans_see_it();
@@ -310,7 +314,7 @@ pub(crate) fn plan(jobs: &Jobs, request: &GcRequest) -> Result<GcPlan> {
     let mut forecast = LookupForecast::new(jobs.context.options.cache_bytes as u64);
     let mut beside_inputs = |family: &FamilyFacts, gc: &Gc| {
         let options = collection::options(jobs.context.options.expert.ablation, &family.read_state, 0);
-        // A collection fails where a table cannot be read, so it reads nothing there.
+        // A collection fails at an unreadable table, so it reads nothing there.
         let lookups = forecast.bytes_of(gc, &family.read_state.version, &options, &open).unwrap_or(0);
         let copied = gc.inputs.iter().filter(|_| gc.expected_read > 0);
         lookups + copied.map(|meta| jobs.files.tables.opening_bytes(meta)).sum::<u64>()
@@ -330,7 +334,8 @@ fn plan_with(
         garbage_bytes: left.garbage_bytes,
         record_bytes: left.record_bytes,
     };
-    // What is planned has no garbage any more: else each plan would pass over all that come before it.
+    // Planned files are removed from the ledger. Otherwise each pick would pass over all earlier
+    // ones.
     let mut ledgers: HashMap<FamilyId, Ledger> = HashMap::default();
     while let Some((family, gc)) = next(facts, request, left, &ledgers) {
         left.garbage_bytes = left.garbage_bytes.saturating_sub(gc.expected_free);
@@ -346,7 +351,7 @@ fn plan_with(
 fn planned_gc(family: &str, gc: &Gc, beside_inputs: u64) -> PlannedGc {
     let input_bytes: u64 = gc.inputs.iter().map(|meta| meta.len).sum();
     let record_bytes: u64 = gc.inputs.iter().map(|meta| meta.record_bytes).sum();
-    // Keys and index shrink with the records.
+    // Keys and index shrink in proportion to the records.
     let written = u128::from(input_bytes) * u128::from(gc.expected_write) / u128::from(record_bytes.max(1));
     let written_bytes = (written as u64).min(input_bytes);
     PlannedGc {
@@ -360,7 +365,7 @@ fn planned_gc(family: &str, gc: &Gc, beside_inputs: u64) -> PlannedGc {
     }
 }
 
-/// Holds garbage collection off until it is dropped; made by [`crate::Db::pause_gc`].
+/// Pauses garbage collection until it is dropped; made by [`crate::Db::pause_gc`].
 ///
 /// It does not keep the store open.
 #[derive(Debug)]
@@ -371,7 +376,7 @@ pub struct GcPause {
 }
 
 impl GcPause {
-    /// What a child process gets, where nothing is collected.
+    /// Returns a pause without effect, for a forked child process, which collects nothing.
     pub(crate) fn of_child() -> GcPause {
         GcPause { context: Weak::new(), drain: Weak::new() }
     }
@@ -379,7 +384,7 @@ impl GcPause {
     pub(crate) fn begin(jobs: &Jobs) -> GcPause {
         jobs.drain.pause_gc();
         jobs.context.signals.state_changed();
-        // A request under way is to notice.
+        // Wakes running requests, which fail while collection is paused.
         jobs.context.signals.notify_progress();
         GcPause { context: Arc::downgrade(&jobs.context), drain: Arc::downgrade(&jobs.drain) }
     }

@@ -1,8 +1,9 @@
-//! Compaction of a range on request.
+//! Manual compaction of a range.
 //!
-//! With [`CompactRequest::rewrite`] all of it is written anew, a table at a time with the values that it references. Each such step is a job like
-//! any other: it asks for the room that it needs, what it leaves behind is dropped or collected before the next ones make
-//! more ([`jobs::advance_manual`]), and a call that ends before its time has lost nothing: another goes on from the key that was told last.
+//! With [`CompactRequest::rewrite`] the whole range is rewritten, one table at a time with the
+//! values that it references. Each step is an ordinary job with a space grant. Garbage of previous
+//! steps is pruned or collected before the next steps make more ([`jobs::advance_manual`]). A call
+//! that ends early loses nothing: another call can continue at the last reported key.
 
 use crate::admin::flush::flush_unless;
 use crate::admin::wait::{wait_for_jobs, wait_given_up};
@@ -14,32 +15,36 @@ use io::Cancel;
 use lsm::policy::ManualRange;
 use std::sync::Arc;
 
-/// What [`crate::Db::compact_range_with`] does besides bringing a range down to its last level.
+/// Options of [`crate::Db::compact_range_with`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactRequest {
-    /// Every table of the range is written anew, with the values that it references, under the options of now: compression, block length, filters,
-    /// which values are separated, on which disk things are. Without it what lies in the last level already stays as it is.
+    /// Rewrites every table of the range, with the values that it references, under the present
+    /// options: compression, block length, filters, value separation, tiers. Otherwise tables that
+    /// are already in the last level stay unchanged.
     pub rewrite: bool,
-    /// Ends the call before its time. Compactions that have ended keep their effect; the one that runs gives its outputs back.
+    /// Ends the call early. Completed compactions keep their effect; the running one discards its
+    /// outputs.
     pub cancel: Option<Cancel>,
 }
 
-/// How far [`crate::Db::compact_range_with`] has come.
+/// Progress of [`crate::Db::compact_range_with`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactProgress {
-    /// Tables that were rewritten.
+    /// Number of rewritten tables.
     pub rewritten_tables: u64,
-    /// All up to this key, itself included, is rewritten: another call may begin there if this one does not come to its end.
+    /// Everything up to and including this key is rewritten: another call may begin there if this
+    /// one ends early.
     pub rewritten_to: Option<Vec<u8>>,
-    /// Tables of the last level that are still to be rewritten, and the bytes of them and their values.
+    /// Tables of the last level left to rewrite.
     pub remaining_tables: u64,
-    /// See `remaining_tables`.
+    /// Bytes of these tables and of their values.
     pub remaining_bytes: u64,
 }
 
 const NO_SPACE: &str = "compaction found no disk space";
 
-/// Compacts a range level by level, from the top. `tell` hears how far it has come: when it begins, and after each table that was rewritten.
+/// Compacts a range level by level, from the top. Calls `tell` at the start, and after each
+/// rewritten table.
 pub(crate) fn compact_range(
     jobs: &Arc<Jobs>,
     family: &Arc<Family>,

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use store::format::StoreFormat;
 use wal::Wal;
 
-/// Counters, with those that other parts keep.
+/// Returns the counters, including those of other components.
 pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
     if let Some(log) = jobs.log.get() {
         let w = log.stats();
@@ -28,13 +28,13 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
     jobs.context.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));
     tell_pace(&jobs.context);
     let stats = &jobs.context.stats;
-    // In this order, so that none is counted that was submitted after.
+    // In this order, so that requests submitted meanwhile are not counted as completed.
     let over = stats.requests_completed.get();
     stats.requests_in_flight.set(stats.requests.get().saturating_sub(over));
     Statistics { histograms: histograms(jobs), ..jobs.context.stats.read() }
 }
 
-/// What background work has used of the device.
+/// Copies the device usage of background work into the counters.
 fn tell_pace(context: &Context) {
     let (pace, stats) = (context.pace().report(), &context.stats);
     stats.io_budget_bytes_per_s.set(pace.budget_bytes_per_s);
@@ -53,7 +53,8 @@ fn tell_pace(context: &Context) {
     stats.io_priority_refused.set(spawner.is_some_and(|spawner| spawner.refused_priority()).into());
 }
 
-/// The same of histograms: those of the log, of which a full ring is something that writers wait for, and of an engine beside this one.
+/// Returns the histograms, including those of the log, whose full tail buffer stalls writers, and
+/// of a secondary engine.
 fn histograms(jobs: &Jobs) -> Histograms {
     let mut all = jobs.context.times.read();
     if let Some(times) = jobs.log.get().map(Wal::times) {
@@ -65,7 +66,7 @@ fn histograms(jobs: &Jobs) -> Histograms {
     all
 }
 
-/// A line for each family and level.
+/// Returns a line for each family and level.
 pub(crate) fn describe(jobs: &Jobs) -> String {
     let mut out = String::new();
     if jobs.space.is_limited() {

@@ -1,4 +1,4 @@
-//! Files of a store as text, for people who have to look inside one.
+//! Dumps of a store's files as text, for debugging.
 
 use crate::batch;
 use crate::files::log::TENANT;
@@ -13,14 +13,14 @@ use version::Manifest;
 use version::names::{self, FileKind};
 use wal::{Lane, LogGroup, RecoveryMode};
 
-/// The longest manifest that is read whole, bytes: some five million files.
+/// Maximum length of a manifest to dump, bytes: about five million files.
 const MANIFEST_LEN_MAX: usize = 1 << 30;
 
-/// Writes the lines that describe one file of a store to `out`.
+/// Writes a textual dump of one file of a store to `out`.
 ///
-/// The kind follows from the file's name: tables and vSSTs (blocks, and entries if asked), log groups (pages and fragments),
-/// manifests (edits), `CURRENT`. Damage is a line of the dump where the rest can still be shown, an error where it
-/// cannot.
+/// The kind is derived from the file name: tables and vSSTs (blocks, and entries on request), log
+/// groups (pages and fragments), manifests (edits), `CURRENT`. Damage is a line of the dump if the
+/// rest can still be shown, and an error otherwise.
 ///
 /// # Errors
 /// `InvalidArgument` if the name is not one of a store's files; those of reading.
@@ -54,7 +54,8 @@ pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Resul
     }
 }
 
-/// A vSST, or the segment of one large value, which has the same kind of name: the magic at the end tells.
+/// Dumps a vSST, or the segment of a large value: both have the same kind of name, but different
+/// magic numbers at the end.
 fn dump_values(file: Arc<dyn ReadFile>, number: u64, entries: bool, out: &mut dyn Write) -> Result<()> {
     let uid = table::footer::uid_of(&*file)?;
     let mut magic = segment::footer::MAGIC;
@@ -84,27 +85,28 @@ fn dump_values(file: Arc<dyn ReadFile>, number: u64, entries: bool, out: &mut dy
         .map_err(refused)
 }
 
-/// What is in the log of a store that nobody has open, and how much of it need not be.
+/// Content of the log of a closed store, and the floors below which entries need not be in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogContents {
-    /// Of each family, by its id: the sequence below which all of it is in tables.
+    /// Log floor of each family, by id: all entries below it are in tables.
     pub floors: BTreeMap<u32, SeqNo>,
-    /// Every entry of every whole batch, by its sequence: its family. Those below the floors are there as long as their
-    /// group of the log is.
+    /// Family of each entry of each complete batch, by sequence number. Entries below the floors
+    /// are present while their log group is.
     pub entries: BTreeMap<SeqNo, u32>,
 }
 
 impl LogContents {
-    /// True if an entry is in the log, or need not be: it is in tables, or its family is gone.
+    /// Returns whether an entry is in the log, or need not be, because it is in a table or its
+    /// family was dropped.
     pub fn holds(&self, seq: SeqNo, family: u32) -> bool {
         self.floors.get(&family).is_none_or(|floor| seq < *floor) || self.entries.get(&seq) == Some(&family)
     }
 }
 
-/// Reads the manifest and the log of a store as an open would read them. Nothing is written.
+/// Reads the manifest and the log of a store like an open. Writes nothing.
 ///
 /// # Errors
-/// Those of an open: a manifest or a log that lost what was durable.
+/// Those of an open: a manifest or a log that lost durable data.
 pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
     let state = Manifest::recover(env, dir, true)?.state();
     let mut out = LogContents::default();

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use version::{Edit, Record, StoreRecord};
 
-/// Makes a family; it exists once the edit is durable.
+/// Creates a family, which exists once the edit is durable.
 pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
     let options = options.derived();
     let mut writer = enter(jobs)?;
@@ -34,8 +34,9 @@ pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Re
             let record =
                 Record::CreateFamily { id: id.get(), name: name.to_owned(), options: options.encode() };
             let visible = jobs.tree.snapshots.visible();
-            // The floor may lie above the end of the log that a power loss leaves. Sequences then go on above it, or
-            // recovery would take later writes for ones that are in tables.
+            // The floor may be above the end of the log that remains after a power failure.
+            // Sequence numbers then continue above the floor; otherwise recovery would treat later
+            // writes as flushed.
             let floor = Record::LogFloor { family: id.get(), seq: visible + 1 };
             Ok(Edit(vec![record, floor, Record::Store(StoreRecord::LastSeq(visible))]))
         },
@@ -57,7 +58,7 @@ pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Re
     Ok(family)
 }
 
-/// Drops a family: its files become obsolete, its entries in the log are skipped by recovery.
+/// Drops a family: its files become obsolete, and recovery skips its entries in the log.
 pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
     let mut writer = enter(jobs)?;
     if family.is_dropped() {
@@ -73,7 +74,7 @@ pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
     Ok(())
 }
 
-/// The writer's lock, so that no write can meet a family that is only half there.
+/// Returns the writer lock, so that no write can encounter a partly created or dropped family.
 fn enter(jobs: &Arc<Jobs>) -> Result<MutexGuard<'_, Writer>> {
     let writer = jobs.writes.memtables.lock();
     jobs.writes.memtables.settle();
@@ -81,13 +82,13 @@ fn enter(jobs: &Arc<Jobs>) -> Result<MutexGuard<'_, Writer>> {
     Ok(writer)
 }
 
-/// Options that a family can have from now on.
+/// Checks the options for a family of the store.
 pub(crate) fn check(store: &Options, name: &str, options: &FamilyOptions) -> Result<()> {
     options.validate()?;
     options.check_policy(store).map_err(|e| e.context(format!("column family {name}")))
 }
 
-/// Refuses what no family can be called.
+/// Checks the name of a new family.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > limits::FAMILY_NAME_LEN_MAX {
         return Err(Error::invalid(format!(
@@ -99,8 +100,8 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the options of a family. What is running goes on as it began; data moves to the new options as compaction
-/// and collection rewrite it.
+/// Replaces the options of a family. Running jobs keep their options; compaction and collection
+/// apply the new ones as they rewrite data.
 pub(crate) fn set_options(jobs: &Arc<Jobs>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
     let options = options.derived();
     let _writer = enter(jobs)?;
@@ -119,7 +120,7 @@ mod tests {
     use base::ErrorKind;
     use io::sim::SimEnv;
 
-    /// Another thread drops it between the look at the handle and the writer's lock.
+    /// Another thread may drop the family between the check of the handle and the writer lock.
     #[test]
     fn a_family_is_dropped_once() {
         let sim = SimEnv::new(1);

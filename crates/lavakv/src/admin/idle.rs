@@ -1,10 +1,10 @@
-//! Whether there is anything left to do, and waiting until there is not.
+//! Checks for background work, and waits for its end.
 
 use crate::work::jobs::{self, Jobs};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// True if there is no background work, now or claimed.
+/// Returns whether no background work is running or due.
 pub(crate) fn is_idle(jobs: &Arc<Jobs>) -> bool {
     if jobs.log.get().is_none() || jobs.context.health.is_poisoned() {
         return true;
@@ -12,7 +12,7 @@ pub(crate) fn is_idle(jobs: &Arc<Jobs>) -> bool {
     jobs::is_idle(jobs)
 }
 
-/// Waits for [`is_idle`], and then confirms the log at once instead of when it has been idle for a while.
+/// Waits for [`is_idle`], then confirms the end of the log at once instead of after an idle period.
 pub(crate) fn wait_idle(jobs: &Arc<Jobs>, timeout: Duration) -> bool {
     let clock = &jobs.context.env.clock;
     let end_ns = clock.now_ns().saturating_add(timeout.as_nanos().min(u128::from(u64::MAX / 2)) as u64);

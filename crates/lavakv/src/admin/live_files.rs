@@ -1,24 +1,24 @@
-//! What is the store's, for tests that compare it with the directory.
+//! The files of the store, for tests that compare them with the directory.
 
 use crate::files::data_file::DataFile;
 use crate::work::jobs::Jobs;
 
-/// What the manifest and the memtables name at a moment.
+/// The files named by the manifest and the memtables at a moment.
 #[derive(Clone, Debug, Default)]
 pub struct LiveFiles {
-    /// Names of all tables and vSSTs, and of the segments that memtables refer to, sorted.
+    /// Names of all tables and vSSTs, and of segments referenced by memtables, sorted.
     pub files: Vec<String>,
-    /// vSSTs and aliases that no table references. None, once the store is idle.
+    /// vSSTs and aliases that no table references. Empty once the store is idle.
     pub unreferenced: Vec<String>,
-    /// Names that running jobs have pinned. None, once the store is idle.
+    /// Number of names pinned by running jobs. 0 once the store is idle.
     pub pinned: usize,
-    /// Names of the manifests and log groups that are the store's, those included that wait to be used; sorted.
+    /// Names of the store's manifests and log groups, spare ones included, sorted.
     pub others: Vec<String>,
-    /// Names of the files of data that nothing refers to any more and a job will remove.
+    /// Names of obsolete data files, which a job will remove.
     pub obsolete: Vec<String>,
-    /// Bytes that all files occupy, as they are counted without looking at the directory.
+    /// Bytes of all files by the store's accounting, without reading the directory.
     pub counted_bytes: u64,
-    /// Bytes that running jobs are granted, and bytes that they have written. None, once the store is idle.
+    /// Bytes granted to running jobs, and bytes that they have written. 0 once the store is idle.
     pub job_sums: (u64, u64),
 }
 

@@ -1,9 +1,10 @@
 //! Counters and gauges as text for Prometheus, in its exposition format 0.0.4.
 //!
-//! Every number of [`Space`], [`Statistics`] and [`CacheStats`] is there, with its unit at the end of its name: `_bytes`,
-//! `_seconds`, `_ratio`; counters end in `_total`, and nothing else does; each sample names its store. Histograms: see `histograms`. The structs are taken
-//! apart field by field, so that a new field cannot be forgotten. Readers are summed up by name, not by number: the number of series stays bounded by the names that a
-//! program gives.
+//! The page has every number of [`Space`], [`Statistics`] and [`CacheStats`]. Names end in the
+//! unit: `_bytes`, `_seconds`, `_ratio`; only counters end in `_total`. Each sample has the label
+//! of its store. Histograms: see `histograms`. The structs are destructured field by field, so that
+//! a new field cannot be forgotten. Readers are aggregated by name, so the number of series is
+//! bounded by the number of names in a program.
 
 mod histograms;
 
@@ -18,7 +19,7 @@ use std::fmt::Write;
 /// The value of a sample.
 enum Value {
     Count(u64),
-    /// Nanoseconds, told in seconds.
+    /// Nanoseconds, printed in seconds.
     Seconds(u64),
     Ratio(f64),
 }
@@ -36,15 +37,15 @@ impl Value {
 /// Labels and value.
 type Sample<'a> = (Vec<(&'static str, &'a str)>, Value);
 
-/// The text so far.
+/// The text of a page under construction.
 struct Page {
     text: String,
-    /// The label that every sample has.
+    /// Value of the label `store` of every sample.
     store: String,
 }
 
 impl Page {
-    /// One metric with all its samples.
+    /// Appends one metric with all its samples.
     fn put<'a>(&mut self, name: &str, kind: &str, help: &str, samples: impl IntoIterator<Item = Sample<'a>>) {
         let help = help.replace('\\', "\\\\").replace('\n', " ");
         let mut head = Some(format!("# HELP lavastore_{name} {help}\n# TYPE lavastore_{name} {kind}\n"));
@@ -54,7 +55,7 @@ impl Page {
         }
     }
 
-    /// One line.
+    /// Appends one sample.
     fn sample(&mut self, name: &str, labels: Vec<(&'static str, &str)>, value: &Value) {
         let labels = [("store", &self.store[..])].into_iter().chain(labels);
         let labels: Vec<String> =
@@ -71,24 +72,24 @@ impl Page {
     }
 }
 
-/// A label's value as the format wants it.
+/// Escapes a label value.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Everything there is to tell of a store.
+/// Returns the metrics of a store.
 pub(crate) fn metrics(jobs: &Jobs) -> Result<String> {
     let space = crate::admin::space_report::known_space(jobs)?;
     let store = jobs.context.dir.display().to_string();
     let statistics = crate::admin::describe::statistics(jobs);
-    // Taken with the counters: who looks at two pages divides what they gained by what passed between.
+    // Read together with the counters, so that rates between two pages are exact.
     let clock_ns = jobs.context.now_ns();
     let mut page = page(store, &space, &statistics, &jobs.files.cache.stats());
     put_clock(&mut page, clock_ns);
     Ok(page.text)
 }
 
-/// The time of the page. Monotonic, from some moment of the process on.
+/// Appends the time of the page: monotonic, from an arbitrary origin.
 fn put_clock(page: &mut Page, clock_ns: u64) {
     page.gauge("clock_seconds", "The process's clock when these were read.", Value::Seconds(clock_ns));
 }
@@ -113,7 +114,8 @@ fn put_space(page: &mut Page, space: &Space) {
         "Bytes on disk by owner. All parts sum to the total.",
         space.parts().map(part),
     );
-    // What the parts do not say, by field: a new field must be told, or named here because a part tells it.
+    // Fields without a part, by destructuring: a new field must be used, or listed here because a
+    // part contains it.
     let Space {
         table_bytes: _,
         value_bytes,
@@ -141,7 +143,7 @@ fn put_space(page: &mut Page, space: &Space) {
         oldest_snapshot_ns,
         available_bytes,
         speed,
-        // The statistics tell it, as the gauge `speed_levels_milli`.
+        // Reported by the statistics as the gauge `speed_levels_milli`.
         speed_levels_milli: _,
         limit_bytes,
         reserve_bytes,
@@ -194,7 +196,7 @@ fn put_limit(page: &mut Page, limit_bytes: u64, reserve_bytes: u64) {
     page.gauge("space_reserve_bytes", help, Value::Count(reserve_bytes));
 }
 
-/// The second disk, if there is one.
+/// Appends the metrics of the fast tier, if there is one.
 fn put_speed(page: &mut Page, speed: Option<&store::speed::SpeedSpace>) {
     let of = |bytes: fn(&store::speed::SpeedSpace) -> u64| {
         speed.into_iter().map(move |speed| (Vec::new(), Value::Count(bytes(speed))))
@@ -209,7 +211,7 @@ fn put_speed(page: &mut Page, speed: Option<&store::speed::SpeedSpace>) {
     page.gauges("speed_disk_available_bytes", "Bytes still free there.", of(|speed| speed.available_bytes));
 }
 
-/// Who holds the log.
+/// Appends the metrics of the family that holds the log.
 fn put_log_holder(page: &mut Page, log_holder: Option<&crate::admin::space_report::LogHolder>) {
     use Value::Count;
     let holder = |bytes: fn(&crate::admin::space_report::LogHolder) -> u64| {
@@ -224,7 +226,7 @@ fn put_log_holder(page: &mut Page, log_holder: Option<&crate::admin::space_repor
     page.gauges("wal_held_sequence", "The sequence of that oldest entry.", holder(|h| h.oldest_sequence));
 }
 
-/// What the readers of one name hold.
+/// Aggregate of the readers with one name.
 #[derive(Default)]
 struct OfName {
     count: u64,
@@ -242,7 +244,8 @@ fn reader_labels<'a>((kind, name): &(&'static str, &'a str)) -> Vec<(&'static st
 fn put_holders(page: &mut Page, holders: &[Holder]) {
     let mut by_name: BTreeMap<(&'static str, &str), OfName> = BTreeMap::new();
     for h in holders {
-        // Several of one name mostly hold the same: the largest tells more than the sum.
+        // Readers of one name mostly hold the same files, so the maximum is more useful than the
+        // sum.
         let of_name = by_name.entry((h.kind.name(), &h.name)).or_default();
         of_name.count += 1;
         of_name.age_ns = of_name.age_ns.max(h.age_ns);
@@ -274,7 +277,7 @@ fn put_holders(page: &mut Page, holders: &[Holder]) {
 }
 
 fn put_families(page: &mut Page, families: &[FamilySpace]) {
-    // Each field with its help; the families' own names are labels, and levels follow.
+    // Each field with its help. Family names are labels, and levels follow separately.
     let fields = |family: &FamilySpace| {
         let FamilySpace {
             name: _,
@@ -319,7 +322,7 @@ fn put_families(page: &mut Page, families: &[FamilySpace]) {
     }
 }
 
-/// The value of a field of a family: what the engine counts in percent is a ratio here.
+/// Returns the value of a family's field; percentages become ratios.
 fn of_family(field: &str, value: u64) -> Value {
     if field.ends_with("_ratio") { Value::Ratio(value as f64 / 100.0) } else { Value::Count(value) }
 }
@@ -351,7 +354,7 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
     }
 }
 
-/// Fields that say how it is now: no counters.
+/// Fields that are gauges, with their metric names.
 const GAUGES: [(&str, &str); 15] = [
     ("format", "format"),
     ("format_newest", "format_newest"),
@@ -370,7 +373,7 @@ const GAUGES: [(&str, &str); 15] = [
     ("requests_in_flight", "requests_in_flight"),
 ];
 
-/// Name, type and value of a counter. Those that end in `_max` are no counters to Prometheus.
+/// Returns the name, type and value of a counter. Maxima (`_max`) are gauges in Prometheus.
 fn statistic(field: &str, value: u64) -> (String, &'static str, Value) {
     if let Some((_, name)) = GAUGES.iter().find(|(gauge, _)| *gauge == field) {
         let value = if field.ends_with("_ns") { Value::Seconds(value) } else { Value::Count(value) };
@@ -387,7 +390,8 @@ fn statistic(field: &str, value: u64) -> (String, &'static str, Value) {
     }
 }
 
-/// What a field means, in the words of this page: seconds, and names as they are here.
+/// Adapts the description of a field: seconds instead of nanoseconds, and metric names instead of
+/// fields.
 fn help_text(help: &str) -> String {
     let help = help.replace("Nanoseconds", "Seconds").replace("nanoseconds", "seconds");
     let fields = Statistics::default().fields();

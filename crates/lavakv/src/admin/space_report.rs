@@ -1,8 +1,9 @@
-//! The space ledger: every byte of the store's directory has an owner.
+//! The space report: every byte of the store's directory has an owner.
 //!
-//! The sum is taken over a listing of the directory, each file attributed by what the manifest and the lists of files in
-//! use say of it; nothing is counted along the way, so it cannot drift. Garbage is derived in turn (`values::ledger`). What
-//! readers hold is worked out by the module `holders`. docs/guide/ledger.md tells how to read it.
+//! The report is computed from a listing of the directory. The manifest and the lists of open files
+//! determine the owner of each file. No running counters are involved, so the report cannot drift.
+//! Garbage is derived as well (`values::ledger`), and `holders` computes the bytes that readers
+//! hold. docs/guide/ledger.md explains how to read the report.
 
 use crate::files::data_file::DataFile;
 use crate::tree::family::{Family, ReadState};
@@ -22,129 +23,138 @@ mod rest;
 pub use holders::{Holder, HolderKind, LogHolder};
 pub use rest::{RestReport, RestState};
 
-/// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for
-/// the files of the store (allocated, not logical, bytes).
+/// The bytes on disk by owner. The [`parts`](Space::parts) sum to `total_bytes`: the allocated, not
+/// logical, bytes that the file system reports for the files of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Tables (kSSTs) of the current state.
     pub table_bytes: u64,
-    /// vSSTs of the current state, without the exposed garbage in them: live values and hidden garbage.
+    /// vSSTs of the current state without exposed garbage: live values and unexposed garbage.
     pub value_bytes: u64,
     /// Exposed garbage: records of vSSTs that no table references any more.
     pub garbage_bytes: u64,
-    /// Tables no longer in the current state that iterators, snapshots' readers or pending removal hold.
+    /// Obsolete tables and value files, held by iterators, by reads in progress, or until their
+    /// removal.
     pub pinned_bytes: u64,
-    /// Outputs of jobs under way.
+    /// Outputs of running jobs.
     pub job_bytes: u64,
     /// Log groups: live, spare and free, and the log's open pages.
     pub wal_bytes: u64,
     /// Manifests and the pointer to the current one.
     pub manifest_bytes: u64,
-    /// Files of other engines on the same store.
+    /// Files of other engines in the same store.
     pub engines_bytes: u64,
-    /// Files the store does not know.
+    /// Unknown files.
     pub other_bytes: u64,
-    /// All of the above.
+    /// Sum of the parts.
     pub total_bytes: u64,
-    /// Hidden garbage, inside `value_bytes`: separated values that newer entries of tables or memtables shadow and that
-    /// compaction has not dropped yet. An estimate but for what snapshots keep, which is counted; the bounds are
-    /// `hidden_bytes_min` and `hidden_bytes_max`.
+    /// Unexposed garbage inside `value_bytes`: separated values that newer entries of tables or
+    /// memtables supersede and that compaction has not dropped yet. An estimate, except for the
+    /// part kept for snapshots, which is counted. Its bounds are `hidden_bytes_min` and
+    /// `hidden_bytes_max`.
     pub hidden_bytes: u64,
-    /// Lower bound of hidden garbage: what compactions kept for snapshots of this process.
+    /// Lower bound of unexposed garbage: versions that compactions of this process kept for
+    /// snapshots.
     pub hidden_bytes_min: u64,
-    /// Upper bound of hidden garbage. All of a table from before this process counts until a report has read it.
+    /// Upper bound of unexposed garbage. A table written before the open counts completely until a
+    /// report has read it.
     pub hidden_bytes_max: u64,
-    /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of the keys and values that no newer
-    /// entry can hide.
+    /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of keys and
+    /// values that no newer entry can supersede.
     pub live_bytes_min: u64,
-    /// Of `pinned_bytes`: files that no iterator holds. Reads or jobs under way do, or they are about to be removed.
+    /// Part of `pinned_bytes` that no iterator holds. Running reads or jobs hold these files, or
+    /// their removal is pending.
     pub pinned_unheld_bytes: u64,
-    /// Inside `table_bytes` and `value_bytes`: versions that compactions would have dropped but for snapshots that are
-    /// still held, with keys, values and records.
+    /// Inside `table_bytes` and `value_bytes`: versions that compactions kept only for snapshots
+    /// that are still open, with keys, values and records.
     pub kept_bytes: u64,
-    /// Inside `table_bytes` and `value_bytes`: files that are set aside because they cannot be read, by the lengths they
+    /// Inside `table_bytes` and `value_bytes`: files set aside as unreadable, by the lengths they
     /// should have. See [`crate::Db::damaged_files`].
     pub damaged_bytes: u64,
-    /// Of `wal_bytes`: the groups that hold records somebody may need, the one that is written included. The rest are
-    /// spares and the log's open pages.
+    /// Part of `wal_bytes`: groups with records that may be needed, including the active group. The
+    /// rest are spares and the log's open pages.
     pub wal_in_use_bytes: u64,
-    /// The column family for whose sake closed groups of the log are there, if any has entries that are in no table.
+    /// The column family that holds closed groups of the log, if any family has unflushed entries.
     pub log_holder: Option<LogHolder>,
-    /// Snapshots and iterators with what each of them holds, the oldest first.
+    /// Snapshots and iterators with the space that each holds, oldest first.
     pub holders: Vec<Holder>,
-    /// The store is open for reading only: another process may hold snapshots and iterators, which are not known here.
+    /// The store is open for reading only: snapshots and iterators of other processes are unknown
+    /// here.
     pub is_read_only: bool,
     /// Memtables, in memory only.
     pub memtable_bytes: u64,
-    /// Number of snapshots held.
+    /// Number of open snapshots.
     pub snapshots: u64,
     /// Age of the oldest snapshot, nanoseconds.
     pub oldest_snapshot_ns: u64,
-    /// Bytes still free on the volume, that of the store's directory.
+    /// Free bytes on the volume of the store's directory.
     pub available_bytes: u64,
-    /// The second disk, if the log has one: what of `total_bytes` is there.
+    /// The fast tier, if the store has one: its part of `total_bytes`.
     pub speed: Option<SpeedSpace>,
-    /// Levels whose tables are to be there, in thousandths: [`crate::ExpertOptions::speed_levels`], or where [`crate::ExpertOptions::speed_moving`] has come to in this
-    /// process. `None`: there is no second disk, or the store is open for reading only, and whoever writes it knows.
+    /// Levels on the fast tier, in thousandths: [`crate::ExpertOptions::speed_levels`], or the
+    /// present value of [`crate::ExpertOptions::speed_moving`] in this process. `None`: there is no
+    /// fast tier, or the store is open for reading only, so that only the writing process knows.
     pub speed_levels_milli: Option<u32>,
-    /// What the files may occupy together: the limit, or what the volume has for them if that is less; 0: there is no limit,
-    /// and the volume is not near it.
+    /// Maximum total size of the files: the limit, or the space available on the volume if that is
+    /// less. 0: there is no limit, and the volume is not nearly full.
     pub limit_bytes: u64,
-    /// Bytes below the limit that writes may not take, so that flush, compaction, collection and deletes can go on.
+    /// Bytes below the limit reserved for flush, compaction, collection and deletes.
     pub reserve_bytes: u64,
-    /// Whether deleted data leaves a store without writes, and the reason why not.
+    /// Whether a store without writes frees deleted data, and the reason if not.
     pub rest: RestReport,
-    /// What each column family has, in order of creation.
+    /// Space of each column family, in order of creation.
     pub families: Vec<FamilySpace>,
 }
 
-/// What one column family has. File lengths, not allocated bytes: what a file system adds to them is in [`Space`] only.
+/// Space of one column family. File lengths, not allocated bytes: only [`Space`] includes the
+/// overhead of the file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FamilySpace {
-    /// Its name.
+    /// Name of the family.
     pub name: String,
-    /// The levels that have tables.
+    /// Non-empty levels.
     pub levels: Vec<LevelSpace>,
-    /// vSSTs.
+    /// Number of vSSTs.
     pub vssts: u64,
-    /// Bytes of these files.
+    /// Bytes of the vSSTs.
     pub vsst_bytes: u64,
-    /// Of `vssts`: those that hold one large value.
+    /// Number of vSSTs that hold one large value.
     pub segments: u64,
-    /// Names of former vSSTs that lead to present ones.
+    /// Number of names of former vSSTs that lead to present ones.
     pub aliases: u64,
-    /// References to separated values in tables, hidden ones included.
+    /// Number of references to separated values in tables, superseded ones included.
     pub references: u64,
-    /// Records in vSSTs, garbage included, bytes.
+    /// Bytes of records in vSSTs, garbage included.
     pub record_bytes: u64,
-    /// Those that no table references any more.
+    /// Bytes of records that no table references any more.
     pub garbage_bytes: u64,
-    /// The largest share of garbage in one vSST, percent.
+    /// Maximum share of garbage in one vSST, percent.
     pub garbage_percent_max: u64,
-    /// Estimate of hidden garbage, see [`Space::hidden_bytes`].
+    /// Estimate of unexposed garbage, see [`Space::hidden_bytes`].
     pub hidden_bytes: u64,
-    /// Its lower bound.
+    /// Lower bound of unexposed garbage.
     pub hidden_bytes_min: u64,
-    /// Its upper bound.
+    /// Upper bound of unexposed garbage.
     pub hidden_bytes_max: u64,
     /// Lower bound of live data, see [`Space::live_bytes_min`].
     pub live_bytes_min: u64,
-    /// Closed groups of the log that must stay because only memtables have what it wrote since, bytes of their files.
+    /// Bytes of closed log groups held by the family's unflushed entries.
     pub log_bytes: u64,
 }
 
 /// One level of one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelSpace {
-    /// Its number.
+    /// Level number.
     pub level: usize,
-    /// Tables.
+    /// Number of tables.
     pub files: u64,
     /// Bytes of the tables.
     pub bytes: u64,
-    /// The same as if every value lay with its key and every tombstone were what it hides.
+    /// Bytes of the tables, counting each value with its key, and each tombstone as the data that
+    /// it supersedes.
     pub compensated_bytes: u64,
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
 }
 
@@ -178,7 +188,8 @@ impl FamilySpace {
         }
     }
 
-    /// With what is hidden. `kept_bytes`: records of versions that only snapshots, past or present, kept.
+    /// Adds the unexposed garbage. `kept_bytes`: records of versions kept only for snapshots,
+    /// present or past.
     fn with_hidden(self, hidden: &Hidden<'_>, kept_bytes: u64) -> FamilySpace {
         let bounds = hidden.bounds(None);
         let max = bounds.records_max;
@@ -192,21 +203,21 @@ impl FamilySpace {
         }
     }
 
-    /// Compensated bytes of all levels and of the last one.
+    /// Returns the compensated bytes of all levels, and of the last one.
     fn index_bytes(&self) -> (u64, u64) {
         let all = self.levels.iter().map(|l| l.compensated_bytes).sum();
         (all, self.levels.last().map_or(0, |l| l.compensated_bytes))
     }
 
-    /// Compensated bytes of all levels over those of the last one: how much larger than its data the tree is. 1.11 is what
-    /// levels of ten times each other come to; 0 without tables.
+    /// Returns the compensated bytes of all levels relative to the last one. 1.11 is the ideal for
+    /// levels that grow tenfold; 0 without tables.
     pub fn index_amplification(&self) -> f64 {
         amplification(self.index_bytes())
     }
 }
 
 impl Space {
-    /// Name and value of each part that belongs to the sum.
+    /// Returns the name and value of each part of the sum.
     ///
     /// `live` and `hidden` divide `value_bytes` by the estimate; all others are exact.
     pub fn parts(&self) -> [(&'static str, u64); 10] {
@@ -224,13 +235,14 @@ impl Space {
         ]
     }
 
-    /// Space amplification of the index over all families: see [`FamilySpace::index_amplification`].
+    /// Returns the space amplification of the index over all families: see
+    /// [`FamilySpace::index_amplification`].
     pub fn index_amplification(&self) -> f64 {
         let families = self.families.iter().map(FamilySpace::index_bytes);
         amplification(families.fold((0, 0), |sum, family| (sum.0 + family.0, sum.1 + family.1)))
     }
 
-    /// Adds a family to what is told of all.
+    /// Adds a family to the sums.
     fn add(&mut self, own: FamilySpace) {
         let garbage = own.garbage_bytes.min(self.value_bytes);
         self.value_bytes -= garbage;
@@ -247,8 +259,8 @@ fn amplification((all, last): (u64, u64)) -> f64 {
     if last == 0 { 0.0 } else { all as f64 / last as f64 }
 }
 
-/// Reads tables from before this process that are not known yet, so many bytes a report at most: what they hold bounds what
-/// is hidden and what is live.
+/// Reads tables written before the open that are still unknown, up to a limit per report. Their
+/// notes improve the bounds of unexposed garbage and of live data.
 fn learn(jobs: &Jobs, families: &[Arc<Family>]) {
     let mut left = LEARNED_BYTES_MAX;
     for read_state in families.iter().map(|family| family.read_state()) {
@@ -258,7 +270,7 @@ fn learn(jobs: &Jobs, families: &[Arc<Family>]) {
                 return;
             }
             left = left.saturating_sub(file.len);
-            // A table that cannot be read is reported by whoever needs it.
+            // Readers report unreadable tables.
             if let Ok(notes) = jobs.files.tables.table(file).and_then(|table| table.notes()) {
                 file.known.note(notes);
             }
@@ -266,16 +278,16 @@ fn learn(jobs: &Jobs, families: &[Arc<Family>]) {
     }
 }
 
-/// Tables of which so many bytes were read are not followed by another one in the same report.
+/// Bytes of tables read per report, after which no further table is read.
 const LEARNED_BYTES_MAX: u64 = 64 << 20;
 
-/// Takes the ledger: one directory listing, attributed by the manifest's state, and some tables read.
+/// Computes the report: lists the directory, and reads some tables.
 pub(crate) fn space(jobs: &Jobs) -> Result<Space> {
     learn(jobs, &jobs.tree.families.all());
     known_space(jobs)
 }
 
-/// The ledger without a read of a table.
+/// Computes the report without reading tables.
 pub(crate) fn known_space(jobs: &Jobs) -> Result<Space> {
     let mut out = Space {
         memtable_bytes: jobs.space.memory.used(),
@@ -318,7 +330,8 @@ pub(crate) fn known_space(jobs: &Jobs) -> Result<Space> {
     Ok(out)
 }
 
-/// Lists the directory and attributes each file. Returns the obsolete files that are still there, with their bytes.
+/// Lists the directory and attributes each file. Returns the bytes of obsolete files that still
+/// exist.
 fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
     let entries = jobs.context.env.fs.list(&jobs.context.dir)?;
     jobs.space.meter().correct(&entries);
@@ -346,7 +359,7 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
             Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::SpeedVsst(_)) => {
                 &mut out.job_bytes
             }
-            // The other lanes are other engines'.
+            // Other lanes belong to other engines.
             Some(FileKind::Log(n)) if log_lane(n) != Lane::FIRST => &mut out.engines_bytes,
             Some(FileKind::Log(_) | FileKind::Room(_) | FileKind::Tail(_) | FileKind::Staging) => {
                 &mut out.wal_bytes

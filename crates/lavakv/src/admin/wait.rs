@@ -1,15 +1,15 @@
-//! Waiting for what jobs do, as long as they can do it.
+//! Waits for the results of jobs, while jobs can make progress.
 
 use crate::plan::requests::Caller;
 use crate::work::jobs::Jobs;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// A cancelled call waits so long for its jobs to give back what they made. A job whose thread does more urgent work meanwhile gives it
-/// back later, and makes no more.
+/// Maximum wait of a cancelled call for its jobs to discard their outputs, nanoseconds. A job
+/// preempted by more urgent work discards them later, and creates no more.
 const GIVEN_UP_NS: u64 = 500_000_000;
 
-/// Waits for the jobs of a call that ended with `e`, if that was because it is cancelled.
+/// Waits for the jobs of a call that ended with `e`, if the call was cancelled.
 pub(crate) fn wait_given_up(jobs: &Arc<Jobs>, caller: &Caller, e: &Error) {
     if e.kind() == ErrorKind::Cancelled {
         jobs.context.signals.notify_work();
@@ -18,9 +18,9 @@ pub(crate) fn wait_given_up(jobs: &Arc<Jobs>, caller: &Caller, e: &Error) {
     }
 }
 
-/// Waits until jobs have made `done` true, as long as they can: an error ends it, a store that failed, a disk on which
-/// a job found no room a moment ago (`no_space`: what to say then), and what should have passed by itself and has not. What was
-/// met a while ago is no answer: it may have passed since, and the work is tried again.
+/// Waits until jobs have made `done` true. Ends early with an error from `done`, a failed store, a
+/// recent lack of space (message `no_space`), or a transient error that persists. Old errors are
+/// ignored, because the work is being retried.
 pub(crate) fn wait_for_jobs(
     jobs: &Arc<Jobs>,
     no_space: &str,
@@ -29,7 +29,7 @@ pub(crate) fn wait_for_jobs(
     jobs.context.wait_until(|| look(jobs, no_space, &mut done))
 }
 
-/// One look at what is waited for: `None`, it is not over.
+/// Checks the condition once; `None`: not done yet.
 pub(crate) fn look(
     jobs: &Arc<Jobs>,
     no_space: &str,
@@ -42,7 +42,7 @@ pub(crate) fn look(
     if jobs.context.health.must_wait(now_ns)
         && let Some(why) = jobs.context.health.no_space_error()
     {
-        // Where it was: a store may be on two disks.
+        // The path of the failure, because a store may have two tiers.
         let at = why.file().unwrap_or(&jobs.context.dir).to_owned();
         return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(at).caused_by(why)));
     }

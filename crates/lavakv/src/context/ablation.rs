@@ -1,54 +1,68 @@
-//! Mechanisms that can be switched off one by one, so that the worth of each can be measured alone.
+//! Mechanisms that can be disabled individually, to measure the benefit of each.
 //!
-//! These are no options: nothing is stored, nothing is promised about a switch from release to release, and a store with
-//! a mechanism off is as correct as with it, only slower or larger. After the ablations of Scavenger+ (figures 19 to 21),
-//! whose row "TDB" is everything off.
+//! These are not options: switches are not stored, and their names and meaning may change in any
+//! release. A store without a mechanism is just as correct, only slower or larger. After the
+//! ablations of Scavenger+ (figures 19 to 21), whose row "TDB" is everything off.
 
 use base::{Error, Result};
 
-/// Which mechanisms are on. All are, by default.
+/// The set of enabled mechanisms. By default all are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ablation {
-    /// Garbage collection asks the reference streams of tables by merge join where that is cheaper; off: key by key.
+    /// Garbage collection looks keys up by a merge join with the reference streams of tables where
+    /// that is cheaper; off: key by key.
     pub joined_lookups: bool,
-    /// Garbage collection reads live records that lie close together in one request; off: one by one.
+    /// Garbage collection reads nearby live records in one request; off: one by one.
     pub readahead: bool,
-    /// Values are put into the order of their keys again where scans would gain; off: never.
+    /// Values are relocated into key order where scans would gain; off: never.
     pub correlated: bool,
-    /// The shape of the tree follows compensated bytes; off: physical bytes.
+    /// The shape of the tree is computed from compensated bytes; off: from physical bytes.
     pub compensated_size: bool,
-    /// A quiet store goes on compacting while that frees more than it writes; off: it only collects garbage.
+    /// An idle store compacts while that frees more than it writes; off: an idle store only
+    /// collects garbage.
     pub quiet_compaction: bool,
-    /// The threads of garbage collection follow the amount of garbage and the shape of the trees; off: as many as are free.
+    /// The threads of garbage collection are derived from the amount of garbage and the shape of
+    /// the trees; off: as many as are free.
     pub gc_threads: bool,
     /// Garbage collection reads live records only; off: all records of a file.
     pub lazy_read: bool,
-    /// Values of keys that were overwritten lately go to vSSTs of their own; off: all of a flush go together.
+    /// Flushes write values of recently overwritten keys to separate vSSTs; off: all values of a
+    /// flush go together.
     pub hot_cold: bool,
-    /// Background work comes in pieces, and fewer of them at once where reads in the foreground become slow; off: as large and as many
-    /// as it likes.
+    /// Background I/O is split into small requests, with fewer at once if foreground reads become
+    /// slow; off: unlimited size and number.
     pub io_pacing: bool,
-    /// While the log is written much, one job of compaction and collection less runs than there are threads; off: as many as ever.
+    /// Beside a busy log, at most one job less than threads runs; off: no such limit.
     pub log_first: bool,
-    /// Wide compactions are merged in pieces by several threads; off: each by one.
+    /// Wide compactions are split into subcompactions on several threads; off: each runs on one
+    /// thread.
     pub subcompactions: bool,
-    /// Which gaps reads go over, and how far scans read ahead, follows what reads of the disk were measured to cost; off: what suits most.
+    /// Read gaps and scan read-ahead are derived from measured read costs of the device; off: from
+    /// constants.
     pub measured_reads: bool,
-    /// Garbage collection reads records while it copies others and judges the next keys; off: by turns.
+    /// Garbage collection overlaps reads of records with copies and liveness checks; off:
+    /// sequential steps.
     pub pipelined_collection: bool,
-    /// Of a level that is too large that file goes first whose merge writes least for what it moves; off: the one that stands for most.
+    /// A level over its target compacts the file with the least overlap per byte moved; off: the
+    /// file with the most compensated bytes.
     pub least_overlap: bool,
-    /// Where writers pay for garbage of which most is hidden, a compaction exposes it before collections go on; off: none is made for that.
+    /// If writers are throttled for mostly unexposed garbage, a compaction exposes it before
+    /// collections continue; off: no such compaction.
     pub exposing_first: bool,
-    /// Below a space limit that is far away garbage is collected later; off: from as much on as near it, in percent of a file.
+    /// Far below a space limit, garbage is collected later; off: with the same threshold of garbage
+    /// per file as near the limit.
     pub lazy_with_room: bool,
-    /// Where garbage is far above its bound, what frees space goes before the compaction of level 0 for as long as that is not near its stop; off: never.
+    /// With garbage far above its bound, work that frees space precedes compactions of level 0
+    /// unless level 0 is near its stop; off: never.
     pub space_first: bool,
-    /// What survives the collection of hot files is collected apart from hot and from cold values; off: it is cold.
+    /// Values that survive the collection of hot files are collected separately from hot and from
+    /// cold values; off: as cold values.
     pub warm_survivors: bool,
-    /// The threshold of garbage collection follows garbage and room; off: the family's `gc_ratio_percent`.
+    /// The threshold of garbage collection depends on garbage and free space; off: the family's
+    /// `gc_ratio_percent`.
     pub gc_threshold: bool,
-    /// The bytes that garbage collection reads and writes per second follow the latency of flushes; off: no bound but `io_budget`.
+    /// The read and write rate of garbage collection is limited by the latency of flushes; off:
+    /// only by `io_budget`.
     pub gc_pace: bool,
 }
 
@@ -80,7 +94,7 @@ impl Default for Ablation {
 }
 
 impl Ablation {
-    /// The names by which mechanisms are switched off, and their switches.
+    /// The switches by name.
     fn switches(&mut self) -> [(&'static str, &mut bool); 20] {
         [
             ("joined_lookups", &mut self.joined_lookups),
@@ -93,7 +107,7 @@ impl Ablation {
             ("hot_cold", &mut self.hot_cold),
             ("io_pacing", &mut self.io_pacing),
             ("subcompactions", &mut self.subcompactions),
-            // What comes later is at the end: campaigns draw in this order.
+            // New switches go to the end, because campaigns draw them in this order.
             ("log_first", &mut self.log_first),
             ("measured_reads", &mut self.measured_reads),
             ("pipelined_collection", &mut self.pipelined_collection),
@@ -107,12 +121,12 @@ impl Ablation {
         ]
     }
 
-    /// The names of all mechanisms.
+    /// Returns the names of all mechanisms.
     pub fn names() -> Vec<&'static str> {
         Self::default().switches().iter().map(|(name, _)| *name).collect()
     }
 
-    /// Everything but the mechanisms named.
+    /// Returns all mechanisms except the named ones.
     ///
     /// # Errors
     /// `InvalidArgument` for a name that is not in [`Ablation::names`].

@@ -1,4 +1,4 @@
-//! How fast what writers fill is drained: measured by jobs, asked by whoever slows writers down.
+//! Flush and compaction rates: measured by jobs, read by the write throttle.
 
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::statistic;
@@ -6,40 +6,42 @@ use store::run::Rate;
 
 pub(crate) mod level_0;
 
-/// So much of a flush is what comes after the last byte.
+/// Divisor: the part of a flush that remains after its last data byte.
 const FLUSH_END_PART: u64 = 8;
 
-/// What all families share. See the module.
+/// Rates shared by all families. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// Bytes of memtables that become tables.
+    /// Flush rate, in bytes of memtables.
     pub flush: Rate,
-    /// Bytes that collections free.
+    /// Rate of bytes freed by collections.
     pub gc: Rate,
-    /// The flush under way: when it began, in clock nanoseconds (0: there is none), bytes of its memtables, and those that it has written
-    /// already. Hints for writers, who would else see nothing of a flush before its end.
+    /// The running flush: its start in clock nanoseconds (0: no flush runs), the bytes of its
+    /// memtables, and the bytes written so far. Hints for the write throttle, which would otherwise
+    /// learn of a flush only at its end.
     flush_begun_ns: statistic::AtomicU64,
     flush_bytes: statistic::AtomicU64,
     flush_progress_bytes: statistic::AtomicU64,
-    /// How many hold garbage collection off.
+    /// Number of active pauses of garbage collection.
     gc_pauses: AtomicUsize,
 }
 
 impl Drain {
-    /// A flush of so many bytes begins.
+    /// Records the start of a flush of so many bytes.
     pub fn flush_begins(&self, now_ns: u64, bytes: u64) {
         self.flush_bytes.store(bytes, Ordering::Relaxed);
         self.flush_begun_ns.store(now_ns.max(1), Ordering::Relaxed);
     }
 
-    /// It has ended.
+    /// Records the end of the flush.
     pub fn flush_ends(&self) {
         self.flush_begun_ns.store(0, Ordering::Relaxed);
         self.flush_progress_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// How fast memtables are flushed: as was measured, but no faster than the flush under way. One in an idle store is quicker than one
-    /// beside compactions; who went by the former would run into the end of memory.
+    /// Returns the flush rate: the measured average, but at most the rate of the running flush. A
+    /// flush in an idle store is faster than one beside compactions; the idle rate alone would let
+    /// writers exhaust the memory.
     pub fn flush_bytes_per_s(&self, now_ns: u64) -> u64 {
         let (usual, begun_ns) = (self.flush.get(), self.flush_begun_ns.load(Ordering::Relaxed));
         if begun_ns == 0 {
@@ -53,29 +55,29 @@ impl Drain {
         if usual == 0 { now } else { usual.min(now) }
     }
 
-    /// The flush under way has written so much of its memtables.
+    /// Records the progress of the running flush, in bytes of its memtables.
     pub fn flush_has_written(&self, bytes: u64) {
         self.flush_progress_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What of `backlog` bytes of frozen memtables is still to be written. The last part of a flush, its syncs and its edit, is
-    /// written with nothing to show for it.
+    /// Returns the bytes of `backlog` that the running flush still has to write. The final part of
+    /// a flush, its syncs and version edit, has no visible progress, so the result has a minimum.
     pub fn left_to_flush(&self, backlog: u64) -> u64 {
         let written = self.flush_progress_bytes.load(Ordering::Relaxed);
         backlog.saturating_sub(written).max(backlog / FLUSH_END_PART)
     }
 
-    /// No collection starts until as many have ended the pause as have begun it.
+    /// Pauses garbage collection. No collection starts until each pause has ended.
     pub fn pause_gc(&self) {
         self.gc_pauses.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One of them ends the pause. True if it was the last.
+    /// Ends a pause. Returns whether it was the last.
     pub fn resume_gc(&self) -> bool {
         self.gc_pauses.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// True while no collection may start.
+    /// Returns whether collection is paused.
     pub fn gc_is_paused(&self) -> bool {
         self.gc_pauses.load(Ordering::Acquire) > 0
     }

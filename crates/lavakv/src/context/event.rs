@@ -1,21 +1,22 @@
-//! What the engine tells a listener about its background work.
+//! Events: notifications about background work for a listener.
 
 use base::Error;
 
-/// Defines the causes: each with its name in statistics and metrics, and what a writer waits for, in words.
+/// Defines the causes, each with a name for statistics and metrics, and a description of the
+/// condition that ends the wait.
 macro_rules! causes {
     ($($(#[doc = $doc:literal])* $cause:ident = $name:literal, $waits_for:literal;)*) => {
-        /// Why a writer was slowed down or waited.
+        /// Reason for a slowed or stalled writer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum StallCause {
             $($(#[doc = $doc])* $cause,)*
         }
 
         impl StallCause {
-            /// All of them, in order.
+            /// All causes, in order.
             pub const ALL: [StallCause; [$($name),*].len()] = [$(StallCause::$cause),*];
 
-            /// What somebody waits for, in words.
+            /// Returns a description of the condition that ends the wait.
             pub(crate) fn waits_for(self) -> &'static str {
                 match self {
                     $(StallCause::$cause => $waits_for,)*
@@ -37,28 +38,29 @@ macro_rules! causes {
 }
 
 causes! {
-    /// Memtables wait for flush.
+    /// Memtables wait to be flushed.
     Memory = "memory", "memtables to be flushed";
-    /// L0 waits for compaction.
+    /// Level 0 waits for a compaction.
     L0 = "l0", "level 0 to be compacted";
-    /// Levels below it wait for compaction: they have more than their targets.
+    /// Levels below level 0 are above their targets.
     Levels = "levels", "the levels below level 0 to be compacted";
     /// The log waits for a prepared group.
     Log = "log", "the log";
-    /// Garbage waits for its collection.
+    /// Garbage waits for collection.
     Garbage = "garbage", "garbage to be collected";
     /// The space limit is near, or reached.
     Space = "space", "space";
 }
 
-/// A table or value file that cannot be read, or not all of it.
+/// A table or value file that is partly or completely unreadable.
 #[derive(Clone, Debug)]
 pub struct DamagedFile {
     /// Its name in the store's directory.
     pub file: String,
     /// The column family.
     pub family: String,
-    /// True for a table: keys with small values, and references. False for a file of separated values.
+    /// True for a table: keys with small values, and references. False for a file of separated
+    /// values.
     pub is_table: bool,
     /// The length it should have, bytes.
     pub bytes: u64,
@@ -66,48 +68,48 @@ pub struct DamagedFile {
     pub first_key: Vec<u8>,
     /// The largest key that may be in it.
     pub last_key: Vec<u8>,
-    /// What is wrong: where it was met first.
+    /// The first error found in the file.
     pub error: Error,
 }
 
-/// Why other levels than before are to be on the speed disk.
+/// Reason for a change of the levels on the fast tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpeedMove {
-    /// Work waits longer on the capacity disk than it would on the speed disk.
+    /// Work on the capacity tier waits longer than it would on the fast tier.
     CapacityIsBusy,
-    /// Work waits longer on the speed disk than it would on the capacity disk, or the log waits for it.
+    /// Work on the fast tier waits longer than it would on the capacity tier, or delays the log.
     SpeedIsBusy,
-    /// There is no room on the speed disk beside what the log needs.
+    /// The fast tier has no room beside the space reserved for the log.
     NoRoom,
 }
 
-/// Something that happened.
+/// A notification about background work.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A memtable became a table in L0.
+    /// A flush wrote a memtable to level 0.
     Flush {
         /// Column family.
         family: String,
         /// Bytes of the new table.
         output_bytes: u64,
     },
-    /// vSSTs were collected.
+    /// A collection rewrote vSSTs.
     Gc {
         /// The family.
         family: String,
-        /// Bytes of the vSSTs that were rewritten.
+        /// Bytes of the collected vSSTs.
         input_bytes: u64,
-        /// Bytes of those that took their place.
+        /// Bytes of the new vSSTs.
         output_bytes: u64,
     },
     /// A compaction was installed.
     Compaction {
         /// Column family.
         family: String,
-        /// Level it took files from.
+        /// Level of the inputs.
         level: usize,
-        /// Level it wrote to.
+        /// Level of the outputs.
         output_level: usize,
         /// Bytes read.
         input_bytes: u64,
@@ -116,60 +118,64 @@ pub enum Event {
     },
     /// A writer waited.
     Stall {
-        /// Why.
+        /// Reason for the wait.
         cause: StallCause,
-        /// How long.
+        /// Duration of the wait.
         wait_ns: u64,
     },
-    /// A write waited longer for the engine than the store's budget ([`crate::Options::stall_budget`]).
+    /// The total wait of a write exceeded the stall budget ([`crate::Options::stall_budget`]).
     StallOverBudget {
-        /// What it waited for longest: the link of the chain that is short.
+        /// Cause of its longest wait: the bottleneck.
         cause: StallCause,
-        /// What it had waited by then, all in all.
+        /// Its total wait so far.
         wait_ns: u64,
     },
-    /// A file that cannot be read was set aside: background work leaves it alone from now on. Told once for each file.
+    /// An unreadable file was set aside: background work skips it from now on. Sent once per file.
     FileSetAside {
-        /// Which, and what is wrong with it.
+        /// The file, and its error.
         file: DamagedFile,
     },
-    /// A page of the log, a value that only the log refers to, or the manifest cannot be read any more. What it holds is in
-    /// memory: the memtables are flushed, the manifest is written anew.
+    /// A log page, a value referenced only by the log, or the manifest is unreadable. Its content
+    /// is still in memory: the memtables are flushed, and the manifest is rewritten.
     LogDamaged {
-        /// Where, and what is wrong.
+        /// The location and the reason.
         error: Error,
     },
-    /// The log or the manifest is damaged, and the store was opened for reading: it shows what is before the damage.
+    /// The log or the manifest is damaged, and the store was opened for reading: it shows the data
+    /// before the damage.
     ReadUpToDamage {
-        /// What is wrong, and where.
+        /// The damage, and its locations.
         errors: Vec<Error>,
     },
-    /// Other levels than before are to be on the speed disk (`ExpertOptions::speed_moving`).
+    /// The levels on the fast tier have changed (`ExpertOptions::speed_moving`).
     SpeedLevels {
-        /// How many, from level 0 on, in thousandths: 2,500 are the first two levels and half of the tables of the next one.
+        /// Levels on the fast tier, from level 0 on, in thousandths: 2,500 is the first two levels
+        /// and half of the tables of the next.
         milli: u32,
-        /// Why.
+        /// Reason for the change.
         why: SpeedMove,
     },
-    /// The process may not have the descriptors for as many open files as [`crate::Options::open_files_max`] says. Told once, when the store is opened.
+    /// The descriptor limit of the process is too low for [`crate::Options::open_files_max`]. Sent
+    /// once, when the store is opened.
     OpenFilesBounded {
-        /// Files that should stay open.
+        /// Number of files that should stay open.
         asked: usize,
-        /// Files that stay open.
+        /// Number of files that stay open.
         allowed: usize,
-        /// Descriptors that the process may have (`ulimit -n`). The store uses at most half of them.
+        /// Descriptor limit of the process (`ulimit -n`). The store uses at most half of it.
         limit: u64,
     },
     /// A background job failed.
     BackgroundError {
-        /// Why.
+        /// Reason for the failure.
         error: Error,
     },
 }
 
-/// Receives events, on the thread where they happen: return quickly, and do not call into the store.
+/// Receives events on the thread that causes them: return quickly, and do not call into the store.
 ///
-/// A panic in it is caught, counted in `Statistics::listener_panics`, and does not disturb the engine.
+/// A panic of the listener is caught and counted in `Statistics::listener_panics`; it does not
+/// affect the engine.
 pub trait EventListener: Send + Sync {
     /// Called after the event.
     fn event(&self, event: &Event);

@@ -1,7 +1,9 @@
-//! The second page of options: [`ExpertOptions`] of a store, [`ExpertFamilyOptions`] of a column family.
+//! The second page of options: [`ExpertOptions`] of a store, [`ExpertFamilyOptions`] of a column
+//! family.
 //!
-//! An option stands here if its default, or the value that the engine derives, suits nearly every program: a program that
-//! changes it has a measurement that says so. The rules of the module `options` hold here as well.
+//! An option is on this page if its default, or the derived value, suits nearly every program. A
+//! program should change such an option only with a measurement. The rules of the module `options`
+//! hold here as well.
 
 use super::ablation::Ablation;
 use super::range::{beside, check};
@@ -10,87 +12,101 @@ use lsm::policy::Policies;
 use std::time::Duration;
 use wal::Loggers;
 
-/// Options of a store that few programs change: [`Options::expert`](method@crate::Options::expert) sets them.
+/// Options of a store that few programs change; [`Options::expert`](method@crate::Options::expert)
+/// sets them.
 #[derive(Clone, Debug)]
 pub struct ExpertOptions {
-    /// The longest log group, the unit of allocation of the write-ahead log, bytes: 64 KiB to 4 GiB, a multiple of 4096. Groups
-    /// begin at an eighth of it (16 to 64 KiB) and grow with the rate of writes; on a small volume they are shorter. Default:
-    /// 16 MiB.
+    /// Maximum length of a log group, the unit of allocation of the write-ahead log, bytes: 64 KiB
+    /// to 4 GiB, a multiple of 4096. Groups begin at an eighth of it (16 to 64 KiB) and grow with
+    /// the write rate; on a small volume they are shorter. Default: 16 MiB.
     pub log_group_bytes: u64,
-    /// Bound on the live write-ahead log, bytes: above it the engine flushes the family that holds the oldest group. At least two
-    /// log groups. Default: 0, derived: 256 MiB, or four log groups if these are longer.
+    /// Bound on the live write-ahead log, bytes. Above it the engine flushes the family that holds
+    /// the oldest group. At least two log groups. Default: 0, derived: 256 MiB, or four log groups
+    /// if these are longer.
     pub wal_bytes_max: u64,
-    /// Threads that run asynchronous requests ([`crate::Requests`]) which their caller could not finish: writes that wait, scans,
-    /// and other blocking calls. 1 to 64. One more thread has their point reads in flight. The threads begin with the first such
-    /// request. Default: 2, since these threads wait more than they compute.
+    /// Threads for asynchronous requests ([`crate::Requests`]) that their caller could not
+    /// complete: writes that wait, scans, and other blocking calls. 1 to 64. One more thread
+    /// handles their point reads. The threads start with the first such request. Default: 2, since
+    /// these threads mostly wait.
     pub async_threads: usize,
-    /// The most compactions that run at once, at most 64. Default: 0, derived: one less than the background threads, at least
-    /// one, so that one thread is left for flushes.
+    /// Maximum number of concurrent compactions, at most 64. Default: 0, derived: one less than the
+    /// background threads, at least one, so that one thread is left for flushes.
     pub compactions_max: usize,
-    /// The widest gap between two places of a file that a read goes over where one batch wants both, bytes, at most 1 MiB: scans, reads
-    /// of many keys, requests, and collections. Default: `None`, derived: as many bytes as cost what one request more costs. The
-    /// engine measures that for each disk while the store is open ([`crate::Statistics::io_read_gap_bytes`]); before it knows
-    /// enough, 16 KiB (12 KiB for collections).
+    /// Maximum gap between two requested ranges of a file that one read covers, bytes, at most 1
+    /// MiB. It applies to batches of scans, multi-key reads, requests and collections. Default:
+    /// `None`, derived: the bytes that take as long as one more request. The engine measures that
+    /// for each disk while the store is open ([`crate::Statistics::io_read_gap_bytes`]). Until it
+    /// knows enough it uses 16 KiB (12 KiB for collections).
     pub read_gap_bytes: Option<u64>,
-    /// Durable writes of the log that are at the device at once. Default: one. [`Loggers::AUTO`] finds the number while the store
-    /// is open.
+    /// Number of concurrent durable log writes. Default: one. [`Loggers::AUTO`] finds the number
+    /// while the store is open.
     pub loggers: Loggers,
-    /// The longest time that a page of buffered writes waits for the flush of its memtable, milliseconds, at most 3,600,000 (an
-    /// hour). A page whose memtable is flushed sooner is never written to the log device; an older one is made durable (up to a
-    /// second late). Until then a loss of power takes these writes and those after them.
+    /// Maximum age of a buffered log page, milliseconds, at most 3,600,000 (an hour). A page whose
+    /// memtable is flushed sooner is never written to the log device; an older one is made durable
+    /// (up to a second late). A power failure before that loses these writes and all later ones.
     ///
-    /// Up to 64 MiB of the log wait (a memtable and two log groups), in memory (part of
-    /// [`Options::memory_bytes`](field@crate::Options::memory_bytes)) and in a file that survives the process. A durable write
-    /// makes all waiting pages durable. Where durable writes are expected ([`crate::Options::durability`]) or one came since the
-    /// opening, no more waits than the device takes within [`crate::Options::stall_budget`]. Up to four written families are
-    /// flushed together; with more, each flush writes the waiting pages too. A release that does not know this option refuses a
-    /// store that was open with it, until the store was opened twice without it and flushed.
+    /// Up to 64 MiB of the log are buffered (a memtable and two log groups), in memory (part of
+    /// [`Options::memory_bytes`](field@crate::Options::memory_bytes)) and in a file that survives
+    /// the process. A durable write makes all buffered pages durable. If durable writes are
+    /// expected ([`crate::Options::durability`]), or one came since the open, the buffer is bounded
+    /// by the bytes that the device writes within [`crate::Options::stall_budget`]. Up to four
+    /// written families are flushed together; with more, each flush also writes the buffered pages.
+    /// A release without this option refuses a store that was open with it, until the store was
+    /// opened twice without it and flushed.
     ///
-    /// `Some(0)`: a page is written as soon as it is worth a write. Default: `None`, derived: 10 seconds where `memory_bytes` has
-    /// room for the waiting pages beside two memtables, and a [`crate::Options::space_limit`] in bytes is at least 32 times as much;
-    /// else as `Some(0)`.
+    /// `Some(0)`: a page is written as soon as it is worth a write. Default: `None`, derived: 10
+    /// seconds if `memory_bytes` has room for the buffer beside two memtables, and a
+    /// [`crate::Options::space_limit`] in bytes is at least 32 times the buffer; otherwise as
+    /// `Some(0)`.
     pub buffered_age_ms_max: Option<u64>,
-    /// Rate at which the engine reads all files of the store again in the background, to find damage before a reader needs the
-    /// data, bytes per second; at least 64 KiB. It reports damage as [`crate::Event`] and in [`crate::Db::damaged_files`]. Default: 0,
-    /// no such reads.
+    /// Rate of the scrub, bytes per second, at least 64 KiB. The scrub reads all files of the store
+    /// in the background, to find damage before a reader needs the data. It reports damage as
+    /// [`crate::Event`] and in [`crate::Db::damaged_files`]. Default: 0, no scrub.
     pub scrub_bytes_per_s: u64,
-    /// Whether the store makes checkpoints that other processes request through its directory (`lava checkpoint`). Any process that may
-    /// write the directory may request one, at any absolute path where this process may make a directory. The store looks for one
-    /// name at most once a second. Default: true.
+    /// Whether the store makes checkpoints that other processes request through its directory
+    /// (`lava checkpoint`). Any process with write access to the directory may request one, at any
+    /// absolute path where this process may create a directory. The store checks for requests at
+    /// most once a second. Default: true.
     pub checkpoint_requests: bool,
-    /// Levels, from level 0 on, whose new tables are made on the second disk ([`crate::Options::speed`]), at most 7. The log comes
-    /// first there: `wal_bytes_max` and a quarter more. Tables without room are made in the directory, and counted
-    /// ([`crate::Statistics::speed_tables_elsewhere`]). A table stays on its disk until it is compacted. Default: 0, none.
+    /// Number of levels, from level 0 on, whose new tables are created on the fast tier
+    /// ([`crate::Options::speed`]), at most 7. The log has priority there: `wal_bytes_max` and a
+    /// quarter more. Tables that do not fit are created on the capacity tier, and counted
+    /// ([`crate::Statistics::speed_tables_elsewhere`]). A table stays on its tier until it is
+    /// compacted. Default: 0, none.
     pub speed_levels: usize,
-    /// Bound on separated values on the second disk, bytes: files of hot values, which a flush writes apart from all others where keys are
-    /// skewed. A file begins there if a whole one stays within the bound and has room beside log and tables; else it begins in the
-    /// directory, and is counted ([`crate::Statistics::speed_values_elsewhere`]). Values that survive a collection go to the
-    /// directory. A file stays on its disk until it is collected. More than 0 is refused for a store without a second disk.
-    /// Default: 0, none.
+    /// Bound on separated values on the fast tier, bytes: files of hot values, which a flush
+    /// separates from all others if keys are skewed. A file begins there if a complete one fits
+    /// within the bound, and beside log and tables. Otherwise it begins on the capacity tier, and
+    /// is counted ([`crate::Statistics::speed_values_elsewhere`]). Values that survive a collection
+    /// go to the capacity tier. A file stays on its tier until it is collected. A store without a
+    /// fast tier refuses a bound above 0. Default: 0, none.
     pub speed_values_bytes_max: u64,
-    /// Write all flushed values to the second disk first, within
-    /// [`speed_values_bytes_max`](ExpertOptions::speed_values_bytes_max). Values that survive a collection go to the directory where half
-    /// of the bound is taken: values that are overwritten sooner never do. For a second disk with room for a good part of the bytes
-    /// that are written between two overwrites of a key. Values not known to be hot leave a quarter of the bound to hot ones, and
-    /// lasting values go to the directory where more than five eighths of it are taken
-    /// ([`crate::Statistics::speed_values_moved_down`]). After it is switched off, lasting values go to the directory. Default:
-    /// false, hot values only.
+    /// Writes all flushed values to the fast tier first, within
+    /// [`speed_values_bytes_max`](ExpertOptions::speed_values_bytes_max). Once half of the bound is
+    /// used, survivors of a collection go to the capacity tier: values that are overwritten sooner
+    /// never do. The option suits a fast tier with room for a good part of the bytes written
+    /// between two overwrites of a key. Values not known to be hot leave a quarter of the bound to
+    /// hot ones. Long-lived values go to the capacity tier once they use more than five eighths of
+    /// the bound ([`crate::Statistics::speed_values_moved_down`]), or after the option is disabled.
+    /// Default: false, hot values only.
     pub speed_values_fresh: bool,
-    /// Derive the number of levels on the second disk from measured waits, up to
-    /// [`speed_levels`](ExpertOptions::speed_levels): the store begins with the log alone there, and moves tables between the
-    /// disks while it is open. With `speed_levels` 0 all tables there go to the directory. Default: false, new tables of all these
-    /// levels are made there.
+    /// Derives the number of levels on the fast tier from measured waits, up to
+    /// [`speed_levels`](ExpertOptions::speed_levels). The store begins with only the log there, and
+    /// moves tables between the tiers while it is open. With `speed_levels` 0 all tables go to the
+    /// capacity tier. Default: false, new tables of all these levels are created on the fast tier.
     pub speed_moving: bool,
-    /// Interval between two decisions on the levels of the second disk. Default: 1 s; less is for tests.
+    /// Interval between two decisions on the levels of the fast tier. Default: 1 s; less is for
+    /// tests.
     #[doc(hidden)]
     pub speed_look: Duration,
-    /// First sequence number, file number, log group and log page of a **new** store, 1 to 2^48. For tests that cross 2^32.
-    /// Default: 1.
+    /// First sequence number, file number, log group and log page of a **new** store, 1 to 2^48.
+    /// For tests that cross 2^32. Default: 1.
     pub first_number: u64,
-    /// The compaction policies that families may have. Default: those that are built in; a test may add some.
+    /// The compaction policies that families may have. Default: the built-in ones; a test may add
+    /// some.
     #[doc(hidden)]
     pub policies: Policies,
-    /// Mechanisms switched off, to measure each of them: no option of a store.
+    /// Disabled mechanisms, for measurements: not an option of a store.
     #[doc(hidden)]
     pub ablation: Ablation,
 }
@@ -120,7 +136,7 @@ impl Default for ExpertOptions {
 }
 
 impl ExpertOptions {
-    /// Checks each option, [`wal_bytes_max`](ExpertOptions::wal_bytes_max) with the value that it gets.
+    /// Checks each option; [`wal_bytes_max`](ExpertOptions::wal_bytes_max) with its derived value.
     pub(super) fn check_ranges(&self) -> Result<()> {
         check("buffered_age_ms_max", self.buffered_age_ms_max.unwrap_or(0), 0, 3_600_000)?;
         check("log_group_bytes", self.log_group_bytes, 64 << 10, 4 << 30)?;
@@ -150,7 +166,7 @@ impl ExpertOptions {
         }
     }
 
-    /// Fails if something is to be on a second disk, and none is given.
+    /// Fails if an option needs a fast tier and the store has none.
     pub(crate) fn check_disks(&self, has_speed_disk: bool) -> Result<()> {
         if self.speed_values_fresh && self.speed_values_bytes_max == 0 {
             return Err(Error::invalid(
@@ -166,33 +182,36 @@ impl ExpertOptions {
     }
 }
 
-/// Options of a column family that few programs change: [`FamilyOptions::expert`](method@crate::FamilyOptions::expert) sets
-/// them.
+/// Options of a column family that few programs change;
+/// [`FamilyOptions::expert`](method@crate::FamilyOptions::expert) sets them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpertFamilyOptions {
-    /// Uncompressed size of a data block, bytes, 512 to 1 MiB. A point read takes one block from the disk. Default: 4096, a page.
+    /// Uncompressed size of a data block, bytes, 512 to 1 MiB. A point read takes one block from
+    /// the disk. Default: 4096, a page.
     pub block_bytes: usize,
-    /// Size at which a compaction starts the next table file, bytes, 4 KiB to 4 GiB. Default: 16 MiB.
+    /// Size at which a compaction starts the next table file, bytes, 4 KiB to 4 GiB. Default: 16
+    /// MiB.
     pub file_bytes: u64,
-    /// Target size of the first level below level 0, bytes, at least `file_bytes`. Default: 0, derived: 64 MiB, or four files if
-    /// these are longer.
+    /// Target size of the first level below level 0, bytes, at least `file_bytes`. Default: 0,
+    /// derived: 64 MiB, or four files if these are longer.
     pub level_base_bytes: u64,
     /// Growth factor from one level to the next, 2 to 1000. Default: 10.
     pub level_multiplier: u32,
-    /// Levels, level 0 included, 2 to 7. Default: 7.
+    /// Number of levels, including level 0, 2 to 7. Default: 7.
     pub levels: usize,
-    /// Files in level 0 that start a compaction, 1 to 1000. Default: 4.
+    /// Number of files in level 0 that starts a compaction, 1 to 1000. Default: 4.
     pub l0_compaction_files: usize,
-    /// Depth of level 0, in flushed memtables, from which writers are slowed down; at least `l0_compaction_files`. Default: 0,
-    /// derived: four times `l0_compaction_files`, which makes 16.
+    /// Depth of level 0, in flushed memtables, at which the write throttle starts; at least
+    /// `l0_compaction_files`. Default: 0, derived: four times `l0_compaction_files`, that is 16.
     pub l0_slowdown_files: usize,
-    /// Depth of level 0, in flushed memtables, at which writers wait; more than `l0_slowdown_files`. Default: 0, derived: twice
-    /// `l0_slowdown_files`, which makes 32.
+    /// Depth of level 0, in flushed memtables, at which writers wait; more than
+    /// `l0_slowdown_files`. Default: 0, derived: twice `l0_slowdown_files`, that is 32.
     pub l0_stop_files: usize,
-    /// Size at which the next vSST (file of separated values) starts, bytes, 4 KiB to 4 GiB. Default: 32 MiB.
+    /// Size at which the next vSST (file of separated values) starts, bytes, 4 KiB to 4 GiB.
+    /// Default: 32 MiB.
     pub vsst_bytes: u64,
-    /// Share of garbage at which collection rewrites a vSST, percent, 1 to 99. The engine collects sooner or later than that by the
-    /// room that is left. Default: 20.
+    /// Share of garbage at which collection rewrites a vSST, percent, 1 to 99. The engine collects
+    /// earlier or later depending on free space. Default: 20.
     pub gc_ratio_percent: u32,
 }
 
@@ -214,7 +233,7 @@ impl Default for ExpertFamilyOptions {
 }
 
 impl ExpertFamilyOptions {
-    /// The same options, with a value for each derived one that is 0.
+    /// Returns the same options with all derived values filled in.
     pub(super) fn derived(mut self) -> ExpertFamilyOptions {
         if self.level_base_bytes == 0 {
             self.level_base_bytes = (64 << 20).max(self.file_bytes.saturating_mul(4));
@@ -228,7 +247,7 @@ impl ExpertFamilyOptions {
         self
     }
 
-    /// Checks each option of those that have a value for the derived ones.
+    /// Checks each option of a struct with all derived values filled in.
     pub(super) fn check_ranges(&self) -> Result<()> {
         check("block_bytes", self.block_bytes, 512, 1 << 20)?;
         check("file_bytes", self.file_bytes, 4 << 10, 4 << 30)?;

@@ -5,7 +5,7 @@ use super::fit::Fit;
 use super::options::{Options, SpaceLimit};
 use std::fmt;
 
-/// Where the value of an option comes from.
+/// Origin of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionSource {
     /// The caller set it.
@@ -15,7 +15,7 @@ pub enum OptionSource {
 }
 
 impl OptionSource {
-    /// One word.
+    /// Returns a one-word name.
     pub fn name(self) -> &'static str {
         match self {
             OptionSource::Set => "set",
@@ -24,7 +24,7 @@ impl OptionSource {
     }
 }
 
-/// The value of an option that the engine derives unless it is set.
+/// An option that the engine derives unless it is set, with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedOption {
     /// The option, with the path from [`Options`]: `memory_bytes`, `expert.wal_bytes_max`.
@@ -35,19 +35,20 @@ pub struct ExplainedOption {
     pub unit: &'static str,
     /// Where it comes from.
     pub source: OptionSource,
-    /// Why the value is this one. Of a set one: `set by the caller`.
+    /// Reason for the value; for a set option `set by the caller`.
     pub reason: String,
 }
 
-/// All options that are derived unless they are set, as [`Options::explain`] gives them. Its `Display` is a table.
+/// All options that are derived unless set, the result of [`Options::explain`]. Its `Display` is a
+/// table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The options, in the order of their declaration, those of a store first.
+    /// The options in the order of their declaration, store options first.
     pub options: Vec<ExplainedOption>,
 }
 
 impl Explanation {
-    /// An option by its name.
+    /// Returns an option by name.
     pub fn option(&self, name: &str) -> Option<&ExplainedOption> {
         self.options.iter().find(|option| option.name == name)
     }
@@ -64,7 +65,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// An option with the value that it gets: set, or with the reason that `why` gives.
+/// Describes an option: set by the caller, or derived with the reason that `why` returns.
 fn explained(
     name: &'static str,
     (value, unit): (u64, &'static str),
@@ -78,16 +79,16 @@ fn explained(
     ExplainedOption { name, value, unit, source, reason }
 }
 
-/// The reason of a size that is smaller than its option states.
+/// Returns the reason for a size below its option.
 fn halved(at_most: u64) -> String {
     format!("{at_most} bytes, halved until the store fits its space limit")
 }
 
 impl Options {
-    /// Tells the values of all options that the engine derives unless they are set, and the reason of each. The options
-    /// alone decide: on a small volume a store may have smaller sizes (see [`Options`]), and
-    /// [`read_gap_bytes`](crate::ExpertOptions::read_gap_bytes) is measured while a store is open
-    /// ([`crate::Statistics::io_read_gap_bytes`]).
+    /// Returns all options that the engine derives unless they are set, each with its value and the
+    /// reason. The result depends on the options alone: on a small volume a store may use smaller
+    /// sizes (see [`Options`]). [`read_gap_bytes`](crate::ExpertOptions::read_gap_bytes) is
+    /// measured while a store is open ([`crate::Statistics::io_read_gap_bytes`]).
     ///
     /// ```
     /// # use lavastore_lavakv::{OptionSource, Options};
@@ -108,7 +109,7 @@ impl Options {
         Explanation { options }
     }
 
-    /// The sizes that are smaller than the options state, for the sake of the space limit.
+    /// Returns the sizes that are reduced to fit the space limit.
     fn explain_fit(&self, fitted: &Options) -> Vec<ExplainedOption> {
         let sizes = |of: &Options| {
             let (expert, family) = (&of.expert, &of.family.expert);

@@ -8,23 +8,25 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use lsm::policy::{FileChoice, PolicyChoice, TreeOptions};
 
-/// Options of one column family; [`FamilyOptions::expert`](method@FamilyOptions::expert) has the second page.
+/// Options of one column family; [`FamilyOptions::expert`](method@FamilyOptions::expert) has the
+/// second page.
 ///
-/// They are stored in the manifest when the family is created. A changed option holds for new files: old data is read as it is,
-/// and takes the new form when compaction rewrites it.
+/// The options are stored in the manifest when the family is created. A change applies to new
+/// files: old data stays readable, and takes the new form when compaction rewrites it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyOptions {
     /// Compression of the blocks of tables. Default: none.
     pub compression: Compression,
-    /// Values of at least so many bytes are separated from their keys, in vSSTs; 32 bytes to the longest value. 0: every value
-    /// stays with its key. Default: 512.
+    /// Minimum length of values that are separated from their keys into vSSTs, bytes: 32 to the
+    /// maximum value length. 0: every value stays with its key. Default: 512.
     pub min_blob_size: usize,
-    /// Bits of filter per key, at most 64; 0 for no filter. A filter saves the read of a table that does not have the key. Default:
-    /// 10 (about 1 % false positives).
+    /// Filter bits per key, at most 64; 0 for no filter. A filter avoids reads of tables without
+    /// the key. Default: 10 (about 1 % false positives).
     pub filter_bits_per_key: u32,
-    /// The policy that chooses the tables of a compaction. Default: `leveled`, version 1. A store opens whatever policies its families
-    /// have; a family whose policy this release does not know is read, and neither written ([`ErrorKind::Unsupported`]) nor
-    /// compacted, until a release that knows it opens the store, or [`crate::Db::set_family_options`] gives it another.
+    /// Policy that picks compactions. Default: `leveled`, version 1. A store opens whatever the
+    /// policies of its families. A family with a policy unknown to this release is readable, but
+    /// neither written ([`ErrorKind::Unsupported`]) nor compacted. That ends when a release that
+    /// knows the policy opens the store, or [`crate::Db::set_family_options`] sets another one.
     pub policy: PolicyChoice,
     /// The second page: shape of the tree, file sizes, level 0, collection.
     pub expert: ExpertFamilyOptions,
@@ -42,30 +44,30 @@ impl Default for FamilyOptions {
     }
 }
 
-/// First byte of encoded family options. Version 1 has nothing about separated values. Version 3 adds a byte that says where an
-/// earlier release placed values; this one reads it and does not write that version. Version 4 is written for a policy other than
-/// `leveled` 1.
+/// First byte of encoded family options. Version 1 lacks separated values. Version 3 adds a byte
+/// for the value placement of an earlier release; this release reads that version but does not
+/// write it. Version 4 is written for policies other than `leveled` 1.
 const FAMILY_OPTIONS_VERSION: u8 = 4;
 
-/// The byte of version 3 for values that go to the log and, by the flush, to a vSST.
+/// Value placement of version 3: values go to the log, and by the flush to a vSST.
 const PLACED_IN_TABLES: u8 = 0;
-/// The byte of version 3 for values in files beside the log. Such a family takes the default.
+/// Value placement of version 3: values in files beside the log. Such a family uses the default.
 const PLACED_IN_LOG: u8 = 1;
 
-/// The longest name of a policy, bytes.
+/// Maximum length of a policy's name, bytes.
 const POLICY_NAME_LEN_MAX: usize = 255;
-/// The longest parameters of a policy, bytes.
+/// Maximum length of a policy's parameters, bytes.
 const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
 
 impl FamilyOptions {
-    /// The same options, with a value for each of those that are derived where they are 0: what a family that was created with them
-    /// says its options are.
+    /// Returns the same options with all derived values filled in, as a family created with them
+    /// reports its options.
     pub fn derived(mut self) -> FamilyOptions {
         self.expert = self.expert.derived();
         self
     }
 
-    /// Changes options of the second page.
+    /// Changes expert options.
     ///
     /// ```
     /// # use lavastore_lavakv::FamilyOptions;
@@ -78,10 +80,11 @@ impl FamilyOptions {
         self
     }
 
-    /// Checks every option, those that are derived with the values that they get.
+    /// Checks every option; derived ones with their derived values.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the option and its range; `Unsupported` for a codec that is not part of the build.
+    /// `InvalidArgument` naming the option and its range; `Unsupported` for a codec that is not
+    /// part of the build.
     pub fn validate(&self) -> Result<()> {
         self.clone().derived().check_ranges()
     }
@@ -97,12 +100,12 @@ impl FamilyOptions {
         table::compress::require(self.compression)
     }
 
-    /// Fails if the policy is not known to the store, or its parameters are none.
+    /// Fails if the store does not know the policy, or its parameters are invalid.
     pub(crate) fn check_policy(&self, store: &Options) -> Result<()> {
         store.expert.policies.make(&self.policy, &self.tree(store.expert.ablation)).map(drop)
     }
 
-    /// What they say to a compaction policy.
+    /// Returns the arguments of a compaction policy.
     pub(crate) fn tree(&self, ablation: Ablation) -> TreeOptions {
         TreeOptions {
             l0_compaction_files: self.expert.l0_compaction_files,
@@ -119,7 +122,7 @@ impl FamilyOptions {
         }
     }
 
-    /// As the manifest has them: nothing is left to be derived.
+    /// Encodes the options for the manifest, with all derived values filled in.
     pub(crate) fn encode(&self) -> Vec<u8> {
         self.clone().derived().encode_derived()
     }
@@ -166,7 +169,7 @@ impl FamilyOptions {
         }
         let compression = Compression::from_u8(r.u8()?)
             .ok_or_else(|| Error::corruption("unknown compression in family options"))?;
-        // What is too large for its type is over every range, and refused as such.
+        // Values too large for their types saturate, and fail the range checks.
         let size = |v: u64| usize::try_from(v).unwrap_or(usize::MAX);
         let narrow = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
         let (block_bytes, filter_bits_per_key) = (size(r.varint()?), narrow(r.varint()?));

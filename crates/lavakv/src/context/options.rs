@@ -1,16 +1,18 @@
 //! Options of a store, and of single writes.
 //!
-//! Every option has a default that works; `Db::open(path)` needs none. Sizes are in bytes. An option that is out of
-//! range, or a combination the engine does not support, is refused at open with [`ErrorKind::InvalidArgument`] and a
-//! sentence that names the option and its range: nothing is silently clamped. (Sizes are made to fit a small volume, see
-//! [`Options`].)
+//! Every option has a working default, so `Db::open(path)` needs none. Sizes are in bytes. Open
+//! refuses an option out of range, or an unsupported combination, with
+//! [`ErrorKind::InvalidArgument`]. The message names the option and its range; no value is silently
+//! clamped. (Sizes are reduced on a small volume, see [`Options`].)
 //!
-//! Options stand on two pages. The first one, [`Options`] and [`FamilyOptions`], has the decisions of a program about its
-//! data and its machine: space, memory, threads, durability. The second one ([`ExpertOptions`] and
-//! [`ExpertFamilyOptions`](crate::ExpertFamilyOptions)) has all others. A test lists both, so that a new option has to choose.
+//! Options stand on two pages. The first, [`Options`] and [`FamilyOptions`], has a program's
+//! decisions about its data and its machine: space, memory, threads, durability. The second,
+//! [`ExpertOptions`] and [`ExpertFamilyOptions`](crate::ExpertFamilyOptions), has all others. A
+//! test lists both, so that a new option has to choose.
 //!
-//! Options of the store are given at every open. Options of a family are stored in the manifest when the family is
-//! created; `Db::open_with` replaces the stored options of the default family by those in [`Options::family`].
+//! Options of the store are given at every open. Options of a family are stored in the manifest
+//! when the family is created; `Db::open_with` replaces the stored options of the default family by
+//! those in [`Options::family`].
 //!
 //! [`ErrorKind::InvalidArgument`]: base::ErrorKind::InvalidArgument
 
@@ -28,83 +30,97 @@ use version::names;
 pub use store::space::SpaceLimit;
 pub use wal::{Durability, Loggers};
 
-/// How a store is opened; [`Options::expert`](method@Options::expert) has the second page.
+/// Options of an open; [`Options::expert`](method@Options::expert) has the second page.
 ///
-/// On a volume that has little for the store (1.2 GB with the defaults), memtables, memory, log groups, value files and tables
-/// are smaller than asked for, by halves down to 512 KiB, so that the store can keep room for its own upkeep there. Each
-/// opening looks at the volume anew; the options of families are stored as they were given.
+/// On a volume with little space for the store (1.2 GB with the defaults), memtables, memory, log
+/// groups, value files and tables are smaller than configured. They are halved down to 512 KiB, so
+/// that the store can reserve space for its own work. Each open examines the volume again; family
+/// options are stored as given.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Make a new store if there is none. Default: true.
+    /// Creates a store if there is none. Default: true.
     pub create_if_missing: bool,
-    /// Refuse to open a store that exists. Default: false.
+    /// Refuses to open an existing store. Default: false.
     pub error_if_exists: bool,
-    /// Bound on the bytes of the store's files, log and reserve included; kept at every moment. A limit in bytes
-    /// may be as small as 1.3 MB: memtables, log groups, tables and value files become smaller with it, until the overhead of an
-    /// empty store is at most a quarter of it. [`Options::explain`] shows the sizes. Default: none but the end of the volume, where
-    /// the reserve is kept free as well.
+    /// Bound on the bytes of the store's files, including the log and the reserve; kept at every
+    /// moment. A limit in bytes may be as small as 1.3 MB: memtables, log groups, tables and value
+    /// files shrink with it, until the overhead of an empty store is at most a quarter of it.
+    /// [`Options::explain`] shows the sizes. Default: none, but the reserve is kept free at the end
+    /// of the volume as well.
     pub space_limit: Option<SpaceLimit>,
-    /// Behavior of writes at that bound. Default: [`SpacePolicy::NoSpace`].
+    /// Behavior of writes at the space limit. Default: [`SpacePolicy::NoSpace`].
     pub space_policy: SpacePolicy,
     /// Size at which a memtable is flushed, bytes, 16 KiB to 4 GiB. Default: 16 MiB.
     pub memtable_bytes: usize,
-    /// Budget of all memtables of all families, those being flushed included, and of the log pages that wait for a flush
-    /// ([`ExpertOptions::buffered_age_ms_max`]), bytes; at least two memtables. Writers wait above it. Default: 0, derived: four
-    /// memtables and a full ring of open log pages. That is 112 MiB with the default sizes, of which 48 are for the log.
+    /// Budget for all memtables of all families, including those being flushed, and for buffered
+    /// log pages ([`ExpertOptions::buffered_age_ms_max`]), bytes; at least two memtables. Writers
+    /// wait when it is exceeded. Default: 0, derived: four memtables and a full tail buffer. That
+    /// is 112 MiB with the default sizes, of which 48 are for the log.
     pub memory_bytes: usize,
-    /// Budget of the block cache, bytes, at most 4 TiB: index blocks, filters and data share it. Default: 64 MiB, whatever the memory of
-    /// the machine is, since that belongs to the program.
+    /// Budget of the block cache, bytes, at most 4 TiB. Index blocks, filters and data share it.
+    /// Default: 64 MiB, independent of the machine's memory, which belongs to the program.
     pub cache_bytes: usize,
-    /// Durability of a write that does not name its own. Default: buffered.
+    /// Durability of writes that do not choose their own. Default: buffered.
     pub durability: Durability,
-    /// The longest that a write should wait for the engine: for memory, levels, log, garbage or space, but not for the device.
-    /// 100 µs to an hour. A longer wait is counted ([`crate::Statistics::stalls_over_budget`]) and reported
-    /// ([`crate::Event::StallOverBudget`], with its cause). A write that must not wait says so itself
-    /// ([`WriteOptions::wait_at_most`]). It also bounds the time that the device takes for the buffered writes before a durable one
+    /// Budget for a write's wait for the engine: for memory, levels, log, garbage or space, but not
+    /// for the device. 100 µs to an hour. A longer wait is counted
+    /// ([`crate::Statistics::stalls_over_budget`]) and reported ([`crate::Event::StallOverBudget`],
+    /// with its cause). The budget does not end the wait; [`WriteOptions::wait_at_most`] does. It
+    /// also bounds the device time for buffered writes ahead of a durable one
     /// ([`ExpertOptions::buffered_age_ms_max`]). Default: 10 ms.
     pub stall_budget: Duration,
-    /// Bound on the reads and writes of all background work together, bytes per second, at least 1 MiB. Flushes count and are never held
-    /// back, since writers wait for them; the other work waits for what they took. 0 is no bound. Default: 0.
+    /// Limit on the reads and writes of all background work together, bytes per second, at least 1
+    /// MiB. Flushes count but are never delayed, since writers wait for them; other work makes up
+    /// for their bytes. 0: no limit. Default: 0.
     pub io_budget: u64,
-    /// Work of a store without writes, after which no deleted data is left on disk: some seconds after the last write it
-    /// flushes and compacts tombstones, at half of [`Options::io_budget`] or of the device's time. It rewrites at most a byte for
-    /// each that was written since the last rest. `false`: deleted data leaves with later writes, or with
+    /// Work of a store without writes, after which no deleted data is left on disk. Some seconds
+    /// after the last write the store flushes and compacts tombstones, at half of
+    /// [`Options::io_budget`] or of the device time. It rewrites at most one byte for each byte
+    /// written since the last rest. `false`: deleted data is freed by later writes, or by
     /// [`crate::Db::compact_range`]. Default: true.
     pub rest: bool,
-    /// Threads for flush, compaction, garbage collection and clean-up, 1 to 64; one more thread serves the log. Default: 2, whatever the
-    /// number of processors of the machine, since those belong to the program.
+    /// Threads for flush, compaction, garbage collection and cleanup, 1 to 64; one more thread
+    /// serves the log. Default: 2, independent of the number of processors, which belong to the
+    /// program.
     pub background_threads: usize,
-    /// The most data files that stay open, 16 to 2^24. Fewer do where the store would use more than half of the descriptors that the
-    /// process may have when it is opened (`ulimit -n`), which [`crate::Event::OpenFilesBounded`] reports. Default: 4096, or less where the process has few descriptors.
+    /// Maximum number of open data files, 16 to 2^24. The store uses at most half of the
+    /// descriptors available to the process at open (`ulimit -n`);
+    /// [`crate::Event::OpenFilesBounded`] reports a lower number. Default: 4096, or less if the
+    /// process has few descriptors.
     pub open_files_max: usize,
     /// Page cache or direct I/O for tables and log. Default: direct.
     pub access: Access,
-    /// The directory of a second disk, for the log, for tables of the first [`ExpertOptions::speed_levels`] levels, and for
-    /// [`ExpertOptions::speed_values_bytes_max`] of hot values. A store without one gets it with this opening, and from then on is
-    /// opened with it and with no other ([`store::speed`]). For a disk with another kind of file system than the store's see
+    /// Directory of the fast tier: a second disk for the log, for tables of the first
+    /// [`ExpertOptions::speed_levels`] levels, and for [`ExpertOptions::speed_values_bytes_max`] of
+    /// hot values. A store without a fast tier gets it at this open, and from then on opens only
+    /// with it ([`store::speed`]). For a disk with another kind of file system see
     /// [`store::speed::joined`]. Default: none, the log is in the directory of the store.
     pub speed: Option<PathBuf>,
-    /// A file for the metrics of the open store, in the form of [`crate::Db::metrics`]: rewritten as a whole every five seconds,
-    /// removed at close. A relative path begins at the directory of the store; `lava stats --prometheus` looks at `METRICS` there.
-    /// Default: none.
+    /// File for the metrics of the open store, in the format of [`crate::Db::metrics`]: replaced
+    /// every five seconds, removed at close. A relative path starts at the directory of the store;
+    /// `lava stats --prometheus` reads `METRICS` there. Default: none.
     pub metrics_file: Option<PathBuf>,
-    /// Receives flushes, compactions, stalls and background errors. A panic in it is caught and counted. Default: none.
+    /// Receives flushes, compactions, stalls and background errors. A panic of the listener is
+    /// caught and counted. Default: none.
     pub listener: Option<Arc<dyn EventListener>>,
-    /// Behavior of an open that finds tables or value files missing or of another length. Default: serve the undamaged data.
+    /// Behavior of an open that finds tables or value files missing or of another length. Default:
+    /// serve the undamaged data.
     pub damaged_files: DamagedFiles,
     /// Options of the column family `default`.
     pub family: FamilyOptions,
-    /// The second page: the log, the second disk, requests, background reads.
+    /// The second page: the log, the fast tier, requests, background reads.
     pub expert: ExpertOptions,
 }
 
-/// What an open does with a store some of whose tables or value files are damaged.
+/// Behavior of an open that finds damaged tables or value files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DamagedFiles {
-    /// It opens, for reading and writing. [`crate::Db::damaged_files`] names them; reads that need them fail.
+    /// The store opens for reading and writing. [`crate::Db::damaged_files`] lists the damaged
+    /// files; reads that need them fail.
     #[default]
     Serve,
-    /// It fails and names the first one. (What is damaged inside files is found later in either case.)
+    /// The open fails and names the first damaged file. (Damage inside files is found later in
+    /// either case.)
     Refuse,
 }
 
@@ -136,7 +152,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same options, with a value for each of those that are derived where they are 0.
+    /// Returns the same options with all derived values filled in.
     pub(crate) fn derived(mut self) -> Options {
         self.family = self.family.derived();
         self.expert.wal_bytes_max = self.expert.wal_bytes_max();
@@ -144,7 +160,7 @@ impl Options {
         self
     }
 
-    /// Changes options of the second page.
+    /// Changes expert options.
     ///
     /// ```
     /// # use lavastore_lavakv::Options;
@@ -160,7 +176,7 @@ impl Options {
         self
     }
 
-    /// Checks every option but for what a limit of the space has to leave.
+    /// Checks every option except the minimum of the space limit.
     pub(crate) fn check_ranges(&self) -> Result<()> {
         check("cache_bytes", self.cache_bytes, 0, 1 << 42)?;
         check("memtable_bytes", self.memtable_bytes, 16 << 10, 4 << 30)?;
@@ -183,7 +199,7 @@ impl Options {
         self.family.validate()
     }
 
-    /// A page takes the place of what has its name: of no file of a store.
+    /// The metrics file must not replace a file of the store.
     fn check_metrics_file(&self) -> Result<()> {
         let Some(file) = &self.metrics_file else { return Ok(()) };
         match file.file_name().map(|name| name.to_str().and_then(names::parse)) {
@@ -193,14 +209,15 @@ impl Options {
         }
     }
 
-    /// Memory of a family's drop cache, if it has one: a 64th of what the block cache may take, beside it, 16 KiB to 4 MiB.
-    /// A key costs four bytes. Where the block cache is a hundredth of the data and values have 1 KB, each of the two
-    /// generations then takes 4 % of the keys; where values are larger, all that it is to take.
+    /// Returns the memory of a family's drop cache, if enabled: a 64th of the block cache, in
+    /// addition to it, 16 KiB to 4 MiB. A key costs four bytes. With a block cache of a hundredth
+    /// of the data and values of 1 KB, each of the two generations holds 4 % of the keys. With
+    /// larger values it holds all keys that it needs.
     pub(crate) fn drop_cache_bytes(&self) -> Option<usize> {
         self.expert.ablation.hot_cold.then_some((self.cache_bytes / 64).clamp(16 << 10, 4 << 20))
     }
 
-    /// The most compactions below level 0 that run at once.
+    /// Returns the maximum number of concurrent compactions below level 0.
     pub(crate) fn compaction_slots(&self) -> usize {
         match self.expert.compactions_max {
             0 => self.background_threads.saturating_sub(1).max(1),
@@ -209,13 +226,14 @@ impl Options {
     }
 }
 
-/// What becomes of a write for which there is no room, and nothing left to do that could make some.
+/// Behavior of a write without room, once no background work can free any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpacePolicy {
-    /// It fails with `NoSpace`. While background work may free something it waits.
+    /// The write fails with `NoSpace`. It waits only while background work may free space.
     #[default]
     NoSpace,
-    /// It waits, also for others to delete something, and fails with `NoSpace` after so long.
+    /// The write waits for deletes by other writes as well, and fails with `NoSpace` after this
+    /// time.
     Wait {
         /// The longest wait.
         at_most: Duration,
@@ -225,11 +243,11 @@ pub enum SpacePolicy {
 /// Options of one write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
-    /// What the acknowledgement promises; `None` takes [`Options::durability`].
+    /// Durability at the acknowledgment; `None` takes [`Options::durability`].
     pub durability: Option<Durability>,
-    /// The longest wait for the engine. The wait for the device, which makes the write durable, does not count. A write that
-    /// would wait longer fails with [`ErrorKind::Busy`](base::ErrorKind::Busy), and nothing of it is written. For a stream,
-    /// each piece counts alone. `None`: no bound.
+    /// Maximum wait for the engine, not counting the device's time to make the write durable. A
+    /// write that would wait longer fails with [`ErrorKind::Busy`](base::ErrorKind::Busy) and has
+    /// no effect. For a stream, the maximum applies to each piece. `None`: no maximum.
     pub wait_at_most: Option<Duration>,
 }
 
@@ -242,17 +260,18 @@ impl WriteOptions {
     pub fn buffered() -> Self {
         WriteOptions { durability: Some(Durability::Buffered), ..Self::default() }
     }
-    /// Acknowledged writes survive once they are flushed: nothing goes to the log.
+    /// Acknowledged writes survive once they are flushed: they are not logged.
     pub fn volatile() -> Self {
         WriteOptions { durability: Some(Durability::Volatile), ..Self::default() }
     }
-    /// The same, but it waits for the engine at most so long.
+    /// Returns the same options with a bound on the wait for the engine.
     #[must_use]
     pub fn wait_at_most(self, at_most: Duration) -> Self {
         WriteOptions { wait_at_most: Some(at_most), ..self }
     }
-    /// The same, but it does not wait for the engine at all. Where writers are slowed down, what it does not pay those behind it have to: so it
-    /// is refused if that is longer than [`Options::stall_budget`]. A long batch is better given time, or written in parts.
+    /// Returns the same options without any wait for the engine. Later writes pay the throttle
+    /// charge of such a write. So the write is refused if that charge exceeds
+    /// [`Options::stall_budget`]. Give a long batch some time, or split it.
     #[must_use]
     pub fn no_wait(self) -> Self {
         self.wait_at_most(Duration::ZERO)

@@ -1,61 +1,64 @@
-//! What writers owe where they are slowed down, and when it is paid.
+//! The write rate limiter: the debt of throttled writers.
 //!
-//! Each write is charged a time in proportion to its bytes. A pacer adds up what was charged and says how long who is charged should sleep,
-//! so that the bytes of all that it charges keep to the rate at which they were charged, whoever they are. The store has a pacer for what all families
-//! share (memory, space), and each family one for what is its own (level 0, levels, garbage): a write pays at those that it has to do with, so nobody
-//! waits for what a family owes to which he does not write.
+//! Each write is charged time in proportion to its bytes. The pacer sums the charges and returns
+//! the sleep of each charged writer. So all writers together keep to the rate of their charges,
+//! whatever their number. The store has a pacer for resources shared by all families (memory,
+//! space). Each family has one for its own (level 0, levels, garbage). A write pays only at the
+//! pacers of its families, so no write waits for the debt of an unrelated family.
 
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
 
-/// Delay that is collected before a writer sleeps. A short sleep takes a few microseconds of a core; and as many writes sleep as it is
-/// shorter, so that what they owe is spread over more of them.
+/// Minimum sleep of a writer. A sleep costs a few microseconds of CPU time; a shorter minimum makes
+/// more writes sleep, and spreads the debt over more of them.
 const SLEEP_NS_MIN: u64 = 40_000;
-/// How long a writer that did not use its rate may go on without a sleep, and how much of a sleep that took too long is made up for.
+/// Unused rate that a writer may catch up without a sleep. It also bounds the compensation for
+/// oversleeping.
 const CREDIT_NS: u64 = 300_000;
-/// What a writer pays at one price.
+/// Maximum time charged at one evaluated rate.
 const PIECE_NS_MAX: u64 = 600_000;
-/// No rate is below this, bytes per second: such come from a job that was preempted.
+/// Minimum rate, bytes per second: lower measurements come from preempted jobs.
 pub(crate) const RATE_FLOOR: u64 = 1 << 20;
 
-/// What so many bytes cost at a rate, in bytes per second.
+/// Returns the throttle charge for `bytes` at a rate in bytes per second.
 pub(crate) fn cost_ns(bytes: u64, rate: u64) -> u64 {
     let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(RATE_FLOOR));
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// As many of `bytes` as are paid at one price.
+/// Returns the part of `bytes` to charge at one evaluated rate.
 pub(crate) fn piece(bytes: u64, rate: u64) -> u64 {
     bytes.min((u128::from(rate.max(RATE_FLOOR)) * u128::from(PIECE_NS_MAX) / 1_000_000_000) as u64)
 }
 
-/// How long who is charged may wait.
+/// The deadline of a charged write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Until {
-    /// In clock nanoseconds; `u64::MAX`: as long as it takes.
+    /// Deadline in clock nanoseconds; `u64::MAX`: none.
     pub ns: u64,
-    /// What it may leave to those behind it if it may not wait that long.
+    /// Maximum debt that the write may leave behind at its deadline.
     pub debt_ns_max: u64,
 }
 
-/// See the module.
+/// The debt of a stream of writes. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
-    /// When the paced stream of writes may go on, in clock nanoseconds.
+    /// Time at which the throttled stream of writes may continue, in clock nanoseconds.
     free_at_ns: Mutex<u64, rank::Pacer>,
 }
 
 impl Pacer {
-    /// True if what others owe, and a cost, is paid before `until_ns`: what is not worth a sleep is no wait.
+    /// Returns whether the present debt and a new charge are paid before `until_ns`. A remainder
+    /// below the minimum sleep counts as paid.
     pub fn is_paid_by(&self, now_ns: u64, cost_ns: u64, until_ns: u64) -> bool {
         let begins_ns = (*lock(&self.free_at_ns)).max(now_ns.saturating_sub(CREDIT_NS));
         begins_ns.saturating_add(cost_ns) < until_ns.max(now_ns).saturating_add(SLEEP_NS_MIN)
     }
 
-    /// Charges a cost. Returns how long the writer should sleep before it goes on (0: not at all).
+    /// Adds a charge. Returns the sleep of the writer (0: none).
     ///
-    /// A writer that may not wait beyond a moment is refused (`None`), and not charged, if what others owe is not paid by then, or if it would
-    /// leave more than it may to those behind it.
+    /// Refuses the write without a charge (`None`) if the present debt is not paid by its deadline,
+    /// or if the write would leave more debt than its limit.
     pub fn charge(&self, now_ns: u64, cost_ns: u64, until: Until) -> Option<u64> {
         let until_ns = until.ns.max(now_ns);
         let mut free_at_ns = lock(&self.free_at_ns);
@@ -71,12 +74,12 @@ impl Pacer {
         Some(if sleep_ns < SLEEP_NS_MIN { 0 } else { sleep_ns })
     }
 
-    /// How long who is charged nothing more would have to wait.
+    /// Returns the remaining time of the present debt.
     pub fn owed_ns(&self, now_ns: u64) -> u64 {
         lock(&self.free_at_ns).saturating_sub(now_ns)
     }
 
-    /// What was charged for a write that came to nothing.
+    /// Subtracts the throttle charge of a failed write.
     pub fn refund(&self, cost_ns: u64) {
         let mut free_at_ns = lock(&self.free_at_ns);
         *free_at_ns = free_at_ns.saturating_sub(cost_ns);
@@ -95,7 +98,7 @@ mod loom_tests {
 
     const PATIENT: Until = Until { ns: u64::MAX, debt_ns_max: 0 };
 
-    /// What comes to nothing is given back, and no more than that, whoever is charged meanwhile.
+    /// A refund subtracts exactly its charge, also beside concurrent charges.
     #[test]
     fn loom_a_refund_takes_nothing_of_others() {
         check(3, || {
@@ -113,7 +116,7 @@ mod loom_tests {
         });
     }
 
-    /// Two writers at once pay for both.
+    /// Concurrent charges add up.
     #[test]
     fn loom_no_charge_is_lost() {
         check(3, || {

@@ -1,7 +1,7 @@
-//! How long the pieces of LavaKV are: what follows from the options alone.
+//! Sizes of LavaKV's buffers and files, computed from the options alone.
 //!
-//! What is the store's in it stands in `store::space`: log, ballast, the reserve of deletes. Here is what LavaKV adds: the
-//! outputs of its jobs, and so the least that a store needs; and what of it is too much for a volume.
+//! `store::space` computes the sizes of the store itself: log, reserved space, the reserve of
+//! deletes. This module adds the outputs of LavaKV's jobs, and so the minimum space of a store.
 
 use crate::context::family_options::FamilyOptions;
 use crate::context::fit::Fit;
@@ -10,13 +10,15 @@ use base::{Error, Result};
 use store::commit::{Aging, ballast_bytes};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
 
-/// How long pages of the log wait for a flush where nobody has said how long, milliseconds. A loss of power takes as much: a file system makes durable what is in its
-/// page cache after half a minute.
+/// Default maximum age of buffered log pages, milliseconds. File systems lose as much in a power
+/// failure: they write their page cache back after half a minute.
 const BUFFERED_AGE_MS: u64 = 10_000;
-/// What waits is at most one part in so many of a limit of space, where nobody has said that anything is to wait: it is in a file, too.
+/// Divisor: by default, buffered log pages take at most this part of a space limit, because they
+/// are in a file as well.
 const WAITING_PART: u64 = 32;
 
-/// The least that a store with these options occupies or keeps free, however little data it has.
+/// Returns the minimum space that a store with these options occupies or keeps free, without any
+/// data.
 pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions) -> u64 {
     let sizes = options.sizes();
     let staging = options.ring_bytes(options.aging()) as u64;
@@ -29,7 +31,7 @@ pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions) -> u64 {
 }
 
 impl Options {
-    /// How long pages of the log wait for a flush.
+    /// Returns the aging policy of buffered log pages.
     pub(crate) fn aging(&self) -> Aging {
         let aging = |age_ms_max| Aging {
             age_ms_max,
@@ -49,13 +51,15 @@ impl Options {
         aging(if has_memory && has_space { BUFFERED_AGE_MS } else { 0 })
     }
 
-    /// Bytes of the longest ring of open pages.
+    /// Returns the maximum size of the tail buffer.
     fn ring_bytes(&self, aging: Aging) -> usize {
         aging.ring_len(self.expert.log_group_bytes, self.expert.log_group_bytes)
     }
 
-    /// Of [`Options::memory_bytes`](field@Options::memory_bytes), what pages of the log take that wait for a flush; 0 where none wait ([`ExpertOptions::buffered_age_ms_max`](crate::ExpertOptions::buffered_age_ms_max)). The rest is for
-    /// memtables.
+    /// Returns the part of [`Options::memory_bytes`](field@Options::memory_bytes) for buffered log
+    /// pages; 0 without buffering
+    /// ([`ExpertOptions::buffered_age_ms_max`](crate::ExpertOptions::buffered_age_ms_max)). The
+    /// rest is for memtables.
     pub fn waiting_log_bytes(&self) -> usize {
         match self.aging() {
             Aging { age_ms_max: 0, .. } => 0,
@@ -63,7 +67,7 @@ impl Options {
         }
     }
 
-    /// [`Options::memory_bytes`](field@Options::memory_bytes), derived if it is 0.
+    /// Returns [`Options::memory_bytes`](field@Options::memory_bytes), derived if it is 0.
     pub(crate) fn memory_bytes(&self) -> usize {
         if self.memory_bytes > 0 {
             return self.memory_bytes;
@@ -74,17 +78,18 @@ impl Options {
         self.memtable_bytes.saturating_mul(4).saturating_add(self.ring_bytes(aging))
     }
 
-    /// What memtables may take, all together.
+    /// Returns the total budget of memtables.
     pub(crate) fn memtables_bytes_max(&self) -> usize {
         self.memory_bytes().saturating_sub(self.waiting_log_bytes())
     }
 
-    /// The least memory with which there is some for memtables. What waits only where there is room for it asks for none.
+    /// Returns the minimum of `memory_bytes` that leaves some for memtables. Buffering by default
+    /// needs none, because it adapts to the memory.
     pub(crate) fn memory_bytes_min(&self) -> usize {
         2 * self.memtable_bytes + self.expert.buffered_age_ms_max.map_or(0, |_| self.waiting_log_bytes())
     }
 
-    /// The pieces that every engine has.
+    /// Returns the sizes that every engine has.
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes {
             memtable_bytes: self.memtable_bytes as u64,
@@ -95,18 +100,19 @@ impl Options {
         }
     }
 
-    /// What the store is told of the space it needs. `family`: the options of the default family as they fit the volume.
+    /// Returns the space requirements of the store. `family`: the options of the default family, as
+    /// reduced to the volume.
     pub(crate) fn terms(&self, family: &FamilyOptions) -> Terms {
         Terms {
             limit: self.space_limit,
             sizes: self.sizes(),
             overhead_bytes: overhead_bytes(self, family),
-            // What recovery flushes was admitted when it was logged.
+            // Memtables that recovery flushes were admitted when they were logged.
             is_strict: false,
         }
     }
 
-    /// Checks every option and combination, those that are derived with the values that they get.
+    /// Checks every option and combination; derived options with their derived values.
     ///
     /// # Errors
     /// `InvalidArgument` naming the option and its range.
@@ -117,7 +123,7 @@ impl Options {
     }
 }
 
-/// Refuses a limit without room for the smallest sizes.
+/// Fails if the space limit has no room for the smallest sizes.
 pub(crate) fn leaves_room(options: &Options) -> Result<()> {
     let needed = Fit::SMALLEST.overhead_bytes(options);
     match options.space_limit {

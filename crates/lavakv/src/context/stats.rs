@@ -1,4 +1,5 @@
-//! Counters of the engine: what it wrote, read, waited for. One atomic each, read together into [`Statistics`].
+//! Counters of the engine: bytes written, reads, stalls. Each is one atomic; [`Statistics`] is a
+//! snapshot of all.
 
 use super::event::StallCause;
 use super::times::Histograms;
@@ -10,17 +11,17 @@ macro_rules! counters {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Statistics {
             $($(#[doc = $doc])* pub $name: u64,)*
-            /// How long operations took and writers waited, and how large compactions were.
+            /// Latencies of operations, durations of stalls, and sizes of compactions.
             pub histograms: Histograms,
         }
 
         impl Statistics {
-            /// Name and value of every counter, in the order of the struct.
+            /// Returns the name and value of every counter, in the order of the struct.
             pub fn fields(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),*]
             }
 
-            /// What each counter means, in the same order.
+            /// Returns the description of each counter, in the same order.
             pub(crate) fn help() -> Vec<String> {
                 vec![$(concat!($($doc),*).trim().to_owned()),*]
             }
@@ -49,17 +50,18 @@ counters! {
     user_bytes_written,
     /// Bytes of the write-ahead log handed to the device.
     wal_bytes_written,
-    /// Bytes of the write-ahead log that a flush overtook, and that were handed to no device (`buffered_age_ms_max`).
+    /// Bytes of the write-ahead log superseded by a flush and never written to a device
+    /// (`buffered_age_ms_max`).
     wal_bytes_skipped,
     /// Data syncs and synchronous writes of the log.
     wal_syncs,
-    /// Durable writes of the log that may be at the device at once now (`loggers`).
+    /// Current maximum of concurrent durable log writes (`loggers`).
     wal_writes_at_once,
-    /// Times that another number of these was tried, where it is found out (`loggers.writes_max` 0).
+    /// Number of trials of another maximum of concurrent log writes (`loggers.writes_max` 0).
     wal_loggers_tried,
-    /// Times that it was kept.
+    /// Number of trials whose maximum of concurrent log writes was kept.
     wal_loggers_kept,
-    /// Bytes of segments: large values, which are written once.
+    /// Bytes of segments: large values, which are written only once.
     segment_bytes_written,
     /// Bytes of tables written by flush.
     flush_bytes_written,
@@ -71,55 +73,61 @@ counters! {
     compaction_bytes_written,
     /// Compactions installed, moves included.
     compactions,
-    /// Compactions that only moved a file down.
+    /// Compactions that only moved a file to the next level.
     compaction_moves,
-    /// Tables that were made on the speed disk (`speed_levels`).
+    /// Tables created on the fast tier (`speed_levels`).
     speed_tables,
-    /// Tables that belong there and were made in the directory, since the speed disk had no room for them beside what the log needs.
+    /// Tables created on the capacity tier because the fast tier had no room beside the log's
+    /// reservation.
     speed_tables_elsewhere,
-    /// Files of hot values that were made on the speed disk (`speed_values_bytes_max`).
+    /// Files of hot values created on the fast tier (`speed_values_bytes_max`).
     speed_values,
-    /// Those that belong there and were made in the directory, since the speed disk had no room for them, or as many as it may have.
+    /// Files of hot values created on the capacity tier because the fast tier had no room, or their
+    /// bound was reached.
     speed_values_elsewhere,
-    /// Files of values that went from there to the directory since what lasts had filled the bound (`speed_values_fresh`).
+    /// Value files moved to the capacity tier because long-lived values had filled their bound
+    /// (`speed_values_fresh`).
     speed_values_moved_down,
-    /// Times that the speed disk refused a file for which it had said that it had room: for ten seconds nothing but the log goes there.
+    /// Times that the fast tier refused a file despite reported free space. For ten seconds after
+    /// that only the log uses it.
     speed_refusals,
-    /// Levels whose tables are to be on the speed disk now, in thousandths.
+    /// Levels on the fast tier now, in thousandths.
     speed_levels_milli,
-    /// Times that this was changed by what was measured (`speed_moving`).
+    /// Times that measurements changed the levels on the fast tier (`speed_moving`).
     speed_pointer_moves,
-    /// Tables that went to the speed disk, as they are.
+    /// Tables moved to the fast tier, unchanged.
     speed_tables_moved_up,
-    /// Tables that went from there to the directory.
+    /// Tables moved to the capacity tier, unchanged.
     speed_tables_moved_down,
-    /// Bytes of both.
+    /// Bytes of tables moved between the tiers.
     speed_bytes_moved,
-    /// Pieces that compactions were merged in, at least one each; moves have none. More than one are merged by several threads.
+    /// Subcompactions: the pieces of merges, at least one each. Several threads merge several
+    /// pieces. Moves have none.
     compaction_pieces,
-    /// Compactions that level 0 waited for, because the levels below it were full (compaction policy `vlsm`).
+    /// Compactions of full lower levels that level 0 waited for (compaction policy `vlsm`).
     compaction_spills,
-    /// Those of them that took what meets more in the next level than it should, because nothing better was there.
+    /// Compactions of full lower levels that took a file above the overlap target, for lack of a
+    /// better one.
     compaction_poor_spills,
-    /// Tables that compactions wrote to level 1 and that meet no more of level 2 than they should (compaction policy `vlsm`).
+    /// Tables written to level 1 within the overlap target for level 2 (compaction policy `vlsm`).
     compaction_tables_good,
-    /// Those that meet more.
+    /// Tables written to level 1 above the overlap target for level 2.
     compaction_tables_poor,
-    /// Bytes of tables that rest work has written (`rest`), a part of `compaction_bytes_written`.
+    /// Bytes of tables written by rest work (`rest`), a part of `compaction_bytes_written`.
     rest_bytes_written,
-    /// Compactions that no level asked for: iterators had passed many tombstones or old versions.
+    /// Compactions for reads: iterators had passed many tombstones or old versions.
     compaction_for_reads,
-    /// Compactions that no level asked for: they exposed garbage where writers paid for such as was hidden (`exposing_first`).
+    /// Compactions that exposed garbage because it throttled writers (`exposing_first`).
     compaction_exposures,
-    /// Compactions that put values back in the order of keys (relocation).
+    /// Compactions that relocated values into key order.
     relocations,
-    /// Bytes of vSSTs read by these.
+    /// Bytes of vSSTs read by relocations.
     relocation_bytes_read,
-    /// Bytes of vSSTs written by these, which are part of `compaction_bytes_written`.
+    /// Bytes of vSSTs written by relocations, a part of `compaction_bytes_written`.
     relocation_bytes_written,
     /// Collections of vSSTs installed.
     gc_runs,
-    /// Collections given up early because they would have freed too little.
+    /// Collections abandoned early because they would have freed too little.
     gc_abandoned,
     /// Bytes of vSSTs read by garbage collection.
     gc_bytes_read,
@@ -127,53 +135,57 @@ counters! {
     gc_bytes_written,
     /// Bytes of vSSTs freed by garbage collection.
     gc_bytes_freed,
-    /// Reads of records by garbage collection that went on while it did something else.
+    /// Record reads of garbage collection that overlapped with other steps.
     gc_reads_ahead,
-    /// The most bytes of records that a collection held at a time, read or being read.
+    /// Maximum bytes of records that a collection held in memory, including reads in flight.
     gc_held_bytes_max,
-    /// Nanoseconds that collections were held back, together, because flushes suffered from them.
+    /// Total nanoseconds that collections were delayed because they slowed flushes down.
     gc_paced_ns,
-    /// Bytes per second that collections may read and write now, so that flushes are quick; 0: they are not bounded.
+    /// Current limit on the reads and writes of collections, bytes per second; 0: no limit.
     gc_pace_bytes_per_s,
-    /// Bytes per second that background work may read and write now (`io_budget`); 0: it is not bounded.
+    /// Current limit on the reads and writes of background work, bytes per second (`io_budget`); 0:
+    /// no limit.
     io_budget_bytes_per_s,
-    /// Pieces of background work that may be at the device at once now, in thousandths: fewer where reads became slow.
+    /// Current maximum of concurrent background I/O requests, in thousandths: less while foreground
+    /// reads are slow.
     io_depth_milli,
-    /// What nine of ten reads take at most that have the device for themselves, nanoseconds; 0: not known.
+    /// 90th percentile of the latency of reads on an otherwise idle device, nanoseconds; 0:
+    /// unknown.
     io_usual_read_ns,
-    /// What one read more costs beside others that are at the device together, without its bytes, nanoseconds; 0: not known.
+    /// Measured cost of an additional concurrent read without its bytes, nanoseconds; 0: unknown.
     io_read_request_ns,
-    /// What a mebibyte more costs, nanoseconds; 0: not known.
+    /// Measured cost of an additional mebibyte, nanoseconds; 0: unknown.
     io_read_mib_ns,
-    /// Bytes between two places that are read over rather than left out, as far as that is measured or given; 0: what suits most devices.
+    /// Gap between two requested ranges that one read covers, bytes, measured or configured; 0: a
+    /// default for most devices.
     io_read_gap_bytes,
-    /// Bytes that have to be in flight so that the device moves some all the time; 0: not known.
+    /// Bytes in flight that keep the device busy; 0: unknown.
     io_read_window_bytes,
-    /// Bytes that flushes wrote and read.
+    /// Bytes written and read by flushes.
     io_flush_bytes,
-    /// Bytes that compactions wrote and read.
+    /// Bytes written and read by compactions.
     io_compaction_bytes,
-    /// Bytes that garbage collections wrote and read.
+    /// Bytes written and read by garbage collections.
     io_gc_bytes,
-    /// Bytes that other background work wrote and read: the scrub, clean-up.
+    /// Bytes written and read by other background work: the scrub, cleanup.
     io_other_bytes,
-    /// Times that a thread found no work since the log was written much, and one job less runs then.
+    /// Times that a thread stayed idle because the log device was busy.
     jobs_held_for_log,
-    /// Times that background work waited for a place at the device.
+    /// Times that background work waited for the device.
     io_waits,
-    /// Nanoseconds of these, together.
+    /// Total nanoseconds that background work waited for the device.
     io_wait_ns,
-    /// 1 if the system refused a lower priority to background threads, for processors or for the device; else 0.
+    /// 1 if the system refused a lower CPU or I/O priority for background threads; else 0.
     io_priority_refused,
-    /// vSSTs dropped without a rewrite, because nothing referenced them.
+    /// vSSTs dropped without a rewrite, because no table referenced them.
     vssts_pruned,
-    /// Names of former vSSTs dropped, because nothing used them.
+    /// Aliases of former vSSTs dropped, because no table used them.
     aliases_pruned,
     /// Bytes of manifests written.
     manifest_bytes_written,
-    /// The number of the store's format: what a release must know to open it.
+    /// Format number of the store: a release must know it to open the store.
     format,
-    /// The number of the newest format that this release knows, to which `Db::upgrade` may raise it.
+    /// Newest format number of this release, to which `Db::upgrade` may raise the store.
     format_newest,
     /// Point reads.
     gets,
@@ -181,99 +193,99 @@ counters! {
     gets_found,
     /// Point reads answered by a memtable.
     gets_memtable,
-    /// Device reads that point reads caused.
+    /// Device reads caused by point reads.
     get_device_reads,
-    /// Bytes of those.
+    /// Bytes of device reads caused by point reads.
     get_device_bytes,
-    /// Those that were index blocks.
+    /// Index blocks of tables read by point reads.
     get_index_reads,
-    /// Those that were filter blocks.
+    /// Filter blocks read by point reads.
     get_filter_reads,
-    /// Those that were data or reference blocks of tables.
+    /// Data and reference blocks of tables read by point reads.
     get_data_reads,
-    /// Those that were index blocks of vSSTs.
+    /// Index blocks of vSSTs read by point reads.
     get_vsst_index_reads,
-    /// Those that were separated values.
+    /// Separated values read by point reads.
     get_value_reads,
-    /// Separated values that were in the cache.
+    /// Separated values that point reads found in the cache.
     get_values_cached,
-    /// Tables that filters spared a point read.
+    /// Tables that filters excluded from point reads.
     get_filter_negatives,
-    /// Tables that a filter let through in vain.
+    /// Tables that passed a filter but did not have the key.
     get_filter_false_positives,
-    /// Tables that a point read had to ask without their filter, because it is damaged or cannot be read.
+    /// Tables searched without their filter, because it is damaged or unreadable.
     get_filters_unreadable,
-    /// Asynchronous requests that were submitted.
+    /// Asynchronous requests submitted.
     requests,
-    /// Those that are over.
+    /// Asynchronous requests completed.
     requests_completed,
-    /// Those that were refused because as many as may be were in flight.
+    /// Asynchronous requests refused because the maximum was in flight.
     requests_busy,
-    /// Those that are in flight now.
+    /// Asynchronous requests in flight now.
     requests_in_flight,
     /// Iterators opened.
     iterators,
-    /// Times that seeks of iterators read what several tables were asked for, all at once.
+    /// Iterator seeks that read blocks of several tables in one batch.
     iter_seek_batches,
-    /// Parts of indexes and runs of blocks that were read so.
+    /// Index parts and block ranges read in batches of seeks.
     iter_seek_reads,
     /// Separated values that iterators read from the device.
     iter_values_read,
-    /// Requests to the device for these: one brings several where they lie side by side.
+    /// Device reads of iterators for separated values; a read may cover several adjacent values.
     iter_value_reads,
-    /// Those of them that went on while the iterator went through what was before.
+    /// Device reads of iterators for separated values that overlapped with iteration.
     iter_value_reads_ahead,
-    /// Bytes of these requests.
+    /// Bytes of device reads of iterators for separated values.
     iter_value_bytes,
-    /// Times that asynchronous scans had reads in flight, and no thread waited for them.
+    /// Times that asynchronous scans had reads in flight without occupying a thread.
     scan_waits,
-    /// Times a writer was slowed down or waited.
+    /// Times that a writer was slowed down or waited.
     stalls,
-    /// Nanoseconds writers were slowed down or waited, together.
+    /// Total nanoseconds that writers were slowed down or waited.
     stall_ns,
-    /// The longest of these, nanoseconds.
+    /// Longest stall of a writer, nanoseconds.
     stall_ns_max,
-    /// Operations that waited longer, all in all, than the budget (`stall_budget`).
+    /// Operations whose total wait exceeded the budget (`stall_budget`).
     stalls_over_budget,
-    /// Of these: those that waited longest for memory.
+    /// Operations over the stall budget that waited longest for memory.
     stalls_over_budget_memory,
-    /// Of these: those that waited longest for L0.
+    /// Operations over the stall budget that waited longest for level 0.
     stalls_over_budget_l0,
-    /// Of these: those that waited longest for the levels below L0.
+    /// Operations over the stall budget that waited longest for the levels below level 0.
     stalls_over_budget_levels,
-    /// Of these: those that waited longest for the log.
+    /// Operations over the stall budget that waited longest for the log.
     stalls_over_budget_log,
-    /// Of these: those that waited longest for garbage to be collected.
+    /// Operations over the stall budget that waited longest for garbage collection.
     stalls_over_budget_garbage,
-    /// Of these: those that waited longest for space.
+    /// Operations over the stall budget that waited longest for space.
     stalls_over_budget_space,
-    /// Of `stall_ns`: waiting for memory (flush behind).
+    /// Part of `stall_ns` for memory (flush is behind).
     stall_memory_ns,
-    /// Of `stall_ns`: L0 too full (compaction behind).
+    /// Part of `stall_ns` for level 0 (compaction is behind).
     stall_l0_ns,
-    /// Of `stall_ns`: too much above the targets of the levels below L0 (compaction behind).
+    /// Part of `stall_ns` for levels above their targets (compaction is behind).
     stall_levels_ns,
-    /// Of `stall_ns`: waiting for a log group.
+    /// Part of `stall_ns` for a log group.
     stall_log_ns,
-    /// Of `stall_ns`: too much garbage (collection behind).
+    /// Part of `stall_ns` for garbage (collection is behind).
     stall_garbage_ns,
-    /// Of `stall_ns`: the space limit near or reached.
+    /// Part of `stall_ns` for the space limit.
     stall_space_ns,
-    /// Background jobs that failed and were tried again or gave up.
+    /// Background jobs that failed, whether retried or not.
     background_errors,
-    /// Tables and value files that were found damaged and set aside.
+    /// Tables and value files found damaged and set aside.
     files_set_aside,
-    /// Pages of the log, values that only the log refers to, and manifests that were found damaged.
+    /// Log pages, values referenced only by the log, and manifests found damaged.
     log_damages,
-    /// Bytes that the scrub has read and found sound.
+    /// Bytes verified by the scrub.
     scrub_bytes,
-    /// Files of data that the scrub has still to read in the pass under way.
+    /// Data files left to read in the present pass of the scrub.
     scrub_files_left,
-    /// Passes that the scrub has completed.
+    /// Completed passes of the scrub.
     scrub_passes,
-    /// What the scrub has found damaged: files, pages of the log, manifests.
+    /// Damage found by the scrub: files, log pages, manifests.
     scrub_damages,
-    /// Times that the file of metrics could not be written (`metrics_file`).
+    /// Failed writes of the metrics file (`metrics_file`).
     metrics_write_errors,
     /// Panics of the listener that were caught.
     listener_panics,
@@ -281,16 +293,16 @@ counters! {
     files_removed,
 }
 
-/// The counters of one cause of waits.
+/// Counters of one stall cause.
 pub(crate) struct StallCounters<'a> {
     /// Nanoseconds of waits.
     pub ns: &'a Counter,
-    /// Operations over the stall budget that waited longest for it.
+    /// Operations over the stall budget with this cause of their longest wait.
     pub over_budget: &'a Counter,
 }
 
 impl Stats {
-    /// The counters of a cause.
+    /// Returns the counters of a cause.
     pub fn of_stall(&self, cause: StallCause) -> StallCounters<'_> {
         let (ns, over_budget) = match cause {
             StallCause::Memory => (&self.stall_memory_ns, &self.stalls_over_budget_memory),

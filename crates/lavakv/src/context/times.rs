@@ -1,15 +1,17 @@
-//! How long operations take and writers wait, and how large compactions are: live histograms, read together into [`Histograms`].
+//! Latencies of operations, durations of stalls, and sizes of compactions: live histograms, read
+//! together as [`Histograms`].
 //!
-//! Gets, moves of iterators and writes that do not wait for the device take less than a microsecond each, so they are sampled
-//! ([`io::timing`]): the first 256 of a thread are timed, then one in 64, which counts for 64. Everything else is timed each time,
-//! by timestamps that its caller has anyway: durable writes, waits, jobs, syncs of the log.
+//! Gets, iterator moves, and writes without a device wait take less than a microsecond each, so
+//! they are sampled ([`io::timing`]). The first 256 of a thread are timed, then one in 64, which
+//! counts for 64. All other operations are timed each time, by timestamps that their callers have
+//! anyway: durable writes, stalls, jobs, syncs of the log.
 
 use super::event::StallCause;
 use base::histogram::{Distribution, Histogram};
 use io::Env;
 use io::timing::Timing;
 
-/// What was read of a store's histograms, all since it was opened.
+/// A snapshot of a store's histograms, all since it was opened.
 ///
 /// ```no_run
 /// use lavastore_lavakv::Db;
@@ -21,21 +23,25 @@ use io::timing::Timing;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histograms {
-    /// Nanoseconds of each kind of operation: `put`, `delete`, `write_batch`, `put_stream` and `get_stream` (each piece, and the end of
-    /// what is written), `get`, `multi_get` (all keys of a call), `seek`, `next` (moves of iterators, in both directions), `flush`, `compaction`, `collection`, `log_append`, `log_sync`, and those of an engine beside this one
-    /// (`record_append` and others, of logs).
+    /// Nanoseconds of each kind of operation:
+    /// * `put`, `delete`, `write_batch`, `get`, `multi_get` (all keys of a call);
+    /// * `put_stream` and `get_stream` (each piece, and the end of a written stream);
+    /// * `seek`, `next` (iterator moves in both directions);
+    /// * `flush`, `compaction`, `collection`, `log_append`, `log_sync`;
+    /// * operations of a secondary engine (`record_append` and others, of logs).
     pub operations: Vec<(&'static str, Distribution)>,
-    /// Nanoseconds of each wait of a writer, by what it waited for: `memory`, `l0`, `levels`, `log`, `garbage`, `space`.
+    /// Nanoseconds of each stall of a writer, by cause: `memory`, `l0`, `levels`, `log`, `garbage`,
+    /// `space`.
     pub waits: Vec<(&'static str, Distribution)>,
-    /// Bytes that each compaction read (its *width*). What only moved a file is not counted.
+    /// Bytes read by each compaction (its *width*). Moves of files are not counted.
     pub compaction_width: Distribution,
-    /// Of each of these, how many compactions in a row were due when it began, itself included: its level, the one below, and
-    /// so on (its *chain*).
+    /// For each compaction, the number of consecutive levels due for compaction at its start (its
+    /// *chain*): its own level, the one below, and so on.
     pub compaction_chain: Distribution,
 }
 
 impl Histograms {
-    /// Nanoseconds of a kind of operation.
+    /// Returns the latencies of a kind of operation, in nanoseconds.
     ///
     /// ```no_run
     /// # let db = lavastore_lavakv::Db::open("/var/lib/example")?;
@@ -46,7 +52,7 @@ impl Histograms {
         self.operations.iter().find(|(of, _)| *of == name).map(|(_, times)| times)
     }
 
-    /// Nanoseconds of the waits for something.
+    /// Returns the durations of stalls with this cause, in nanoseconds.
     ///
     /// ```no_run
     /// # use lavastore_lavakv::StallCause;
@@ -59,7 +65,7 @@ impl Histograms {
     }
 }
 
-/// The live ones.
+/// The live histograms.
 #[derive(Debug)]
 pub(crate) struct Times {
     pub put: Timing,
@@ -102,12 +108,12 @@ impl Times {
         }
     }
 
-    /// A writer waited so long.
+    /// Records a stall of a writer.
     pub fn waited(&self, cause: StallCause, ns: u64) {
         self.waits[cause as usize].record(ns);
     }
 
-    /// What was recorded so far.
+    /// Returns a snapshot.
     pub fn read(&self) -> Histograms {
         let operations = [
             ("put", &self.put),

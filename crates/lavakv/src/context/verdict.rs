@@ -1,22 +1,23 @@
 //! The verdict: the last evaluation of the limits on writes, and how long it holds.
 //!
-//! The limits follow from memory, level 0, levels, garbage and space ([`crate::write::admission::price`]).
-//! To evaluate them takes longer than the rest of the admission of a short put, and between two puts hardly
-//! anything changes. So an evaluation is kept for the next writes. Three bounds end it:
+//! The limits follow from memory, level 0, levels, garbage and space
+//! ([`crate::write::admission::price`]). To evaluate them takes longer than the rest of the
+//! admission of a short put, and between two puts hardly anything changes. So an evaluation is kept
+//! for the next writes. Three bounds end it:
 //!
 //! * **Credit**: [`CREDIT_BYTES_MAX`] bytes of writes, or fewer where little room is left
-//!   ([`Evaluation::credit_bytes`]). Every write takes its bytes from the credit. So a stuck flush, which
-//!   raises no event, shows before the room is gone.
-//! * **Epoch**: a step of a flush, compaction or collection, a rotation, a pause of collections and a changed
-//!   limit raise the epoch of the store ([`store::context::Signals::state_changed`]). A verdict of
-//!   an earlier epoch is void.
-//! * **Time**: [`HOLDS_NS_MAX`], for a verdict that limits the rate. Credit and epoch alone bound one that
-//!   does not, which spares the clock: only writes and jobs bring a limit near.
+//!   ([`Evaluation::credit_bytes`]). Every write takes its bytes from the credit. So a stuck flush,
+//!   which raises no event, shows before the room is gone.
+//! * **Epoch**: a step of a flush, compaction or collection, a rotation, a pause of collections and
+//!   a changed limit raise the epoch of the store ([`store::context::Signals::state_changed`]). A
+//!   verdict of an earlier epoch is void.
+//! * **Time**: [`HOLDS_NS_MAX`], for a verdict that limits the rate. Credit and epoch alone bound
+//!   one that does not, which spares the clock: only writes and jobs bring a limit near.
 //!
-//! **Order.** One thread at a time evaluates and publishes, under a lock that it takes without waiting. A write
-//! that does not get the lock uses the present verdict. So an earlier evaluation never replaces a later one.
-//! The caller reads the epoch before the evaluation, and the epoch is published last. So a change during the
-//! evaluation leaves a verdict that is void already.
+//! **Order.** One thread at a time evaluates and publishes, under a lock that it takes without
+//! waiting. A write that does not get the lock uses the present verdict. So an earlier evaluation
+//! never replaces a later one. The caller reads the epoch before the evaluation, and the epoch is
+//! published last. So a change during the evaluation leaves a verdict that is void already.
 
 use crate::context::event::StallCause;
 use crate::context::pacer::Pacer;
@@ -31,51 +32,51 @@ pub(crate) const CREDIT_PARTS: u64 = 32;
 /// How long a verdict holds that limits the rate.
 const HOLDS_NS_MAX: u64 = 1_000_000;
 
-/// An allowed rate in bytes per second, and its reason. `None`: there is no limit.
+/// An allowed rate in bytes per second, and the cause of the limit. `None`: there is no limit.
 pub(crate) type Allowed = Option<(u64, StallCause)>;
 
-/// An evaluation of the limits.
+/// The result of evaluating the limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evaluation {
     pub allowed: Allowed,
-    /// Bytes of writes for which it holds.
+    /// Bytes of writes for which the result holds.
     pub credit_bytes: u64,
 }
 
-/// Who pays: each has limits of its own.
+/// The kind of a charged write; each kind has its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payer {
     /// A write.
     Write,
-    /// A write of deletes alone: space is no limit to it, since it frees some.
+    /// A write of deletes only. Space does not limit it, because it frees some.
     Deletes,
-    /// A large value in a file of its own, which goes neither through memory nor through level 0.
+    /// A large value in a file of its own, which bypasses memtables and level 0.
     Segment,
 }
 
-/// Where writes are slowed down: for one family, or for all.
+/// The write throttle of one family, or of all.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// The debts of its writers.
+    /// The debt of its writers.
     pub pacer: Pacer,
     verdicts: [Verdict; 3],
 }
 
 impl Gate {
-    /// The verdict on such writes.
+    /// Returns the verdict for a kind of write.
     pub fn verdict(&self, payer: Payer) -> &Verdict {
         &self.verdicts[payer as usize]
     }
 }
 
-/// See the module.
+/// A cached evaluation. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// The state of the store that it is of, plus one; 0: none.
+    /// Epoch of the evaluated state, plus one; 0: none.
     epoch: AtomicU64,
     /// See [`pack`].
     allowed: AtomicU64,
-    /// An `i64`: writes take their bytes before they see whether there are as many.
+    /// An `i64`: writes subtract their bytes before they check the remainder.
     credit_bytes: AtomicU64,
     /// In clock nanoseconds.
     until_ns: AtomicU64,
@@ -84,15 +85,16 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Returns true if the last verdict holds for a write of `bytes` and sets no limit: the usual case. The write takes its
-    /// bytes from the credit.
+    /// Returns true if the last verdict holds for a write of `bytes` and sets no limit: the usual
+    /// case. The write takes its bytes from the credit.
     #[inline]
     pub fn admits(&self, bytes: u64, epoch: u64) -> bool {
         let holds = self.epoch.load(Ordering::Acquire) == epoch + 1;
         holds && self.allowed.load(Ordering::Relaxed) == NO_LIMIT && self.take_credit(bytes)
     }
 
-    /// Returns the rate that is allowed to a write of `bytes`. Calls `evaluate` where the last verdict does not hold.
+    /// Returns the rate that is allowed to a write of `bytes`. Calls `evaluate` where the last
+    /// verdict does not hold.
     pub fn allowed(
         &self,
         bytes: u64,
@@ -147,7 +149,7 @@ mod loom_tests {
     use base::sync::model::loom::thread;
     use std::sync::Arc;
 
-    /// Limits change while writes evaluate them: the last verdict that holds is of the last state.
+    /// Limits change during concurrent evaluations: the last valid verdict is of the last state.
     #[test]
     fn loom_an_earlier_evaluation_never_wins() {
         check(3, || {

@@ -1,16 +1,18 @@
-//! Files of data that cannot be read are set aside: the store goes on with the rest.
+//! The quarantine of unreadable data files: the store continues with the other files.
 //!
-//! A table or a value file that is missing, has another length, or fails its checksums where a job reads it, is entered
-//! here. From then on no job takes it for an input, and nothing is moved across it that would let a reader come by an
-//! older version of what it may hold (`lsm::policy::set_aside`, docs/decisions/0026-a-damaged-table-is-a-barrier.md).
-//! Readers are not stopped: a table whose damage is in one block still answers for all others, and what cannot be read
-//! gives an error that names file, offset and keys ([`in_table`]).
+//! A table or value file is set aside if it is missing, has another length, or fails its checksums
+//! in a job's read. From then on no job uses it as an input. No data moves across it if that would
+//! expose an older version of a key that it may hold (`lsm::policy::set_aside`,
+//! docs/decisions/0026-a-damaged-table-is-a-barrier.md). Reads continue: a table with one damaged
+//! block still serves all others. A read of the damaged block returns an error that names file,
+//! offset and keys ([`in_table`]).
 //!
-//! What it means for a family that one of its files is set aside is said in `tree::damage`; what a job's failure means, in
-//! `work::verdict`.
+//! `tree::damage` describes the consequences for the family, `work::verdict` those of a job's
+//! failure.
 //!
-//! Nothing of this is durable: missing files and wrong lengths are found again by the next open, damage inside a file by
-//! the next job that meets it. A value file that is set aside goes like any other once nothing refers to it.
+//! Nothing of this is durable. The next open detects missing files and wrong lengths again, and the
+//! next job that reads a damaged block detects that. An unreferenced value file is removed even if
+//! it is set aside.
 
 use crate::context::Context;
 use crate::context::event::DamagedFile;
@@ -24,15 +26,15 @@ use table::Stop;
 use version::names::{self, FileKind};
 use version::{FamilyId, FileMeta};
 
-/// The files that are set aside, by number.
+/// The files that are set aside, and files that must not be collected.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// By number.
+    /// Files that are set aside, by number.
     files: Mutex<BTreeMap<u64, Entry>, rank::Damaged>,
-    /// Files of values that are never collected: damaged ones, and those that a damaged table refers to. A collection has to
-    /// know what every table refers to.
+    /// Value files that must not be collected: damaged ones, and those referenced by a damaged
+    /// table. A collection must know the references of every table.
     uncollected: Mutex<HashSet<u64>, rank::Uncollected>,
-    /// What of log and manifest cannot be read, in a store that shows what is before.
+    /// Damage of the log and the manifest, in a store that shows the data before it.
     damage: OnceLock<Vec<Error>>,
 }
 
@@ -51,33 +53,33 @@ impl Quarantine {
         lock(&self.files).contains_key(&number)
     }
 
-    /// Sets a file aside. False if it was.
+    /// Sets a file aside. Returns false if it already was.
     pub fn add(&self, number: u64, entry: Entry) -> bool {
         lock(&self.files).insert(number, entry).is_none()
     }
 
-    /// The file is removed.
+    /// Forgets a removed file.
     pub fn forget(&self, number: u64) {
         lock(&self.files).remove(&number);
         lock(&self.uncollected).remove(&number);
     }
 
-    /// All that are set aside, by number.
+    /// Returns all files that are set aside, by number.
     pub fn all(&self) -> Vec<(u64, DamagedFile)> {
         lock(&self.files).iter().map(|(&number, entry)| (number, entry.told.clone())).collect()
     }
 
-    /// Files of values that are not to be collected.
+    /// Excludes value files from collection.
     pub fn leave_uncollected(&self, numbers: impl IntoIterator<Item = u64>) {
         lock(&self.uncollected).extend(numbers);
     }
 
-    /// True if the file of values is not to be collected.
+    /// Returns whether the value file must not be collected.
     pub fn is_uncollected(&self, number: u64) -> bool {
         lock(&self.uncollected).contains(&number)
     }
 
-    /// The store shows what is before this.
+    /// Records the damage of log and manifest: the store shows the data before it.
     pub fn set_damage(&self, damage: Vec<Error>) {
         let _ = self.damage.set(damage);
     }
@@ -87,7 +89,7 @@ impl Quarantine {
         self.damage.get().cloned().unwrap_or_default()
     }
 
-    /// The tables of a family that are set aside.
+    /// Returns the tables of a family that are set aside.
     pub fn tables_of(&self, family: FamilyId) -> SetAside {
         let files = lock(&self.files);
         let own = files.values().filter(|entry| entry.family == family);
@@ -95,31 +97,32 @@ impl Quarantine {
     }
 }
 
-/// True for the kinds of errors that come of a file that cannot be read.
+/// Returns whether the error kind may come from an unreadable file.
 pub(crate) fn is_of_reading(error: &Error) -> bool {
     use ErrorKind::{Corruption, Io, NotFound, Unsupported};
     matches!(error.kind(), Corruption | Io | NotFound | Unsupported)
 }
 
-/// What the file is, if it is one of the store's: in its directory, or on its second disk, where errors name what lies there.
+/// Returns the kind of a file of the store: in its directory, or on its fast tier, where errors
+/// name the path there.
 pub(crate) fn kind_of(context: &Context, path: &Path) -> Option<FileKind> {
     let (kind, parent) = (names::parse(path.file_name()?.to_str()?)?, path.parent()?);
     let is_there = || kind.is_of_speed_disk() && is_on_speed_disk(context, path);
     (parent == context.dir || is_there()).then_some(kind)
 }
 
-/// True if the path is one of the second disk's own.
+/// Returns whether the path is the fast tier's directory, or directly in it.
 pub(crate) fn is_on_speed_disk(context: &Context, path: &Path) -> bool {
     let disks = context.env.fs.disks(&context.dir);
     disks.is_some_and(|disks| path == disks.speed_dir || path.parent() == Some(&disks.speed_dir))
 }
 
-/// The number of a file of data of the store.
+/// Returns the number of a data file of the store.
 pub(crate) fn number_of(context: &Context, path: &Path) -> Option<u64> {
     kind_of(context, path)?.data()
 }
 
-/// Says of an error met in a table which keys it may concern.
+/// Adds to an error in a table the keys that it may affect.
 pub(crate) fn in_table<T, E: Stop>(result: Result<T, E>, file: &FileMeta) -> Result<T, E> {
     let say = |e: Error| match is_of_reading(&e) {
         true => e.context(format!(
@@ -132,7 +135,7 @@ pub(crate) fn in_table<T, E: Stop>(result: Result<T, E>, file: &FileMeta) -> Res
     result.map_err(|stop| stop.map(say))
 }
 
-/// Says of an error met behind a reference which key it concerns.
+/// Adds to an error behind a reference the key that it affects.
 pub(crate) fn in_value<T, E: Stop>(result: Result<T, E>, user_key: &[u8]) -> Result<T, E> {
     let say = |e: Error| match is_of_reading(&e) {
         true => e.context(format!("the value of key \"{}\" cannot be read", user_key.escape_ascii())),

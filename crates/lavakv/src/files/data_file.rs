@@ -1,14 +1,15 @@
-//! A file of data, as a version or the list of obsolete files holds it.
+//! A reference to a data file, in a version or in the list of obsolete files.
 //!
-//! Versions hold files by reference count. A file that was moved or marked as shared has several descriptions, one in each of
-//! the versions before and after; they count as one ([`FileMeta::copies`]).
+//! Versions hold files by reference counts. A file that was moved or marked as shared has several
+//! descriptions, one in each of the versions before and after; they count as one
+//! ([`FileMeta::copies`]).
 
 use std::sync::Arc;
 use store::files::Retired;
 use version::names::FileKind;
 use version::{FileMeta, Place, State, Version, VsstMeta};
 
-/// A file of data, as a version or the list of obsolete files holds it.
+/// A data file, as held by a version or by the list of obsolete files.
 #[derive(Debug)]
 pub(crate) enum DataFile {
     Table(Arc<FileMeta>),
@@ -16,13 +17,13 @@ pub(crate) enum DataFile {
 }
 
 impl DataFile {
-    /// All files of a version.
+    /// Returns all files of a version.
     pub fn all_of(version: &Version) -> impl Iterator<Item = DataFile> + '_ {
         let tables = version.levels.iter().flatten().cloned().map(DataFile::Table);
         tables.chain(version.vssts.values().cloned().map(DataFile::Vsst))
     }
 
-    /// A living file by its number; `None` also for a group of the log.
+    /// Finds a live data file by its number. A log group yields `None`.
     pub fn find(state: &State, number: u64) -> Option<DataFile> {
         match state.place_of(number)? {
             Place::Table { .. } => state.table(number).cloned().map(DataFile::Table),
@@ -33,7 +34,7 @@ impl DataFile {
         }
     }
 
-    /// Which file it is.
+    /// Returns the kind and number of the file, which form its name.
     pub fn kind(&self) -> FileKind {
         match self {
             DataFile::Table(meta) => meta.kind(),
@@ -58,7 +59,7 @@ impl DataFile {
 }
 
 impl Retired for DataFile {
-    /// In no version, under no description.
+    /// Returns whether no version holds the file, under any of its descriptions.
     fn is_unread(&self) -> bool {
         let (holders, copies) = match self {
             DataFile::Table(meta) => (Arc::strong_count(meta), &meta.copies),

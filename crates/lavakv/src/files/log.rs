@@ -1,7 +1,7 @@
-//! The store's log as LavaKV holds it: one tenant of it among others, and the one who drives its work.
+//! The store's log as seen by LavaKV, which is one of its tenants and runs its background work.
 //!
-//! What the log is, its groups and what is done where there is no room is in [`store::commit`]. Here is what LavaKV adds: how
-//! long its writers waited for a group, and how long the log may be.
+//! [`store::commit`] defines the log, its groups and the handling of a lack of space. LavaKV adds
+//! the bound on the log's length, and statistics of writers that waited for a group.
 
 use crate::context::Context;
 use crate::context::event::StallCause;
@@ -19,24 +19,26 @@ use store::space::SpaceBudget;
 use version::State;
 use wal::{Lane, PreparedGroup, RecoveryReport, Wal};
 
-/// Under this number LavaKV's batches are in the log.
+/// Tenant number of LavaKV's batches in the log.
 pub const TENANT: TenantId = TenantId::FIRST;
 
-/// See the module.
+/// The log with LavaKV's additions. See the module.
 pub(crate) struct Log {
     log: Arc<store::commit::Log>,
     context: Arc<Context>,
     space: Arc<SpaceBudget>,
-    /// The lane of a guest that keeps records, in a store that was opened with one.
+    /// The lane of a secondary engine for records, if the store was opened with one.
     records: Option<Arc<store::commit::Log>>,
-    /// What that guest brings into a checkpoint, and what it times.
+    /// The secondary engine's part of checkpoints, and its latencies.
     guest: OnceLock<(Arc<dyn Copies>, GuestTimes)>,
-    /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
+    /// True if the log exceeds its bound: the next write freezes the family that holds its oldest
+    /// group.
     over_bound: AtomicBool,
 }
 
 impl Log {
-    /// `records`: how long the groups of the lane of a guest may be, if the store is opened with one.
+    /// Creates the log. `records`: the terms of a secondary engine's lane, if the store is opened
+    /// with one.
     pub fn new(
         context: &Arc<Context>,
         space: &Arc<SpaceBudget>,
@@ -49,7 +51,7 @@ impl Log {
             group_bytes: options.expert.log_group_bytes,
             free_groups_max: options.sizes().free_groups_max(),
             loggers: options.expert.loggers,
-            // It has none.
+            // LavaKV retains no groups.
             retained_open_max: 0,
             aging: options.aging(),
         };
@@ -67,38 +69,39 @@ impl Log {
         }
     }
 
-    /// The log, for other engines.
+    /// Returns the log, for other engines.
     pub fn shared(&self) -> &Arc<store::commit::Log> {
         &self.log
     }
 
-    /// The lane of the guest, if there is one.
+    /// Returns the lane of the secondary engine, if there is one.
     pub fn records(&self) -> Option<&Arc<store::commit::Log>> {
         self.records.as_ref()
     }
 
-    /// The guest serves. Once.
+    /// Registers the secondary engine, once it serves. Called once.
     pub fn set_guest(&self, served: &Served) {
         let guest = (served.copies.clone(), served.times.clone());
         self.guest.set(guest).unwrap_or_else(|_| unreachable!("a store is opened once"));
     }
 
-    /// What the guest brings into a checkpoint, if there is one.
+    /// Returns the secondary engine's part of checkpoints, if there is one.
     pub fn guest(&self) -> Option<&Arc<dyn Copies>> {
         self.guest.get().map(|(copies, _)| copies)
     }
 
-    /// How long the operations of the guest took, nanoseconds by name.
+    /// Returns the latencies of the secondary engine's operations, in nanoseconds by name.
     pub fn guest_times(&self) -> Vec<(&'static str, Distribution)> {
         self.guest.get().map_or_else(Vec::new, |(_, times)| times())
     }
 
-    /// A lane, if the store was opened with it.
+    /// Returns a lane, if the store was opened with it.
     pub fn of(&self, lane: Lane) -> Option<&Arc<store::commit::Log>> {
         if lane == Lane::FIRST { Some(&self.log) } else { self.records.as_ref() }
     }
 
-    /// Returns when all that a guest's batches carry is durable: before it comes into tables, where it would be without the guest's half.
+    /// Syncs the secondary engine's lane. A flush must not make an embedded batch durable in tables
+    /// before the secondary engine's half of the batch is durable.
     ///
     /// # Errors
     /// Those of the file system.
@@ -107,17 +110,17 @@ impl Log {
         lane.content().last_position().map_or(Ok(()), |last| lane.syncer().sync(last))
     }
 
-    /// True if a file that no group has is kept under this number, in any lane.
+    /// Returns whether a spare file of any lane has this number.
     pub fn keeps(&self, number: u64) -> bool {
         [&self.log].into_iter().chain(&self.records).any(|lane| lane.spares().is_kept(number))
     }
 
-    /// What files may occupy.
+    /// Returns the space budget.
     pub fn space(&self) -> &Arc<SpaceBudget> {
         &self.space
     }
 
-    /// Ends all lanes: everything is durable.
+    /// Closes all lanes; everything is then durable.
     ///
     /// # Errors
     /// Those of the file system.
@@ -126,7 +129,7 @@ impl Log {
         self.records.as_ref().and_then(|records| records.begun()).map_or(Ok(()), Wal::close)
     }
 
-    /// Says in the manifest where they end.
+    /// Records the ends of all lanes in the manifest.
     ///
     /// # Errors
     /// As [`store::commit::LogRecovery::seal`].
@@ -138,50 +141,52 @@ impl Log {
             .map_or(Ok(()), |records| records.recovery().seal())
     }
 
-    /// The log, once it has begun.
+    /// Returns the log, once it has begun.
     pub fn get(&self) -> Option<&Wal> {
         self.log.begun()
     }
 
-    /// The log begins.
+    /// Begins the log after recovery.
     pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport) -> Result<()> {
         self.log.recovery().begin(first, report, self.context.options.expert.first_number)?;
         self.space.gauges.set_serves();
         Ok(())
     }
 
-    /// True if more of the log is live than this, and it would be shorter if LavaKV needed nothing of it: what others hold, no
-    /// flush gives back.
+    /// Returns whether the live log exceeds `live_max` because of LavaKV's own data. A flush cannot
+    /// release groups held only by other tenants.
     pub fn is_over(&self, live_max: u64) -> bool {
         let live_bytes = self.log.wal().content().live_bytes();
         live_bytes > live_max
             && live_bytes - self.log.reader().held_by_others(TENANT).min(live_bytes) > live_max
     }
 
-    /// True if the log was closed, or ended by an opening that recovered LavaKV's part of it. Then no file that the log refers to
-    /// may be missing.
+    /// Returns whether the log was closed, or sealed by an open that recovered LavaKV's part. Then
+    /// no file referenced by the log may be missing.
     pub fn was_closed(state: &State) -> bool {
         let last = state.store.log_groups.chain(Lane::FIRST).rfind(|group| !group.discarded);
         last.is_none_or(|group| group.sealed_end.is_some())
             && !state.store.engines.has_missed(EngineId::NATIVE)
     }
 
-    /// The log has become longer than its bound.
+    /// Records that the log exceeds its bound.
     pub fn set_over_bound(&self) {
         self.over_bound.store(true, Ordering::Release);
     }
 
-    /// True after the log has become longer than its bound, until that is taken. Every write asks.
+    /// Returns whether the log exceeded its bound, without resetting the flag. Called by every
+    /// write.
     pub fn went_over_bound(&self) -> bool {
         self.over_bound.load(Ordering::Relaxed)
     }
 
-    /// True once after the log had become longer than its bound.
+    /// Returns whether the log exceeded its bound, and resets the flag.
     pub fn take_over_bound(&self) -> bool {
         self.over_bound.swap(false, Ordering::AcqRel)
     }
 
-    /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
+    /// Provides a group for a batch of `batch_len` bytes that fits in none. Records the wait as a
+    /// stall.
     pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
         let start_ns = self.context.now_ns();
         let out = self.log.preparation().provide(batch_len, need);
@@ -189,7 +194,7 @@ impl Log {
         out
     }
 
-    /// Drops the groups that nobody needs, where LavaKV needs nothing below the floor that it is asked for: that is in tables.
+    /// Releases unneeded groups. `floor` returns LavaKV's floor: everything below is in tables.
     pub fn release(&self, floor: impl FnOnce() -> SeqNo) -> Result<()> {
         self.log.upkeep().release(|| {
             let floor = floor();

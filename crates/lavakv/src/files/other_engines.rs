@@ -1,8 +1,9 @@
-//! Other engines on the same store: what must be left to them.
+//! Data of other engines in the same store, which LavaKV must preserve.
 //!
-//! LavaKV may share its store with engines that are not here, or that are here as strangers. Their records in the manifest and
-//! their files are the store's affair (`store::manifest`); what lies in between is this: a group of the log in which one of
-//! them has records that it may still need stays, and whatever makes a store out of LavaKV's part alone says so.
+//! LavaKV may share its store with engines that are not open, or unknown to this build. Their
+//! manifest records and files belong to the store (`store::manifest`). Two rules remain for this
+//! module. A log group with records that another engine may need must stay. An operation that
+//! rebuilds a store from LavaKV's part alone must report that.
 
 use super::log::TENANT;
 use base::{Error, ErrorKind, SeqNo};
@@ -11,13 +12,13 @@ use store::commit::tenant;
 use store::manifest::{EngineId, State};
 use wal::{PriorGroup, TenantId};
 
-/// The floors of all other engines, as far as they are known: who has none needs all it has.
+/// Returns the known floors of all other engines. An engine without a floor needs all its records.
 pub(crate) fn floors(state: &State) -> Vec<(TenantId, SeqNo)> {
     let others = state.engines.floors().filter(|(id, _)| *id != EngineId::NATIVE);
     others.filter_map(|(id, floor)| Some((tenant(id)?, floor))).collect()
 }
 
-/// True if another engine has records in a group that it may need.
+/// Returns whether another engine may need records of a group.
 pub(crate) fn need(state: &State, group: &PriorGroup) -> bool {
     let floors = floors(state);
     let floor_of = |tenant| floors.iter().find(|(of, _)| *of == tenant).map_or(0, |(_, floor)| *floor);
@@ -25,7 +26,7 @@ pub(crate) fn need(state: &State, group: &PriorGroup) -> bool {
     others.into_iter().any(|span| span.last >= floor_of(span.tenant))
 }
 
-/// What cannot be done without another engine.
+/// Returns the error of an operation that needs another engine.
 pub fn refusal(dir: &Path, engines: &[String], what: &str) -> Error {
     let why = format!(
         "engine {} keeps something in this store that {what}: do it with that engine, or after it has let go of that",

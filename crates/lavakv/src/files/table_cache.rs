@@ -1,6 +1,7 @@
-//! Open files of data: one [`Ksst`] or [`Vsst`] for each file in use, at most `open_files_max` of them.
+//! Open data files: one [`Ksst`] or [`Vsst`] for each file in use, at most `open_files_max` of
+//! them.
 //!
-//! Which are open is [`OpenFiles`]' affair; here is what they are, and how each is opened.
+//! [`OpenFiles`] decides which files stay open; this module opens them.
 
 use crate::context::Context;
 use crate::files::damaged::Quarantine;
@@ -20,12 +21,12 @@ use table::{Ksst, ReadCounters, SegmentReader, Source, Stop};
 use version::{Dependency, FileMeta, UseSums, VsstMeta, names};
 
 pub(crate) struct TableCache {
-    /// Those that cannot be read.
+    /// Unreadable files.
     pub quarantine: Quarantine,
     context: Arc<Context>,
     cache: Arc<Cache>,
     open: OpenFiles<OpenFile>,
-    /// Set where the store is only read.
+    /// Set if the store is opened for reading.
     is_read: OnceLock<()>,
 }
 
@@ -44,7 +45,7 @@ impl TableCache {
         TableCache { quarantine: Quarantine::default(), context, cache, open, is_read }
     }
 
-    /// Takes a file that is open in the cache of an earlier state of the store.
+    /// Takes over an open file from the cache of an earlier state of the store.
     pub fn take_over(&self, earlier: &TableCache, file: &DataFile) {
         let key = match file {
             DataFile::Table(meta) => key(meta.volume, meta.number),
@@ -53,7 +54,7 @@ impl TableCache {
         self.open.take_over(&earlier.open, key);
     }
 
-    /// Forgets files that are about to be removed. The cache is gone through once for all of them.
+    /// Forgets files before their removal. The block cache is scanned once for all of them.
     pub fn forget(&self, numbers: &[u64]) {
         for &number in numbers {
             let volumes = [Volume::DIRECTORY, Volume::SPEED];
@@ -63,17 +64,18 @@ impl TableCache {
         self.cache.remove_files(numbers.iter().copied());
     }
 
-    /// Closes the file of a table that has gone to another disk: who reads it from now on reads it there.
+    /// Closes the old file of a table that moved to another tier: later readers open the new one.
     pub fn close(&self, file: &FileMeta) {
         self.open.forget(key(file.volume, file.number));
     }
 
-    /// From now on a file that is missing may be one that was closed here, and removed by the process that writes the store.
+    /// Marks the store as read-only. A missing file may then have been closed here, and removed by
+    /// the writing process.
     pub fn set_read(&self) {
         let _ = self.is_read.set(());
     }
 
-    /// Closes all files: the store is closed.
+    /// Closes all files, at the close of the store.
     pub fn end(&self) {
         self.open.end();
     }
@@ -83,7 +85,7 @@ impl TableCache {
             return Err(closed());
         }
         self.context.open(volume, name, self.context.options.access).map_err(|e| match e.kind() {
-            // The next process may have removed it.
+            // The next process may have removed the file.
             ErrorKind::NotFound if self.open.is_ended() => closed(),
             ErrorKind::NotFound if self.is_read.get().is_some() && self.open.has_closed() => Error::new(
                 ErrorKind::Busy,
@@ -118,7 +120,7 @@ impl TableCache {
         Ok(OpenFile::Vsst(Arc::new(vsst.map_err(|stop| stop.map(|e| e.at_file(path)))?)))
     }
 
-    /// The segment of a large value.
+    /// Returns the open segment of a large value.
     pub fn segment(&self, number: u64, uid: Uid) -> Result<Arc<SegmentReader>> {
         let open = || -> Result<OpenFile> {
             let handle = self.open_file(Volume::DIRECTORY, &names::vsst(number))?;
@@ -130,17 +132,17 @@ impl TableCache {
         }
     }
 
-    /// The open vSST of `meta`.
+    /// Returns the open vSST of `meta`.
     pub fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
         self.vsst_from(meta, &mut ReadCounters::default())
     }
 
-    /// Bytes that [`TableCache::vsst`] reads first.
+    /// Returns the bytes that [`TableCache::vsst`] reads to open a file that is not open yet.
     pub fn opening_bytes(&self, meta: &VsstMeta) -> u64 {
         if self.open.is_open(meta.number) { 0 } else { Vsst::opening_bytes(meta.len) }
     }
 
-    /// As [`TableCache::vsst`], with bytes from a source.
+    /// Like [`TableCache::vsst`], with bytes from a source.
     pub fn vsst_from<S: Source>(&self, meta: &VsstMeta, source: &mut S) -> Result<Arc<Vsst>, S::Stop> {
         match self.open.find(meta.number, || self.open_vsst(meta, source))? {
             OpenFile::Vsst(vsst) => Ok(vsst),
@@ -148,7 +150,7 @@ impl TableCache {
         }
     }
 
-    /// The open table of `file`, with bytes from a source.
+    /// Returns the open table of `file`, with bytes from a source.
     pub fn table_from<S: Source>(&self, file: &FileMeta, source: &mut S) -> Result<Arc<Ksst>, S::Stop> {
         match self.open.find(key(file.volume, file.number), || self.open_table(file, source))? {
             OpenFile::Table(table) => Ok(table),
@@ -156,11 +158,11 @@ impl TableCache {
         }
     }
 
-    /// What a table references under each name, as it says itself, in one read.
+    /// Reads the references of a table per name, in one read.
     ///
     /// # Errors
-    /// `Corruption`, in the table, if that is not what the manifest has the sums of: an edit that took such a list for true would not be that of
-    /// its tables.
+    /// `Corruption`, in the table, if the list differs from the sums in the manifest: edits derived
+    /// from such a list would be wrong.
     pub fn dependencies(&self, file: &FileMeta) -> Result<Vec<Dependency>> {
         if file.uses.sums().names == 0 {
             return Ok(Vec::new());
@@ -181,14 +183,14 @@ impl TableSource for TableCache {
     }
 }
 
-/// What a table is open under. One that has gone to another disk has two files for a while, one for readers of older versions. Files of values never go,
-/// and are open under their numbers alone.
+/// Returns the cache key of a file. A table that moved to another tier has two files for a while,
+/// one for readers of older versions. Value files never move, so their number alone is the key.
 fn key(volume: Volume, number: u64) -> u64 {
     const { assert!(version::NUMBER_MAX < 1 << 62) };
     number | (u64::from(volume.0) & 3) << 62
 }
 
-/// File numbers are never used twice, so one of the references to this file is wrong.
+/// File numbers are never reused, so one of the references to this file is wrong.
 fn another_kind(dir: &Path, number: u64) -> Error {
     let why = "the file is referred to as files of two kinds (table, vSST, segment): verify the store";
     Error::corruption(why).at_file(io::fs::join(dir, &names::vsst(number)))

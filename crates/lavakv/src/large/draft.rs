@@ -1,4 +1,4 @@
-//! A segment that is being written: see `segments`.
+//! A pending segment, which is being written: see `segments`.
 
 use crate::files::Files;
 use base::Result;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use table::{SegmentIdentity, SegmentReference, SegmentWriter};
 use version::{FamilyId, names};
 
-/// Bytes collected before they are written.
+/// Size of the write buffer, bytes.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
-/// Write-back begins every so many bytes, so that the sync at the end does not come as one burst.
+/// Interval of write-back, bytes, so that the final sync does not come as one burst.
 const SYNC_EVERY: u64 = 8 << 20;
 
-/// A segment that is being written, or is written and belongs to no logged batch yet. Its file is removed when it is
-/// dropped, unless [`Draft::keep`] was called.
+/// A pending segment: unfinished, or not referenced by a logged batch yet. Its file is removed on
+/// drop, unless [`Draft::keep`] was called.
 pub(crate) struct Draft {
     files: Arc<Files>,
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Begins the segment of a value; `expected_len` is a hint, 0: unknown.
+    /// Begins the segment of a value. `expected_len` is a hint; 0: unknown.
     pub fn begin(files: &Arc<Files>, family: FamilyId, key: &[u8], expected_len: u64) -> Result<Draft> {
         let context = &files.context;
         context.health.check()?;
@@ -56,7 +56,7 @@ impl Draft {
         self.writer.as_mut().expect("appended to before it is finished").append(data)
     }
 
-    /// Ends the file and makes it durable, name included. The reference to log.
+    /// Finishes the file and makes it durable, name included. Returns the reference to log.
     pub fn finish(&mut self) -> Result<SegmentReference> {
         let finished = self.writer.take().expect("finished once").finish()?;
         self.files.sync_dir()?;
@@ -70,7 +70,7 @@ impl Draft {
         })
     }
 
-    /// The batch that refers to it is logged, or may be: the file stays.
+    /// Keeps the file, because the batch that references it is logged, or may be.
     pub fn keep(&mut self) {
         self.kept = true;
     }
@@ -80,7 +80,8 @@ impl Drop for Draft {
     fn drop(&mut self) {
         if !self.kept {
             self.writer = None;
-            // What cannot be removed now is removed at the next open. A closed store may be that of another process by now.
+            // A file that cannot be removed now is removed at the next open. After a close another
+            // process may own the store.
             if let Ok(_entered) = self.files.context.enter() {
                 let _ = self.files.context.env.fs.remove(&self.path);
             }

@@ -1,12 +1,14 @@
-//! Values that lie in files beside the log.
+//! Values in files beside the log.
 //!
-//! A release before 0.1.0 had the option `value_placement = log`. It appended the separated values of a family to a file in order of
-//! arrival while it logged the batch, and the log carried the place of each value. This release writes no such files. It reads them
-//! in recovery, until the flush that follows has moved the values into tables.
+//! A release before 0.1.0 had the option `value_placement = log`. It appended the separated values
+//! of a family to a file in arrival order while it logged the batch, and logged the position of
+//! each value. This release writes no such files. Recovery reads them, and the following flush
+//! moves the values into tables.
 //!
-//! After a clean close every value is whole in its file. After a kill the last values may lie in a tail file only, and a loss of
-//! power ends the log at the first value that is missing. This release implements neither rule, so it refuses such a store and
-//! names the commit whose binary recovers it.
+//! After a clean close every value is complete in its file. After a kill the last values may be in
+//! a tail file only, and after a power failure the log ends at the first missing value. This
+//! release implements neither rule, so it refuses such a store and names the commit whose binary
+//! recovers it.
 
 use crate::context::Context;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
@@ -20,9 +22,9 @@ use version::names;
 /// The last commit with the option `value_placement = log`.
 const LAST_COMMIT: &str = "6e427b33";
 
-/// The files that hold such values, opened once each.
+/// Files with such values, each opened once.
 pub(crate) struct PlacedValues {
-    /// Every value must be whole in its file.
+    /// True if the store was closed, so that every value must be complete in its file.
     closed: bool,
     open: HashMap<u64, Option<Arc<dyn ReadFile>>>,
 }
@@ -33,7 +35,7 @@ impl PlacedValues {
         PlacedValues { closed, open: HashMap::default() }
     }
 
-    /// True if a value was read.
+    /// Returns whether a value was read.
     pub fn is_any(&self) -> bool {
         !self.open.is_empty()
     }
@@ -41,7 +43,8 @@ impl PlacedValues {
     /// Reads the value of an entry in the log.
     ///
     /// # Errors
-    /// `Corruption` if a value of a closed store is missing or damaged; `Unsupported` if the store was not closed.
+    /// `Corruption` if a value of a closed store is missing or damaged; `Unsupported` if the store
+    /// was not closed.
     pub fn value(&mut self, context: &Context, key: &[u8], seq: SeqNo, value: &[u8]) -> Result<Vec<u8>> {
         let reference = RecordReference::decode(value)?;
         match self.record(context, &reference) {
@@ -69,14 +72,14 @@ impl PlacedValues {
         };
         let read = || read_loose(&**file, reference.uid, reference.offset, reference.stored_len);
         match read() {
-            // A second attempt tells a passing failure from bytes that are gone.
+            // A second attempt distinguishes transient failures from lost bytes.
             Err(e) if io::is_unreadable(&e) => read(),
             found => found,
         }
     }
 }
 
-/// The error for a store that was killed while values were beside its log.
+/// Returns the error for a store that was killed while values were beside its log.
 pub fn not_closed() -> Error {
     let why = format!(
         "the store was written with value_placement = log, which this release does not have, and was not closed; open and close it \

@@ -1,11 +1,12 @@
-//! Large values: each in a segment of its own, written before the write it belongs to.
+//! Large values: each in a segment of its own, written before the log record of its write.
 //!
-//! A value above a quarter of a log group would push everything else out of log and memtable, and be written twice.
-//! Instead it is streamed into a segment (`table::segment`), which is made durable, name included, **before** the batch
-//! that refers to it is logged. Log and memtable carry the reference; at flush it becomes an ordinary reference of a
-//! table, and the manifest takes the segment in as a vSST with one record.
+//! A value above a quarter of a log group would displace all other data from log and memtable, and
+//! be written twice. Instead it is streamed into a segment (`table::segment`), which is made
+//! durable, name included, **before** the batch that references it is logged. Log and memtable
+//! carry the reference. The flush turns it into an ordinary reference of a table, and adds the
+//! segment to the manifest as a vSST with one record.
 //!
-//! # The life of a file
+//! # Life cycle of a file
 //!
 //! ```text
 //! Draft --logged--> known here --flushed--> in the manifest --no reference left--> obsolete --no reader--> removed
@@ -14,17 +15,18 @@
 //!      removed
 //! ```
 //!
-//! Every segment that a memtable refers to is known here, with a token. The token is a copy of the description of the
-//! file ([`VsstMeta::copies`]), so the list of obsolete files keeps the file as long as the memtable is alive, that is,
-//! as long as a reader with an old read state may come across the reference. [`Segments::sweep`] lets go of the tokens of
-//! memtables that are gone.
+//! Every segment referenced by a memtable is registered here, with a token. The token is a copy of
+//! the file's description ([`VsstMeta::copies`]). So the list of obsolete files keeps the file
+//! while the memtable exists, that is, while a reader with an old read state may encounter the
+//! reference. [`Segments::sweep`] releases the tokens of deleted memtables.
 //!
 //! # Recovery
 //!
-//! A reference in the log is only written once its file is complete and durable. So a valid reference whose segment is
-//! missing, incomplete or another file is damage, never the trace of a crash: the file is set aside, and reads of the key
-//! fail ([`check`]). A segment that neither the manifest nor a replayed memtable names is one whose write was not
-//! logged: open removes it with the other files that nothing names.
+//! A reference is logged only after its file is complete and durable. So a valid reference to a
+//! missing, incomplete or different segment is damage, never the result of a crash. The file is set
+//! aside, and reads of the key fail ([`check`]). A segment that neither the manifest nor a replayed
+//! memtable names belongs to a write that was not logged. The open removes it with the other
+//! unnamed files.
 
 use crate::batch::Change;
 use crate::context::options::{DamagedFiles, Options};
@@ -43,19 +45,20 @@ use store::space::SpaceBudget;
 use table::{SegmentReader, SegmentReference};
 use version::{FamilyId, VsstMeta, names};
 
-/// From so many bytes on a value is written to a segment: above a quarter of a log group, and above what log and
-/// memtable take.
+/// Returns the length from which a value is written to a segment: above a quarter of a log group,
+/// or above the maximum value length of log and memtable.
 pub(crate) fn threshold(options: &Options) -> usize {
     usize::try_from(options.expert.log_group_bytes / 4).unwrap_or(usize::MAX).min(limits::VALUE_LEN_MAX) + 1
 }
 
-/// The segments that memtables refer to.
+/// Segments referenced by memtables.
 pub(crate) struct Segments {
     space: Arc<SpaceBudget>,
     files: Arc<Files>,
     /// By number.
     known: Mutex<HashMap<u64, Known>, rank::Segments>,
-    /// The segments of one memtable exceed `wal_bytes_max`: it is to be frozen, however small it is.
+    /// True if the segments of one memtable exceed `wal_bytes_max`: the memtable must then be
+    /// frozen, however small it is.
     pub over_bound: AtomicBool,
 }
 
@@ -68,18 +71,18 @@ struct Known {
     /// See the module.
     token: Arc<()>,
     fate: Fate,
-    /// While it is held: live bytes that no version has.
+    /// Set while `fate` is `Held`: live bytes that no version counts.
     counted: Option<SegmentBytes>,
 }
 
-/// Who sees to the file's end.
+/// The owner of the file's removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Nobody yet: no edit names it.
+    /// No owner yet: no edit names the file.
     Held,
-    /// An edit names it, or one did: it goes as any file of a version does.
+    /// An edit names the file, or did: it is removed like any file of a version.
     Listed,
-    /// No edit will ever name it: it is on the list of obsolete files.
+    /// No edit will ever name the file: it is on the list of obsolete files.
     Dropped,
 }
 
@@ -93,7 +96,7 @@ impl Segments {
         }
     }
 
-    /// An entry that refers to a file goes into a memtable, or into the log with it.
+    /// Registers a segment whose reference enters a memtable.
     pub fn hold(&self, number: u64, family: FamilyId, memtable: &Arc<MemTable>, stored_len: u64) {
         let mut known = lock(&self.known);
         let one = Known {
@@ -112,36 +115,37 @@ impl Segments {
         }
     }
 
-    /// True if a memtable refers to the file.
+    /// Returns whether a memtable references the file.
     pub fn holds(&self, number: u64) -> bool {
         lock(&self.known).contains_key(&number)
     }
 
-    /// Numbers of the segments that memtables refer to and no edit names.
+    /// Returns the numbers of segments that memtables reference and no edit names.
     pub fn live(&self) -> Vec<u64> {
         let known = lock(&self.known);
         let live = known.iter().filter(|(_, k)| k.fate == Fate::Held && k.memtable.strong_count() > 0);
         live.map(|(&number, _)| number).collect()
     }
 
-    /// Numbers of the segments that one of these memtables refers to.
+    /// Returns the numbers of segments that these memtables reference.
     pub fn of_memtables(&self, memtables: &[u64]) -> Vec<u64> {
         let known = lock(&self.known);
         let of_them = known.iter().filter(|(_, k)| memtables.contains(&k.memtable_id));
         of_them.map(|(&number, _)| number).collect()
     }
 
-    /// Forgets the segments of memtables that nobody holds any more.
+    /// Forgets the segments of deleted memtables.
     pub fn sweep(&self) {
         lock(&self.known).retain(|_, known| known.memtable.strong_count() > 0);
     }
 
-    /// The token of a file.
+    /// Returns the token of a file.
     pub fn token(&self, number: u64) -> Arc<()> {
         lock(&self.known).get(&number).map(|k| k.token.clone()).unwrap_or_default()
     }
 
-    /// What the manifest says of a segment once the entry `(user_key, seq)` that refers to it is in a table.
+    /// Returns the description of a segment for the manifest, once the entry `(user_key, seq)` that
+    /// references it is in a table.
     pub fn meta(&self, user_key: &[u8], seq: SeqNo, reference: &SegmentReference) -> VsstMeta {
         let ikey = encode(user_key, seq, ValueKind::Value);
         VsstMeta {
@@ -161,8 +165,8 @@ impl Segments {
         }
     }
 
-    /// A flush of these memtables was installed that took in some of their files: no edit will ever name the others.
-    /// Called while the flush still holds the memtables.
+    /// Records an installed flush of these memtables that adopted some of their files: no edit will
+    /// ever name the others. Called while the flush still holds the memtables.
     pub fn flushed(&self, memtables: &[Arc<MemTable>], taken: impl Fn(u64) -> bool) {
         let mut known = lock(&self.known);
         let mut left = Vec::new();
@@ -180,7 +184,8 @@ impl Segments {
         self.dropped(&left);
     }
 
-    /// No edit will ever name these files, if none has.
+    /// Moves files that no edit has named to the list of obsolete files, because no edit will name
+    /// them.
     pub fn dropped(&self, numbers: &[u64]) {
         let mut known = lock(&self.known);
         let gone = numbers.iter().filter_map(|number| Some((number, known.get_mut(number)?.drop_token()?)));
@@ -189,7 +194,8 @@ impl Segments {
         self.files.obsolete.add(gone);
     }
 
-    /// A family was dropped: its segments go, except those that its last version lists (they go with the version).
+    /// Drops the segments of a dropped family, except those listed in its last version: that
+    /// version holds them.
     pub fn family_dropped(&self, family: FamilyId, listed: impl Fn(u64) -> bool) {
         let known = lock(&self.known);
         let of_family = known.iter().filter(|(number, k)| k.family == family && !listed(**number));
@@ -200,7 +206,7 @@ impl Segments {
 }
 
 impl Known {
-    /// The token, if the file is to go on the list of obsolete files now.
+    /// Returns the token if the file must now go on the list of obsolete files.
     fn drop_token(&mut self) -> Option<Arc<()>> {
         if self.fate != Fate::Held {
             return None;
@@ -210,18 +216,18 @@ impl Known {
     }
 }
 
-/// A segment that no version holds, for the list of obsolete files.
+/// Describes a segment that no version holds, for the list of obsolete files.
 fn obsolete(number: u64, copies: Arc<()>) -> DataFile {
     DataFile::Vsst(Arc::new(VsstMeta { number, segment: true, copies, ..VsstMeta::default() }))
 }
 
-/// Checks, in recovery, that the segment of a logged entry is what the log says. One that cannot be read is told, unless it
-/// is to refuse the open.
+/// Checks, in recovery, that the segment of a logged entry matches the log. An unreadable segment
+/// is set aside, or fails the open if the options say so.
 pub(crate) fn check(tree: &Tree, family: &Family, change: &Change<'_>) -> Result<()> {
     match open(&tree.files, change.key, change.value) {
         Err(e) if damaged::is_of_reading(&e) && tree.context.options.damaged_files == DamagedFiles::Serve => {
             let reference = SegmentReference::decode(change.value)?;
-            // Where it was given away it cannot be listed any more.
+            // If another file has its number now, it cannot be set aside.
             if tree.files.manifest.state().place_of(reference.file).is_some() {
                 return Err(e);
             }
@@ -232,7 +238,7 @@ pub(crate) fn check(tree: &Tree, family: &Family, change: &Change<'_>) -> Result
     }
 }
 
-/// Opens the segment of an entry of kind `SegmentReference`.
+/// Opens the segment of a logged entry.
 pub(crate) fn open(files: &Files, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
     let reference = SegmentReference::decode(encoded)?;
     let segment = files.tables.segment(reference.file, reference.uid)?;
@@ -244,7 +250,7 @@ pub(crate) fn open(files: &Files, user_key: &[u8], encoded: &[u8]) -> Result<Arc
     Err(another_value(files, user_key, reference.file))
 }
 
-/// Opens the segment that a table refers to.
+/// Opens a segment that a table references.
 pub(crate) fn open_listed(files: &Files, user_key: &[u8], meta: &VsstMeta) -> Result<Arc<SegmentReader>> {
     let segment = files.tables.segment(meta.number, meta.uid)?;
     if (segment.raw_len(), segment.file_len()) == (meta.raw_bytes, meta.len) && segment.user_key() == user_key
@@ -262,7 +268,7 @@ fn another_value(files: &Files, user_key: &[u8], number: u64) -> Error {
     .at_file(files.context.path(&names::vsst(number)))
 }
 
-/// Refuses keys and values over the limits of what a segment takes.
+/// Fails for keys and values beyond the limits of a segment.
 pub(crate) fn validate(key: &[u8], len: u64) -> Result<()> {
     Change { kind: ValueKind::Value, family: 0, key, value: &[] }.validate()?;
     if len > limits::LARGE_VALUE_LEN_MAX {

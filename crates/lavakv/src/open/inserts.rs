@@ -1,18 +1,24 @@
-//! Changes of the log on their way into memtables, by several threads.
+//! Insertion of replayed changes into memtables, by several threads.
 //!
-//! One thread judges the log and hands out batches. To copy changes into memtables takes as long, and a memtable takes any number
-//! at once, in any order: sequences are in the keys. So changes are gathered in *lots*; threads put in whole lots.
+//! One thread verifies the log and distributes batches. Copying changes into memtables takes as
+//! long as that. A memtable accepts any number of concurrent inserts in any order, because keys
+//! contain sequence numbers. So changes are collected in *lots*, and each thread inserts whole
+//! lots.
 //!
-//! To find the place of each change would take many times as long, and all of it would be waiting for memory. Nobody reads before the end: so
-//! changes are *held* ([`HeldEntries`]), and when many are, or the end has come, they are sorted and linked in one walk through their memtable.
+//! Searching the position of each change would take many times as long, mostly in cache misses. The
+//! memtables are not read before the end, so changes are *held* ([`HeldEntries`]). At the end, or
+//! when many are held, they are sorted and linked in one walk through their memtable.
 //!
-//! A lot is copied, since the page that it comes from is not kept. A few lots may wait: who gathers one more puts in the
-//! oldest of these himself. He does the same before he settles, and then waits only for lots that threads have begun. So nobody
-//! depends on a thread that has not begun; where none can be started, and in simulation, he does it all.
+//! A lot is a copy, because the log page is not kept. The queue of waiting lots is short: if it is
+//! full, the distributing thread inserts the oldest lot itself. Before it returns from
+//! [`Inserts::settle`] it inserts all waiting lots, then waits only for lots that threads have
+//! begun. So progress never depends on a thread that has not begun. Without threads, and in
+//! simulation, it does all the work.
 //!
-//! Invariants: between two calls of [`Inserts::settle`] nobody reads the memtables and none is frozen. When it returns,
-//! all that was put is found in them, and their memory is booked. No more than [`WAITING_MAX`] lots wait. Nothing is put in or linked,
-//! and nobody waits for a thread, under the lock. Only the one who hands out lots links. When the [`Inserts`] are dropped their threads have ended.
+//! Invariants: between two calls of [`Inserts::settle`] the memtables are neither read nor frozen.
+//! When it returns, all changes are visible in them, and their memory is accounted. At most
+//! [`WAITING_MAX`] lots wait. The mutex is not held during inserts, links or waits. Only the
+//! distributing thread links. When the [`Inserts`] are dropped their threads have ended.
 
 use crate::batch::Change;
 use crate::context::options::Options;
@@ -27,23 +33,27 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use version::FamilyId;
 
-/// Threads of a replay, as long as the store may have as many in the background. More would wait for the one who judges.
+/// Maximum number of replay threads, within the number of background threads. More would wait for
+/// the thread that verifies the log.
 const THREADS_MAX: usize = 3;
-/// Lots that wait for a thread.
+/// Maximum number of waiting lots.
 const WAITING_MAX: usize = 4;
-/// Bytes of a lot.
+/// Maximum bytes of a lot.
 const LOT_BYTES_MAX: usize = 256 << 10;
-/// Of what memtables may have, a lot has one part in so many: lots that wait are not booked.
+/// Divisor: the part of the memtable budget that a lot takes at most, because waiting lots are not
+/// accounted.
 const LOT_PART: usize = 64;
-/// Of what memtables may have, what it takes to hold and to sort changes has one part in so many: it is not booked either.
+/// Divisor: the part of the memtable budget for holding and sorting changes, which is not accounted
+/// either.
 const HELD_PART: usize = 16;
-/// Bytes of that for a change: an address, and when they are sorted another one with eight bytes of the key.
+/// Bytes of that per change: an address, and during the sort another one with eight bytes of the
+/// key.
 const HELD_BYTES: usize = 24;
 
 /// A change whose bytes are in a lot.
 #[derive(Clone, Copy)]
 struct Insertion {
-    /// Its memtable, among those of the lot.
+    /// Index of its memtable in the lot.
     table: u32,
     kind: ValueKind,
     seq: SeqNo,
@@ -51,12 +61,12 @@ struct Insertion {
     value_len: usize,
 }
 
-/// Changes that one thread puts in.
+/// Changes that one thread inserts.
 #[derive(Default)]
 struct Lot {
     tables: Vec<Arc<MemTable>>,
     changes: Vec<Insertion>,
-    /// Keys and values, one behind the other.
+    /// Keys and values, concatenated.
     bytes: Vec<u8>,
 }
 
@@ -68,7 +78,8 @@ impl Lot {
         self.bytes.extend_from_slice(change.value);
     }
 
-    /// Writes all of it to where it belongs, where it is held for each memtable, and keeps the memory of the lot.
+    /// Copies all changes into their memtables. Returns the held entries of each memtable, and
+    /// keeps the lot's memory.
     fn put_in(&mut self) -> Vec<HeldEntries> {
         let mut held: Vec<HeldEntries> = self.tables.drain(..).map(|table| table.hold()).collect();
         let mut rest = &self.bytes[..];
@@ -86,35 +97,35 @@ impl Lot {
 
 #[derive(Default)]
 struct Shelf {
-    /// In the order in which they came.
+    /// Waiting lots, oldest first.
     waiting: VecDeque<Lot>,
-    /// Threads that put one in.
+    /// Number of threads that insert a lot.
     at_work: usize,
-    /// One of them has panicked.
+    /// True if one of them has panicked.
     has_failed: bool,
-    /// There are no more lots.
+    /// True after the last lot.
     is_over: bool,
-    /// Lots to be used again.
+    /// Empty lots for reuse.
     spare: Vec<Lot>,
-    /// Of each lot that is in, what is held.
+    /// Held entries of each inserted lot.
     held: Vec<Vec<HeldEntries>>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// Which lots wait, and how many are put in. Held for a moment, never while one is put in.
+    /// Guards waiting and running lots. Locked only briefly, never during an insert.
     shelf: Mutex<Shelf, rank::ReplayLots>,
-    /// A lot has come, or it is over: for the threads.
+    /// Wakes threads: a lot is waiting, or no more will come.
     came: Condvar,
-    /// A thread has put one in: for who settles.
+    /// Wakes the settling thread: a lot is inserted.
     done: Condvar,
 }
 
-/// A thread that has taken a lot. It is done with it when this ends, however it ends.
+/// A lot taken by a thread. Its drop reports the end, also after a panic.
 struct AtWork<'s> {
     shared: &'s Shared,
     lot: Lot,
-    /// Once it is in.
+    /// Set once the lot is inserted.
     held: Option<Vec<HeldEntries>>,
 }
 
@@ -132,7 +143,7 @@ impl Drop for AtWork<'_> {
 }
 
 impl Shared {
-    /// Takes the oldest lot as soon as there is one. `None`: there are no more.
+    /// Takes the oldest lot, waiting for one. `None`: no more will come.
     fn take(&self) -> Option<AtWork<'_>> {
         let mut shelf = lock(&self.shelf);
         loop {
@@ -154,14 +165,14 @@ impl Shared {
     }
 }
 
-/// Threads that put in lots.
+/// The threads that insert lots.
 struct Crew {
     shared: Arc<Shared>,
     threads: Vec<Box<dyn ThreadHandle>>,
 }
 
 impl Crew {
-    /// Starts as many threads as can be had, at most so many.
+    /// Starts up to `count` threads.
     fn start(spawner: Option<&dyn Spawner>, count: usize) -> Crew {
         let shared: Arc<Shared> = Arc::default();
         let start = |n: usize| {
@@ -174,7 +185,8 @@ impl Crew {
         Crew { shared, threads }
     }
 
-    /// Leaves a lot to the threads, and returns an empty one. If enough of them wait the oldest goes in here.
+    /// Queues a lot for the threads, and returns an empty one. If the queue is full, inserts the
+    /// oldest lot here.
     fn hand(&self, lot: Lot) -> Lot {
         let mut shelf = lock(&self.shared.shelf);
         shelf.waiting.push_back(lot);
@@ -191,12 +203,12 @@ impl Crew {
         empty
     }
 
-    /// What is held by now.
+    /// Returns the held entries so far.
     fn take_held(&self) -> Vec<Vec<HeldEntries>> {
         std::mem::take(&mut lock(&self.shared.shelf).held)
     }
 
-    /// Puts in what waits, waits for what threads have begun, and returns what is held.
+    /// Inserts waiting lots, waits for running ones, and returns the held entries.
     fn settle(&self) -> Vec<Vec<HeldEntries>> {
         let mut shelf = lock(&self.shared.shelf);
         while let Some(mut lot) = shelf.waiting.pop_front() {
@@ -224,9 +236,9 @@ impl Drop for Crew {
     }
 }
 
-/// Links what is held for each memtable, all of it together.
+/// Links the held entries of each memtable in one walk.
 fn link(held: impl IntoIterator<Item = HeldEntries>) {
-    // By their addresses, which are theirs as long as something is held for them.
+    // By address, which is unique while entries are held for the memtable.
     let mut tables: HashMap<usize, HeldEntries> = HashMap::default();
     for own in held.into_iter().filter(|own| !own.is_empty()) {
         match tables.entry(Arc::as_ptr(own.table()) as usize) {
@@ -237,33 +249,33 @@ fn link(held: impl IntoIterator<Item = HeldEntries>) {
     tables.into_values().for_each(HeldEntries::link);
 }
 
-/// A memtable that has got something.
+/// A memtable with inserts.
 struct Filled {
     table: Arc<MemTable>,
-    /// Its place in the lot that is gathered, if it is in that.
+    /// Its index in the present lot, if it has one.
     in_lot: Option<u32>,
 }
 
-/// What puts the changes of a log into memtables. See the module.
+/// Inserts the changes of a log into memtables. See the module.
 pub(crate) struct Inserts<'e> {
     writes: &'e WritePath,
-    /// Of threads, where some may be had.
+    /// Creates threads, where the environment has them.
     spawner: Option<Arc<dyn Spawner>>,
-    /// That many are started when the first lot is full.
+    /// Number of threads, which start with the first full lot.
     threads: usize,
-    /// 0: each change goes in at once.
+    /// Bytes of a full lot; 0: each change is inserted at once.
     lot_bytes: usize,
     lot: Lot,
-    /// Changes that may have been handed on and are not linked.
+    /// Upper bound of the changes that are held and not linked.
     unlinked: usize,
-    /// With so many they are linked.
+    /// Number of held changes at which they are linked.
     unlinked_max: usize,
     filled: HashMap<FamilyId, Filled>,
     crew: Option<Crew>,
 }
 
 impl<'e> Inserts<'e> {
-    /// Each change goes in at once.
+    /// Inserts each change at once.
     pub fn at_once(writes: &'e WritePath) -> Inserts<'e> {
         let (lot, filled) = (Lot::default(), HashMap::default());
         let (unlinked, unlinked_max) = (0, 0);
@@ -280,7 +292,7 @@ impl<'e> Inserts<'e> {
         }
     }
 
-    /// In lots, by threads where there are some.
+    /// Inserts in lots, by threads where available.
     pub fn by_threads(
         writes: &'e WritePath,
         spawner: Option<Arc<dyn Spawner>>,
@@ -292,7 +304,8 @@ impl<'e> Inserts<'e> {
         Inserts { spawner, threads, lot_bytes, unlinked_max, ..Inserts::at_once(writes) }
     }
 
-    /// Puts a change into the active memtable of its family, now or until the next [`Inserts::settle`].
+    /// Inserts a change into the active memtable of its family, at the latest by the next
+    /// [`Inserts::settle`].
     pub fn put(&mut self, family: &Arc<Family>, seq: SeqNo, change: &Change<'_>) {
         if self.lot_bytes == 0 {
             self.writes.memtables.insert_one(family, seq, change);
@@ -303,7 +316,7 @@ impl<'e> Inserts<'e> {
             let table = family.read_state().active.clone();
             Filled { table, in_lot: None }
         });
-        // These are held by their memtable, too.
+        // The memtable also registers segments of these changes.
         if change.kind == ValueKind::PlacedReference {
             self.writes.memtables.insert_into(&filled.table, family.id, seq, change);
             return;
@@ -319,7 +332,7 @@ impl<'e> Inserts<'e> {
         }
     }
 
-    /// Hands the lot on, and books what has become of those before it.
+    /// Queues the present lot, and updates the accounting of the previous ones.
     fn hand(&mut self) {
         let crew = self.crew.get_or_insert_with(|| Crew::start(self.spawner.as_deref(), self.threads));
         self.unlinked += self.lot.changes.len();
@@ -338,7 +351,7 @@ impl<'e> Inserts<'e> {
         }
     }
 
-    /// All that was put is found in the memtables when this returns, and these may be read and frozen.
+    /// Completes all inserts: afterwards the memtables may be read and frozen.
     pub fn settle(&mut self) {
         let mut held = vec![self.lot.put_in()];
         if let Some(crew) = &self.crew {

@@ -1,19 +1,22 @@
-//! Memtables that outgrow their budget while the log is replayed.
+//! Memtables that exceed their budget during the replay of the log.
 //!
 //! # Algorithm
 //!
-//! The rule is that of a store at work (`write::admission::room`): the family with the largest memtable goes first. There it is one family, since a writer
-//! waits for it; here nobody is served before the end, so it is as many as hold a part of the budget ([`round_bytes`]), in one edit. A
-//! round costs a sync of each of its tables, one of the directory and one of the manifest. Families that did not take part grow on until it
-//! is their turn: of a thousand that are equally busy none is flushed every time, and tables are longer and fewer. What is in
-//! memory when the log ends stays there.
+//! The rule is the one of a running store (`write::admission::room`): the family with the largest
+//! memtable is flushed first. A running store flushes one family, because a writer waits for it.
+//! Recovery serves no request before its end, so a round flushes as many families as hold a part of
+//! the budget ([`round_bytes`]), in one edit. A round costs a sync of each of its tables, one of
+//! the directory and one of the manifest. The other families grow on until it is their turn. So of
+//! a thousand equally busy families none is flushed every time, and tables are fewer and longer.
+//! Memtables at the end of the log stay in memory.
 //!
 //! # Invariants
 //!
-//! * Before the first round the whole log was read, is sound, bears the manifest out, **and is durable**. So a family may be flushed without
-//!   the others: if a batch spans several, the half of those that were not flushed is in the log, whatever happens.
-//! * Where the log refers to values in files that may not be durable ([`PlacedValues::is_any`]) that is not true of these. Then all families
-//!   go into tables in one edit.
+//! * Before the first round the whole log was read, is sound, agrees with the manifest, **and is
+//!   durable**. So a family may be flushed without the others: if a batch spans several families,
+//!   the log durably holds the changes of the others.
+//! * If the log references values in files that may not be durable ([`PlacedValues::is_any`]), that
+//!   does not hold for them. All families are then flushed in one edit.
 
 use super::inserts::Inserts;
 use crate::large::placed::PlacedValues;
@@ -22,10 +25,10 @@ use base::sync::atomic::Ordering;
 use base::{ErrorKind, Result};
 use std::sync::Arc;
 
-/// See the module.
+/// The state of flushes during replay. See the module.
 pub(super) struct Overflow<'a> {
     jobs: &'a Arc<Jobs>,
-    /// The whole log was judged, and is durable.
+    /// True if the whole log was checked, and is durable.
     judged: bool,
 }
 
@@ -34,8 +37,9 @@ impl<'a> Overflow<'a> {
         Overflow { jobs, judged: false }
     }
 
-    /// After each batch: flushes some of what was replayed if there is too much of it, and room for tables. What the log holds was in
-    /// memory once. `judge`: judges the whole log, and makes it durable.
+    /// Flushes some memtables if they exceed their budget and tables fit. Called after each batch.
+    /// Replay may exceed the budget, because the log's content once was in memory. `judge`: checks
+    /// the whole log, and makes it durable.
     pub fn relieve(
         &mut self,
         placed: &PlacedValues,
@@ -61,17 +65,19 @@ impl<'a> Overflow<'a> {
     }
 }
 
-/// With so much in memory something of it is flushed: writers are to find room when the store serves.
+/// Returns the budget during replay: less than the store's, so that writers find room once it
+/// serves.
 fn memory_bytes_max(jobs: &Arc<Jobs>) -> u64 {
     jobs.context.memtables_bytes_max / 2
 }
 
-/// What a round takes at least: much less than there is, so that the others grow meanwhile.
+/// Returns the minimum bytes of a round: much less than the budget, so that the other families can
+/// grow meanwhile.
 fn round_bytes(jobs: &Arc<Jobs>) -> u64 {
     memory_bytes_max(jobs) / 4
 }
 
-/// Flushes those that have most in their memtables, so many bytes in all, in one edit. False if nothing is left.
+/// Flushes the largest memtables, `bytes` in total, in one edit. Returns false if nothing is left.
 fn flush_round(jobs: &Arc<Jobs>, bytes: u64) -> Result<bool> {
     let largest = jobs.tree.families.largest_memtables(bytes);
     {
@@ -81,7 +87,7 @@ fn flush_round(jobs: &Arc<Jobs>, bytes: u64) -> Result<bool> {
     flush::run_inline(jobs)
 }
 
-/// Flushes all that was replayed, before there are workers.
+/// Flushes all recovered memtables, before the workers start.
 pub(crate) fn flush_all(jobs: &Arc<Jobs>) -> Result<()> {
     while flush_round(jobs, round_bytes(jobs))? {}
     Ok(())

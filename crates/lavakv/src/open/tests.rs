@@ -1,4 +1,5 @@
-//! Logs that no store writes, every page and record under its checksum: what opening and verification say of them.
+//! Tests of opening and verification with logs that no store writes, though every checksum is
+//! right.
 
 use super::*;
 use crate::Db;
@@ -17,7 +18,8 @@ fn options() -> Options {
         .expert(|expert| expert.log_group_bytes = 128 << 10)
 }
 
-/// Puts a change into the log and nowhere else; the batch says that its sequence is `off` more than that of its record.
+/// Writes a change to the log only. The sequence number in the batch is `off` higher than that of
+/// its record.
 fn log(db: &Db, (nth, off): (u64, u64), kind: ValueKind, key: &[u8], value: &[u8]) {
     let engine = db.engine();
     let seq = engine.tree.snapshots.visible() + nth;
@@ -29,15 +31,15 @@ fn log(db: &Db, (nth, off): (u64, u64), kind: ValueKind, key: &[u8], value: &[u8
 
 type Outcome<T> = std::result::Result<T, Box<dyn StdError>>;
 
-/// A store of a script. After `kill` the machine is the one behind the crash.
+/// The store of a script. After `kill` it runs on the machine after the crash.
 struct Script {
     sim: SimEnv,
     db: Option<Db>,
-    /// Files that scripts speak of, by the names that they give them.
+    /// Files named by scripts.
     files: HashMap<String, u64>,
 }
 
-/// An error without the paths of the machine, but with the name of the file.
+/// Prints an error without the paths of the machine, but with the name of the file.
 fn shown(e: &Error) -> String {
     let file = e.file().map(|path| format!(" [{}]", path.display())).unwrap_or_default();
     format!("{}: {}{file}\n", e.kind().name(), e.message())
@@ -120,12 +122,12 @@ impl Script {
         })
     }
 
-    /// What no store does by itself.
+    /// Runs commands that manipulate the store in ways no store does.
     fn meddle(&mut self, case: &mut TestCase) -> Outcome<String> {
         match &*case.directive {
-            // A change in the log and nowhere else.
+            // Writes a change to the log only.
             "log" => return self.log(case),
-            // The name of the file with the value of a key, which is in memory.
+            // Names the segment of a key whose reference is in memory.
             "name-file-of" => {
                 let key: String = case.take_arg("key")?;
                 let state = self.db()?.default_column_family().0.read_state();
@@ -147,7 +149,7 @@ impl Script {
             }
             "fill-volume" => self.sim.set_capacity(Some(self.sim.used())),
             "empty-volume" => self.sim.set_capacity(None),
-            // A batch of another engine beside the keys.
+            // Appends a batch of another engine beside the keys.
             "append-beside" => {
                 let log = self.db()?.engine().log.shared();
                 return Ok(told(log.append(TENANT, &[b"batch"], (90, 90), Durability::Buffered).map(drop)));
@@ -167,7 +169,7 @@ impl Script {
         let uid = Uid::from_words(9, 9);
         let (kind, value) = match &*case.take_arg::<String>("kind")? {
             "value" => (ValueKind::Value, case.take_arg::<String>("value")?.into_bytes()),
-            // A value beside the log, as an earlier release wrote them, in what is a table.
+            // A value beside the log, in the format of an earlier release, that refers to a table.
             "beside-log" => {
                 let file = db.default_column_family().0.read_state().version.files(0)[0].number;
                 let (offset, raw_len, stored_len, synced_bytes) = (0, 100, 200, 4000);

@@ -1,4 +1,4 @@
-//! What decisions come to: what was found out of each kind of work, and what else was learned.
+//! Results of decisions: the picked job of each kind, and notes for later decisions.
 
 use super::log_load::LogLoad;
 use crate::tree::demand::Spent;
@@ -14,56 +14,57 @@ pub(crate) type Flushed = (Arc<Family>, Vec<Arc<MemTable>>);
 
 /// A compaction.
 pub(crate) enum Compact {
-    /// The one that somebody asked for, whose files are claimed.
+    /// The manual compaction requested by `compact_range`, whose files are already claimed.
     Asked(Arc<Family>),
-    /// One that was picked.
+    /// A compaction picked by the policy.
     Picked(Arc<Family>, Box<Compaction>),
-    /// A step of a walk, and the walk behind it.
+    /// A step of a relocation walk, and the walk after this step.
     Step(Arc<Family>, Box<Compaction>, Box<Relocation>),
 }
 
-/// What a collection is for.
+/// The purpose of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Garbage.
     Garbage,
-    /// The same, before compactions.
+    /// Garbage, ahead of compactions.
     UrgentGarbage,
-    /// Room on the speed disk: what is live goes to the directory.
+    /// Space on the fast tier: live values are copied to the capacity tier.
     SpeedDisk,
 }
 
 /// A collection of vSSTs.
 pub(crate) struct Collection {
     pub family: Arc<Family>,
-    /// The read state it was picked from.
+    /// The read state that the collection was picked from.
     pub read_state: Arc<ReadState>,
     pub gc: Gc,
     pub options: GcOptions,
     pub purpose: Purpose,
 }
 
-/// What was learned while something to do was looked for.
+/// Facts noted during the search for a job.
 #[derive(Default)]
 pub(crate) struct Notes {
-    /// How many collections the pressures allow.
+    /// Number of collections that the pressures allow.
     pub gc_slots: Option<usize>,
-    /// How much the log is written.
+    /// Load of the log device.
     pub log_load: Option<LogLoad>,
-    /// Compaction below level 0 and collection were not looked for, since the log is written much.
+    /// The search skipped collections and compactions below level 0 because the log device is busy.
     pub leaves_room_for_log: bool,
-    /// Versions in which no compaction pays.
+    /// Versions in which no compaction pays off.
     pub at_rest: Vec<(FamilyId, Weak<Version>)>,
-    /// Those of them in which a compaction would free deleted data, and the account of rest work does not allow it.
+    /// The subset of `at_rest` where a compaction would free deleted data, but the budget of rest
+    /// work forbids it.
     pub unaffordable: Vec<(FamilyId, Weak<Version>)>,
-    /// Rest work has come to its end, with so many bytes written since the open.
+    /// User bytes written since the open, noted when rest work ends.
     pub rest_ends_at: Option<u64>,
-    /// Versions in which none exposes enough for what it writes.
+    /// Versions in which no compaction exposes enough garbage for the bytes it writes.
     pub exposes_none: Vec<(FamilyId, Weak<Version>)>,
-    /// Walks that have begun, and those that have come to their end.
+    /// Walks that began, or ended (`None`).
     pub walks: Vec<(FamilyId, Option<Relocation>)>,
-    /// What scans have paid for walks.
+    /// Scan costs spent on walks.
     pub spent: Vec<(Arc<Family>, Spent)>,
-    /// The family of the compaction that was asked for is gone.
+    /// The family of the manual compaction was dropped.
     pub manual_is_void: bool,
 }

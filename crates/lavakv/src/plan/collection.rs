@@ -1,46 +1,63 @@
 //! When garbage is collected, and with how much effort.
 //!
-//! **By garbage.** Garbage is worth collecting the more of a file it is: a file with garbage ratio `g` costs
-//! `(1 - g) / g` bytes written for each byte freed. So the threshold falls as exposed garbage grows, from
-//! [`LAZY_RATIO_PERCENT`] of a file while there is little of it to the family's `gc_ratio_percent` at
-//! [`EXPOSED_FULL_PERCENT`] of the live bytes. Writers begin to be slowed down when exposed and hidden garbage together
-//! are [`GARBAGE_SLOW_PERCENT`]. (There even files that are all alike have garbage above the threshold: whoever is slowed
-//! down can rely on its being collected.) Under random overwrites with exposed garbage of a third of the live bytes, the
-//! fullest files are half garbage, and collection writes a byte for each that it frees. A quiet store collects down to
-//! the family's ratio, then rests. Where values are small both bounds are higher, by up to [`SMALL_VALUES_PERCENT`].
+//! **By garbage.** Collecting a file with garbage ratio `g` writes `(1 - g) / g` bytes for each
+//! byte freed, so garbage-rich files are the cheapest. The threshold falls as exposed garbage
+//! grows: from [`LAZY_RATIO_PERCENT`] of a file with little garbage to the family's
+//! `gc_ratio_percent` at [`EXPOSED_FULL_PERCENT`] of the live bytes. The write throttle starts when
+//! exposed and unexposed garbage together reach [`GARBAGE_SLOW_PERCENT`]. Even files with equal
+//! garbage are above the threshold there, so throttled writers can rely on collection. Under random
+//! overwrites with exposed garbage of a third of the live bytes, the fullest files are half
+//! garbage. Collection then writes one byte for each byte freed. An idle store is collected down to
+//! the family's ratio, then rests. For small values both bounds are higher, by up to
+//! [`SMALL_VALUES_PERCENT`].
 //!
-//! **By limit.** Who sets a space limit has said how much garbage there may be: as much as it has room for. There writers
-//! are slowed down by the limit (`space_limit`) instead, and the threshold falls with the room that is left; only where
-//! the limit is far away [`EXPOSED_LIMITED_PERCENT`] and [`LIMITED_SLOW_PERCENT`] still hold.
+//! **By limit.** A space limit states how much garbage is acceptable: as much as fits. Writers are
+//! then throttled by the limit (`space_limit`) instead, and the threshold falls with the remaining
+//! room. Far from the limit [`EXPOSED_LIMITED_PERCENT`] and [`LIMITED_SLOW_PERCENT`] still hold.
 //!
-//! **By fill** (LavaKV's adaptive garbage collection, figure 9 of LavaStore), in both directions where somebody set a limit. Less than [`FILL_ROOMY_PERCENT`] of it used, garbage included:
-//! then collection is lazier, the more so the less is used. It begins with files of which up to [`ROOMY_RATIO_PERCENT`] are garbage, and up to [`EXPOSED_ROOMY_PERCENT`] of the live bytes
-//! are garbage before the threshold has fallen to the family's: that is still less than what writers are slowed down for, and once it fills the limit there is no room any more. Where nobody set a
-//! limit the engine promises to stay small also where there is plenty of room (others may want it), so there garbage alone decides as long as less than [`FILL_LAZY_PERCENT`] of the volume is used,
-//! and fill can only make collection more eager. From there to [`FILL_URGENT_PERCENT`] the threshold falls from what garbage says to the
-//! family's ratio, and beyond it, at the end of the room, to [`FULL_RATIO_PERCENT`]: with nothing left, a file that frees
-//! a twentieth of itself is still a gain. The number of threads rises along with it (`slots`).
+//! **By fill** (LavaKV's adaptive garbage collection, figure 9 of LavaStore). With a configured
+//! limit, fill works in both directions. Below [`FILL_ROOMY_PERCENT`] of the limit, garbage
+//! included, collection is lazier the less space is used. It begins with files of up to
+//! [`ROOMY_RATIO_PERCENT`] garbage, and the threshold reaches the family's ratio only at
+//! [`EXPOSED_ROOMY_PERCENT`] of the live bytes. That is still less than the bound of the write
+//! throttle. Without a limit the engine stays small even if space is plentiful, since other
+//! programs may need it. Garbage alone decides there while less than [`FILL_LAZY_PERCENT`] of the
+//! volume is used, and fill can only make collection more eager. From there to
+//! [`FILL_URGENT_PERCENT`] the threshold falls from the garbage-based value to the family's ratio.
+//! Beyond that it falls to [`FULL_RATIO_PERCENT`]: on a full volume, a file that frees a twentieth
+//! of itself is still a gain. The number of threads rises along with fill (`slots`).
 //!
-//! **Threads.** With little garbage and writers at work, collection keeps to its slots: nothing is lost by taking longer.
-//! Under garbage pressure, or when nobody writes, or when somebody asked for it, it takes every thread that has nothing better
-//! to do. Compactions go first: where values are separated they move little, and they expose what collection can free.
-//! Only from [`FILL_URGENT_PERCENT`] on collection goes before all of them but one.
+//! **Threads.** With little garbage and active writers, collection keeps to its slots; a delay
+//! costs nothing. Under garbage pressure, in an idle store, or for a manual collection, it takes
+//! every idle thread. Compactions go first: with separated values they move few bytes, and they
+//! expose garbage for collection. Only from [`FILL_URGENT_PERCENT`] on does collection go before
+//! all compactions but one.
 //!
-//! **Hidden before exposed** garbage (`exposing_first`). Garbage that a reference still leads to takes as much room as any, and no collection gets it; the more of the garbage that
-//! writers pay for is hidden, the less is in the files that collections take. To expose it costs tables, which are little where values are long. So where writers are about to be slowed down
-//! (towards the end of the room: with the less garbage the less room is left), a compaction goes before collections that exposes as many times what it writes as exposed garbage
-//! is more than hidden (`lsm::policy::exposing`), also one that no level asks for. Where most is hidden it need only expose more than it writes.
+//! **Unexposed before exposed** garbage (`exposing_first`). Unexposed garbage is still referenced
+//! by superseded entries in tables, so no collection can free it, yet it takes the same space. The
+//! larger its share of the garbage that throttles writers, the less collections can free. Exposing
+//! it rewrites tables, which are small where values are long. So shortly before writers are
+//! throttled (near the end of the space, the less room is left the less garbage is needed), a
+//! compaction may go before collections. It must expose more bytes than it writes by the ratio of
+//! exposed to unexposed garbage (`lsm::policy::exposing`), and no level has to ask for it. Where
+//! most garbage is unexposed it only has to expose more than it writes.
 //!
-//! **Space before level 0** (`space_first`). Level 0 goes before collections, since writers stop where it is full. But who only ever compacts level 0 leaves garbage where it is, and
-//! who fills level 0 need not be who pays for that garbage. So for families with garbage of [`FAR_PERCENT`] of the bound from which writers are slowed down (where price and collection are
-//! in balance there is less) what exposes and collects it has all threads but one before level 0 ([`before_level_0`]), the family farthest above its bound first. Not where
+//! **Space before level 0** (`space_first`). Level 0 goes before collections, because writers stop
+//! when level 0 is full. But preferring level 0 starves collection, and the families throttled for
+//! garbage may not be the ones that fill level 0. So families with garbage of [`FAR_PERCENT`] of
+//! the throttle bound go first; with throttle and collection in balance, garbage stays below that.
+//! Exposing and collecting their garbage gets all threads but one ahead of level 0
+//! ([`before_level_0`]), the family farthest above its bound first. The exceptions are:
 //!
-//! * a level 0 is half way from its slow-down to its stop or nearer;
-//! * there is one thread for all, and levels are farther above the bound from which they slow writers down than garbage is above its own: so neither starves the other;
-//! * nothing of these families can be freed: then all is as usual, whatever others have to collect.
+//! * A level 0 is at least half way from its slowdown to its stop.
+//! * There is a single background thread, and levels are farther above their throttle bound than
+//!   garbage is above its own. So neither starves the other.
+//! * None of the space of these families can be freed. The order is then the usual one, whatever
+//!   other families have to collect.
 //!
-//! **Strain** is how near the space is to where somebody suffers, in percent: garbage of the bound at which writers are
-//! slowed down, or fill, half at the first of its bounds and full at the second. It lifts the pace (`gc_pace`).
+//! **Garbage pressure** is the distance to harm, in percent: garbage relative to the throttle
+//! bound, or fill, which counts as half at [`FILL_LAZY_PERCENT`] and as full at
+//! [`FILL_URGENT_PERCENT`]. The pressure lifts the pace (`gc_pace`).
 
 use super::answer::{Collection, Purpose};
 use super::facts::{Facts, FamilyFacts};
@@ -55,36 +72,40 @@ use std::cmp::Reverse;
 use values::{Gc, GcOptions, Ledger, Lookups};
 use version::VsstMeta;
 
-/// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
+/// Exposed garbage, in percent of live bytes, at which the threshold reaches the family's ratio.
 const EXPOSED_FULL_PERCENT: u64 = 21;
-/// The same at most where a space limit leaves room for more.
+/// Upper bound of that percentage when a space limit leaves room for more garbage.
 const EXPOSED_LIMITED_PERCENT: u64 = 60;
-/// The threshold while there is little garbage.
+/// Threshold with little garbage.
 const LAZY_RATIO_PERCENT: u64 = 60;
-/// Both with most of a space limit unused.
+/// `EXPOSED_LIMITED_PERCENT` and `LAZY_RATIO_PERCENT` while most of a space limit is unused.
 const EXPOSED_ROOMY_PERCENT: u64 = 80;
 const ROOMY_RATIO_PERCENT: u64 = 80;
-/// So much of a limit is used, in percent, where collection begins to be as if it were used; up to half of that it is as lazy as can be.
+/// Fill of a limit, in percent, from which unused room no longer makes collection lazier.
+/// Collection is laziest up to half of it.
 const FILL_ROOMY_PERCENT: u64 = 60;
-/// The threshold when there is no room left.
+/// Threshold on a full volume.
 const FULL_RATIO_PERCENT: u64 = 5;
-/// Strain from which collection takes every free thread.
+/// Garbage pressure from which collection takes every free thread.
 const STRAIN_BUSY: u64 = 50;
-/// Garbage is far above its bound with so much of that, in percent.
+/// Garbage, in percent of the throttle bound, that counts as far above the bound.
 const FAR_PERCENT: u64 = 130;
-/// Hidden garbage that is a smaller part of what is exposed is not worth a compaction that no level asks for.
+/// Largest ratio of exposed to unexposed garbage that justifies a compaction that no level asks
+/// for.
 const WORTH_MAX: u64 = 8;
-/// The threshold where the space limit is near: less would free less than the keys of the output take.
+/// Threshold when space is short. A lower threshold frees less than the keys of the output take.
 const SHORT_RATIO_PERCENT: u32 = 3;
-/// An output is read in so many batches at least, and its keys are judged in windows of one for each so many of its bytes: so reading overlaps with judging and
-/// copying also where files are small.
+/// Minimum number of read batches per output, and output bytes per key in a window of liveness
+/// checks. Small files thus also overlap reading with liveness checks and copying.
 const BATCHES_MIN: u64 = 4;
 const BYTES_PER_KEY: u64 = 256;
-/// Where there is no room for the output of a collection, so many others are considered that write less, or elsewhere.
+/// Candidates considered when the output of a collection does not fit: they write less, or
+/// elsewhere.
 pub(crate) const CANDIDATES_MAX: usize = 8;
 
-/// How many times what it writes a compaction must expose to go before collections of this family. `None`: none has to. See the module. A store that nobody
-/// writes has time for either (`lsm::policy::quiet`).
+/// Returns the ratio of bytes exposed to bytes written from which a compaction precedes collections
+/// of this family, or `None`. See the module. An idle store has time for both
+/// (`lsm::policy::quiet`).
 pub(super) fn exposing_is_worth(facts: &dyn Facts, family: &FamilyFacts) -> Option<f64> {
     let summary = &family.read_state.summary;
     let is_on = facts.options().expert.ablation.exposing_first;
@@ -97,7 +118,8 @@ pub(super) fn exposing_is_worth(facts: &dyn Facts, family: &FamilyFacts) -> Opti
     (is_due && !facts.is_quiet()).then(|| exposed as f64 / hidden as f64)
 }
 
-/// The families whose garbage goes before the compaction of level 0, the one farthest above its bound first. See the module.
+/// Returns the families whose garbage precedes compactions of level 0, the farthest above its bound
+/// first. See the module.
 pub(super) fn before_level_0(facts: &dyn Facts) -> Vec<&FamilyFacts> {
     let is_on = facts.options().expert.ablation.space_first;
     if !is_on || facts.gc_is_paused() {
@@ -105,7 +127,7 @@ pub(super) fn before_level_0(facts: &dyn Facts) -> Vec<&FamilyFacts> {
     }
     let limited = facts.has_own_limit();
     let pressure = |family: &&FamilyFacts| match family.read_state.is_damaged {
-        // What damaged files keep nobody can free, and nobody pays for it.
+        // Garbage held by damaged files cannot be freed, and does not throttle writers.
         true => 0,
         false => family.read_state.summary.garbage_pressure_percent(limited),
     };
@@ -119,30 +141,31 @@ pub(super) fn before_level_0(facts: &dyn Facts) -> Vec<&FamilyFacts> {
     if facts.families().iter().any(is_behind) { Vec::new() } else { far }
 }
 
-/// True if level 0 of a family is half way from its slow-down to its stop, with what comes there next.
+/// Returns whether level 0 of a family, with its frozen memtables, is half way from its slowdown to
+/// its stop.
 fn is_near_its_stop(family: &FamilyFacts) -> bool {
     let (read_state, options) = (&family.read_state, &family.options);
     let depth = read_state.chain.l0_depth + read_state.frozen.len();
     2 * depth >= options.expert.l0_slowdown_files + options.expert.l0_stop_files
 }
 
-/// How far levels are above their targets, in percent of the bound from which writers are slowed down for them.
+/// Returns the largest distance of a level above its target, in percent of the throttle bound.
 fn levels_pressure_percent(family: &FamilyFacts) -> u64 {
     family.read_state.chain.excess_percent.saturating_mul(100) / EXCESS_SLOW_PERCENT
 }
 
-/// True if a job runs that collects garbage of one of these families.
+/// Returns whether a running job collects garbage of one of these families.
 pub(super) fn is_collected(facts: &dyn Facts, families: &[&FamilyFacts]) -> bool {
     let in_progress = facts.in_progress();
     families.iter().any(|family| in_progress.of(family.family.id).vssts().next().is_some())
 }
 
-/// The next collection, where nothing more urgent is to be done.
+/// Returns the next collection, if no more urgent job exists.
 pub(super) fn pick(facts: &dyn Facts) -> Option<Box<Collection>> {
     pick_among(facts, facts.families().iter(), Purpose::Garbage)
 }
 
-/// The next collection of one of these families, in their order.
+/// Returns the next collection among these families, in their order.
 pub(super) fn pick_among<'a>(
     facts: &dyn Facts,
     mut families: impl Iterator<Item = &'a FamilyFacts>,
@@ -158,12 +181,12 @@ pub(super) fn pick_among<'a>(
     })
 }
 
-/// True if a collection could start.
+/// Returns whether a collection could start.
 pub(crate) fn is_wanted(facts: &dyn Facts) -> bool {
     !facts.gc_is_paused() && facts.families().iter().any(|family| pick_in(facts, family).is_some())
 }
 
-/// True if another collection may start.
+/// Returns whether another collection may start.
 pub(super) fn may_start(facts: &dyn Facts, slots: &Slots) -> bool {
     let (running, requests) = (&facts.in_progress().running, &facts.in_progress().gc_requests);
     let free = running.merges() + running.collections < facts.options().background_threads;
@@ -171,13 +194,13 @@ pub(super) fn may_start(facts: &dyn Facts, slots: &Slots) -> bool {
     running.collections < slots.collections || (free && busy())
 }
 
-/// True if collection takes every free thread.
+/// Returns whether collection takes every free thread.
 pub(crate) fn is_pressing(facts: &dyn Facts) -> bool {
     let digests = facts.families().iter().map(|family| &family.read_state.summary);
     garbage_pressure_percent(digests, facts.has_own_limit(), facts.fill_percent()) >= STRAIN_BUSY
 }
 
-/// How a family is collected from so much garbage in a file on.
+/// Returns the collection options of a family for this threshold of garbage per file.
 pub(crate) fn options(ablation: Ablation, read_state: &ReadState, ratio_percent: u32) -> GcOptions {
     let (file_bytes, most) = (read_state.summary.file_bytes, GcOptions::default());
     GcOptions {
@@ -194,7 +217,7 @@ pub(crate) fn options(ablation: Ablation, read_state: &ReadState, ratio_percent:
     }
 }
 
-/// What could be collected in a family now, and how.
+/// Returns the collection to run in a family now, with its options.
 fn pick_in(facts: &dyn Facts, family: &FamilyFacts) -> Option<(Gc, GcOptions)> {
     if family.read_state.version.vssts.is_empty() {
         return None;
@@ -204,7 +227,8 @@ fn pick_in(facts: &dyn Facts, family: &FamilyFacts) -> Option<(Gc, GcOptions)> {
     let asked = facts.in_progress().gc_requests.threshold(facts.families(), &family.options);
     let ratio = asked.map_or(own, |asked| asked.min(own));
     let options = options(facts.options().expert.ablation, &family.read_state, ratio);
-    // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
+    // A manual collection takes every file. Otherwise files that a relocation will drop without
+    // copying are left alone.
     let all = asked.is_some() || facts.is_short_of_space();
     let mut passed_over = if all { HashSet::default() } else { relocation::taken(facts, family) };
     for _ in 0..CANDIDATES_MAX {
@@ -217,7 +241,7 @@ fn pick_in(facts: &dyn Facts, family: &FamilyFacts) -> Option<(Gc, GcOptions)> {
     None
 }
 
-/// What could be collected in a family, leaving out the files `planned`.
+/// Returns a collection in a family, leaving out the files `planned`.
 pub(crate) fn pick_at(
     facts: &dyn Facts,
     family: &FamilyFacts,
@@ -227,7 +251,7 @@ pub(crate) fn pick_at(
     pick_of(facts, family, &family.read_state.ledger, options, planned)
 }
 
-/// As [`pick_at`], by a ledger of the family in which some files have no garbage any more.
+/// Like [`pick_at`], with a ledger that no longer counts the garbage of some files.
 pub(crate) fn pick_of(
     facts: &dyn Facts,
     family: &FamilyFacts,
@@ -239,7 +263,7 @@ pub(crate) fn pick_of(
     let busy = in_progress.of(family.family.id);
     let skip = |meta: &VsstMeta| {
         let known = in_progress.learned.abandoned.get(&meta.number);
-        // A segment has one record: it is live, or pruned. Nothing is gained by copying it.
+        // A segment has one record, either live or pruned. Copying a segment gains nothing.
         meta.segment
             || busy.has_vsst(meta.number)
             || planned.contains(&meta.number)
@@ -249,9 +273,9 @@ pub(crate) fn pick_of(
     values::pick(&family.read_state.version, ledger, options, &skip)
 }
 
-/// The threshold of a family now.
+/// Returns the current threshold of a family.
 fn threshold(facts: &dyn Facts, family: &FamilyFacts) -> u32 {
-    // Asked in any case: it is a comparison with what was seen last.
+    // Evaluated unconditionally: the call compares with the counters of the previous call.
     let quiet = facts.is_quiet();
     let ratio = family.options.expert.gc_ratio_percent;
     if !facts.options().expert.ablation.gc_threshold {
@@ -269,8 +293,9 @@ fn threshold(facts: &dyn Facts, family: &FamilyFacts) -> u32 {
     threshold_percent(summary.exposed_percent, full, (floor, lazy), quiet, fill)
 }
 
-/// The threshold while there is little garbage, and how much there is at most, in percent of the live bytes, when it has fallen. `is_lazier`: somebody set a
-/// limit, so the more the less of it is used.
+/// Returns the threshold with little garbage, and the exposed garbage in percent of the live bytes
+/// at which the threshold stops falling. `is_lazier`: a limit is configured, and unused room raises
+/// both.
 fn lazy_percents(fill_percent: u64, is_lazier: bool) -> (u64, u64) {
     let usual = (LAZY_RATIO_PERCENT, EXPOSED_LIMITED_PERCENT);
     if !is_lazier {
@@ -282,13 +307,14 @@ fn lazy_percents(fill_percent: u64, is_lazier: bool) -> (u64, u64) {
     (less(ROOMY_RATIO_PERCENT, usual.0), less(EXPOSED_ROOMY_PERCENT, usual.1))
 }
 
-/// What part of `span` percent points is passed at `fill_percent` between `from` and `to`.
+/// Returns the share of `span` percent points passed at `fill_percent` between `from` and `to`.
 fn part_of(span: u64, fill_percent: u64, from: u64, to: u64) -> u64 {
     span * (fill_percent.clamp(from, to) - from) / (to - from)
 }
 
-/// From how much garbage on a file is rewritten, in percent of the file. `floor` is the family's ratio, to which the
-/// threshold has fallen from `lazy` at `full` percent of exposed garbage.
+/// Returns the garbage threshold for rewriting a file, in percent of the file. `floor` is the
+/// family's ratio. The threshold falls from `lazy` to `floor` as exposed garbage rises to `full`
+/// percent.
 fn threshold_percent(
     exposed_percent: u64,
     full: u64,
@@ -297,7 +323,7 @@ fn threshold_percent(
     fill_percent: u64,
 ) -> u32 {
     let lazy = lazy.max(floor);
-    // By the square: collection starts late, and then in earnest.
+    // Quadratic: collection starts late, and then with full effort.
     let fallen = (lazy - floor) * exposed_percent.min(full).pow(2) / full.pow(2);
     let by_garbage = if quiet { floor } else { lazy - fallen };
     let eager = part_of(by_garbage - floor, fill_percent, FILL_LAZY_PERCENT, FILL_URGENT_PERCENT);
@@ -314,7 +340,8 @@ fn garbage_pressure(by_garbage: u64, fill_percent: u64) -> u64 {
     by_garbage.max(by_fill)
 }
 
-/// How near the space is to where somebody suffers, by all families: 100 is there. See the module.
+/// Returns the garbage pressure of all families in percent; at 100 writers are throttled or space
+/// runs out. See the module.
 pub(crate) fn garbage_pressure_percent<'a>(
     digests: impl Iterator<Item = &'a VersionSummary>,
     limited: bool,

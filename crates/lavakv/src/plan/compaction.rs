@@ -1,4 +1,5 @@
-//! What to compact: what the policies of the families pick, as far as there is room and nobody is in the way.
+//! Picks compactions: the choice of each family's policy, if outputs fit and no running job
+//! conflicts.
 
 use super::answer::{Compact, Notes};
 use super::collection;
@@ -9,10 +10,12 @@ use lsm::policy::{Compaction, CompactionPolicy, Need, Reason, RestRequest};
 use std::sync::{Arc, Weak};
 use version::Version;
 
-/// Near the space limit a file that is collected is a quarter garbage or more: three bytes are copied for one.
+/// Bytes that a compaction may write per byte freed near the space limit. Collection there takes
+/// files of at least a quarter garbage: it copies three bytes for one.
 const WORTH_BYTES: u32 = 3;
 
-/// The next compaction: `deeper`, of any level, and what was asked for; else of level 0 alone.
+/// Returns the next compaction. With `deeper`: of any level, or the manual one; otherwise of level
+/// 0 only.
 pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option<Compact> {
     if deeper && let Some(asked) = facts.in_progress().manual.as_ref().filter(|_| !notes.manual_is_void) {
         let asked = &asked.compaction;
@@ -34,7 +37,8 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option
     Some(Compact::Picked(family.family.clone(), Box::new(compaction)))
 }
 
-/// A compaction that exposes garbage, in the first of these families where that goes before collection.
+/// Returns a compaction that exposes garbage, in the first family where exposing precedes
+/// collection.
 pub(super) fn exposing<'a>(
     facts: &dyn Facts,
     mut families: impl Iterator<Item = &'a FamilyFacts>,
@@ -46,7 +50,8 @@ pub(super) fn exposing<'a>(
     })
 }
 
-/// What all tables above the last level meet is gone through for it, so a version in which none exposes enough is not looked at again. (How much is enough follows from the version.)
+/// Evaluating this reads the overlap statistics of all tables above the last level. So a version
+/// without a worthwhile compaction is remembered. The required ratio follows from the version.
 fn exposing_in(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes) -> Option<Compaction> {
     let worth = collection::exposing_is_worth(facts, family)?;
     let (id, version) = (family.family.id, &family.read_state.version);
@@ -68,8 +73,8 @@ fn is_same(known: &Weak<Version>, version: &Arc<Version>) -> bool {
     std::ptr::eq(known.as_ptr(), Arc::as_ptr(version))
 }
 
-/// A compaction of a store without writes: one that frees more than it writes, or else one that frees deleted data. A version without any is
-/// not looked at again.
+/// Returns a compaction for an idle store: one that frees more than it writes, or one that frees
+/// deleted data. A version without either is remembered.
 fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts, Compaction)> {
     let is_on = facts.options().expert.ablation.quiet_compaction && facts.is_quiet();
     let rest = facts.rest();
@@ -89,7 +94,7 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
         match policy.quiet(&tree).or_else(|| at_rest(facts, policy.as_ref(), &tree)) {
             Some(compaction) if fits(facts, family, &compaction) => return Some((family, compaction)),
             Some(_) => is_over = false,
-            // What is in the way of a compaction now may be out of it without a new version.
+            // A running job that conflicts with a compaction may end without a new version.
             None if busy.is_empty() && rest == Rest::On && facts.knows_retained(id) => {
                 notes.at_rest.push((id, Arc::downgrade(version)));
                 if of_rest(facts, policy.as_ref(), &tree, u64::MAX).is_some() {
@@ -103,7 +108,8 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
     None
 }
 
-/// True if no tombstone is in a memtable, and no job runs that brings any to a table or away from one.
+/// Returns whether no memtable has tombstones, and no running job adds tombstones to tables or
+/// removes them.
 fn is_flushed_of_tombstones(facts: &dyn Facts) -> bool {
     let running = &facts.in_progress().running;
     !running.flush
@@ -113,7 +119,7 @@ fn is_flushed_of_tombstones(facts: &dyn Facts) -> bool {
         && !facts.has_tombstones_in_memory()
 }
 
-/// A compaction that frees deleted data, within the account of rest work.
+/// Returns a compaction that frees deleted data, within the budget of rest work.
 fn at_rest(
     facts: &dyn Facts,
     policy: &dyn CompactionPolicy,
@@ -137,15 +143,16 @@ fn of_rest(
     policy.rest(tree, &RestRequest { reason: Reason::Rest, rewrite_bytes_max, has_released })
 }
 
-/// A compaction of tombstones that iterators have passed, within the bytes that these entries pay for. An open snapshot would keep them.
+/// Returns a compaction of tombstones that iterators have passed, within the bytes that the skipped
+/// entries pay for. Open snapshots would retain these tombstones, so there must be none.
 fn passed(facts: &dyn Facts, family: &FamilyFacts, tree: &lsm::policy::Facts<'_>) -> Option<Compaction> {
     let rewrite_bytes_max = family.family.demand.passed_bytes().filter(|_| !facts.has_snapshots())?;
     let request = RestRequest { reason: Reason::Passed, rewrite_bytes_max, has_released: &|_| false };
     family.policy.as_ref()?.rest(tree, &request)
 }
 
-/// What could be compacted in a family now, and has room for its outputs. Where room is short that is also what is not
-/// over its target.
+/// Returns the compaction to run in a family now, if its outputs fit. When space is short, levels
+/// below their targets qualify as well.
 fn find(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes, only_l0: bool) -> Option<Compaction> {
     let policy = family.policy.as_ref()?;
     let fitting = |compaction: &Compaction| fits(facts, family, compaction);
@@ -157,7 +164,7 @@ fn find(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes, only_l0: boo
     if wanted.is_some() || only_l0 || !facts.is_short_of_space() {
         return wanted;
     }
-    // As long as collection makes room, a compaction must do so at no higher price.
+    // While collection frees space, a compaction must do so at no higher cost.
     let collected = in_progress.running.collections > 0 || collection::is_wanted(facts);
     let need = if collected { Need::Worth(WORTH_BYTES) } else { Need::Any };
     policy.for_space(&tree, need, &|table| facts.has_released(table)).filter(fitting)

@@ -1,7 +1,7 @@
-//! What decisions about background work are made from.
+//! The input of decisions about background work.
 //!
-//! [`Facts`] are asked, not handed over all at once: under the lock of what is in progress nobody works out more than the
-//! decision at hand needs. Each is the same however often it is asked while a decision is made.
+//! [`Facts`] are methods, not a precomputed struct: the mutex of [`InProgressSet`] is held, so only
+//! the facts that the decision needs are computed. Each fact stays constant during one decision.
 
 use super::in_progress::InProgressSet;
 use super::rest::Rest;
@@ -15,91 +15,95 @@ use std::sync::Arc;
 use version::FamilyId;
 use version::names::FileKind;
 
-/// A family at one moment.
+/// A snapshot of a family.
 pub(crate) struct FamilyFacts {
     pub family: Arc<Family>,
     pub read_state: Arc<ReadState>,
     pub options: Arc<FamilyOptions>,
-    /// `None`: it is not known here.
+    /// `None`: this build does not know the family's compaction policy.
     pub policy: Option<Arc<dyn CompactionPolicy>>,
     pub set_aside: Arc<SetAside>,
 }
 
 impl FamilyFacts {
-    /// As the family is now.
+    /// Takes a snapshot of the family.
     pub fn of(family: Arc<Family>) -> FamilyFacts {
         let ((options, policy), set_aside) = (family.settings.chosen(), family.settings.tables_set_aside());
         FamilyFacts { read_state: family.read_state(), options, policy, set_aside, family }
     }
 
-    /// What its compaction policy is asked with.
+    /// Returns the arguments for the compaction policy.
     pub fn of_tree<'a>(&'a self, busy: &'a InProgress) -> lsm::policy::Facts<'a> {
         lsm::policy::Facts { version: &self.read_state.version, set_aside: &self.set_aside, busy }
     }
 }
 
-/// What is frozen and may be flushed.
+/// Frozen memtables that may be flushed.
 pub(crate) struct Frozen {
-    /// By family: the oldest sequence, and the memtables.
+    /// The families with frozen memtables: oldest sequence number, family, memtables.
     pub ready: Vec<Flushable>,
-    /// Memtables that reach down to this sequence are flushed in one edit.
+    /// Memtables with sequence numbers up to this one are flushed in one version edit, because a
+    /// volatile batch spans families.
     pub volatile_seq: SeqNo,
-    /// The same where there is room for it: it spares a sync of the log.
+    /// Memtables with sequence numbers up to this one are flushed in one version edit if their
+    /// tables fit, which saves a sync of the log.
     pub joined_seq: SeqNo,
 }
 
-/// The state of the store, as far as decisions need it. See the module.
+/// The state of the store as seen by decisions. See the module.
 pub(crate) trait Facts {
-    /// Options of the store.
+    /// Returns the options of the store.
     fn options(&self) -> &Options;
-    /// What jobs have claimed, and what was learned.
+    /// Returns the claims of running jobs, and cached results.
     fn in_progress(&self) -> &InProgressSet;
-    /// The families, by id.
+    /// Returns the families, ordered by id.
     fn families(&self) -> &[FamilyFacts];
-    /// What may be flushed.
+    /// Returns the memtables that may be flushed.
     fn frozen(&self) -> Frozen;
-    /// True if some memtable is frozen.
+    /// Returns whether a memtable is frozen.
     fn has_frozen(&self) -> bool;
-    /// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
+    /// Returns whether names or vSSTs can be pruned; `None`: there is nothing to clean up.
     fn cleanup(&self) -> Option<bool>;
-    /// A family with tables whose hidden garbage is unknown.
+    /// Returns a family with tables whose unexposed garbage is unknown.
     fn to_survey(&self) -> Option<Arc<Family>>;
-    /// There were no writes for a while.
+    /// Returns whether the store has seen no writes for a while.
     fn is_quiet(&self) -> bool;
-    /// Somebody holds garbage collection off.
+    /// Returns whether garbage collection is paused.
     fn gc_is_paused(&self) -> bool;
-    /// The time, nanoseconds.
+    /// Returns the clock, in nanoseconds.
     fn now_ns(&self) -> u64;
-    /// True if a job could start that writes the outputs of so many bytes.
+    /// Returns whether the outputs of a job with so many input bytes fit.
     fn would_grant(&self, input_bytes: u64) -> bool;
-    /// Room is so short that everything should be done that frees some.
+    /// Returns whether space is so short that every job that frees space should run.
     fn is_short_of_space(&self) -> bool;
-    /// Room that is left, and how much is little; `None`: no limit.
+    /// Returns the free space and the bound below which space is short; `None`: there is no limit.
     fn room(&self) -> Option<(u64, u64)>;
-    /// Somebody set a limit of the space.
+    /// Returns whether a space limit is configured.
     fn has_own_limit(&self) -> bool;
-    /// Bytes that the store's files occupy.
+    /// Returns the bytes occupied by the store's files.
     fn used_bytes(&self) -> u64;
-    /// Nanoseconds that durable writes of the log have taken in all, where it is on a disk with tables.
+    /// Returns the total nanoseconds of durable log writes, if the log shares a device with tables.
     fn log_taken_ns(&self) -> u64;
-    /// A writer has waited for background work a moment ago.
+    /// Returns whether a writer has recently waited for background work.
     fn is_hurried(&self) -> bool;
-    /// How full the space is, in percent.
+    /// Returns the fill of the space, in percent.
     fn fill_percent(&self) -> u64;
-    /// There are snapshots.
+    /// Returns whether snapshots are open.
     fn has_snapshots(&self) -> bool;
-    /// True if the table has versions that were kept for snapshots, and no snapshot reads them any more.
+    /// Returns whether the table has versions kept for snapshots that no open snapshot reads any
+    /// more.
     fn has_released(&self, table: u64) -> bool;
-    /// True if it is known which tables of the family have versions that were kept for snapshots.
+    /// Returns whether the store knows which tables of the family have versions kept for snapshots.
     fn knows_retained(&self, family: FamilyId) -> bool;
-    /// True if some memtable that is not frozen has tombstones.
+    /// Returns whether a mutable memtable has tombstones.
     fn has_tombstones_in_memory(&self) -> bool;
-    /// Bytes of keys and values that were written since the open.
+    /// Returns the bytes of keys and values written since the open.
     fn written_bytes(&self) -> u64;
-    /// Whether the store is at rest.
+    /// Returns the rest state of the store.
     fn rest(&self) -> Rest;
-    /// A table of this name is not the store's any more, and is still there for who reads it.
+    /// Returns whether the file of this name was removed from the store but is still open for
+    /// readers.
     fn is_leaving(&self, table: FileKind) -> bool;
-    /// The garbage in this vSST stays where it is.
+    /// Returns whether the garbage in this vSST must not be collected.
     fn is_uncollected(&self, vsst: u64) -> bool;
 }

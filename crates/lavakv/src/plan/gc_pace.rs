@@ -1,37 +1,40 @@
-//! The pace of garbage collection: what it may read and write in a second while flushes suffer from it.
+//! The pace of garbage collection: a limit on its bytes read and written per second while it slows
+//! flushes down.
 //!
-//! Collection moves many times the bytes of a flush, and writers wait for flushes, not for it. So its bytes are bounded
-//! as a sender's are in a network (additive increase, multiplicative decrease), with the latency of flush as the sign of
-//! congestion. (Scavenger+, "background bandwidth limit", has the same sign, but a fixed step down and none up.)
+//! Collection moves many times the bytes of a flush, and writers wait for flushes, not for
+//! collection. So its bytes are bounded like those of a sender in a network (additive increase,
+//! multiplicative decrease), with the flush latency as the congestion signal. (Scavenger+,
+//! "background bandwidth limit", uses the same signal, but with a fixed step down and no increase.)
 //!
-//! * **Down.** A flush is slow when it took more than [`SLOW_PERCENT`] of the time that its bytes take at the best rate
-//!   seen lately. It is a sign of congestion if another memtable waits for it already (a slow flush that nobody waits for
-//!   does no harm) and collection moved at least an eighth of its bytes meanwhile (otherwise something else is to blame).
-//!   Then the bound is [`DECREASE_PERCENT`] of what it was, or of what collection did if that is less.
-//! * **Up.** The bound rises by half of the best flush rate each second. From twice that rate on there is none, as before
-//!   the first sign.
-//! * **Space goes first.** The bound has a floor that rises with garbage pressure (see `plan::collection`): from nothing at half to
-//!   twice the best flush rate at the full garbage pressure, where writers begin to be slowed down or the disk is nearly full.
-//!   There collection is not held back at all: what writers would gain from quick flushes they would lose by waiting for
-//!   space.
+//! * **Down.** A flush is slow if it takes more than [`SLOW_PERCENT`] of the time that its bytes
+//!   take at the best recent rate. A slow flush signals congestion if another memtable already
+//!   waits for it and collection meanwhile moved at least an eighth of its bytes. Otherwise the
+//!   slow flush is harmless, or has another cause. The new bound is [`DECREASE_PERCENT`] of the
+//!   previous bound, or of the actual collection rate if that is less.
+//! * **Up.** The bound rises by half of the best flush rate each second. Above twice that rate, and
+//!   before the first signal, there is no bound.
+//! * **Space goes first.** The bound has a floor that rises with garbage pressure (see
+//!   `plan::collection`): from zero at half pressure to twice the best flush rate at full pressure.
+//!   At full pressure writers are throttled or the disk is nearly full, so there is no bound:
+//!   writers would lose more by waiting for space than they gain from quick flushes.
 //!
 //! Reads are charged like writes: they compete for the same device.
 
 use base::sync::{Mutex, lock, rank};
 
-/// A flush that takes more of the shortest time is slow.
+/// A flush is slow above this percentage of its shortest possible time.
 const SLOW_PERCENT: u64 = 150;
-/// What is left of the bound after a sign of congestion.
+/// Percentage of the bound that remains after a congestion signal.
 const DECREASE_PERCENT: u64 = 80;
-/// The bound is never lower, bytes per second.
+/// Minimum bound, bytes per second.
 const PACE_MIN: u64 = 1 << 20;
-/// The best rate is forgotten by this part with every flush: a device may become slower for good.
+/// The best rate decays by this part with every flush, because a device may become slower for good.
 const FORGET_PART: u64 = 64;
-/// Collection that moves less than this part of what flush moves is not to blame.
+/// Collection below this part of the flush rate is not to blame.
 const BLAME_PART: u64 = 8;
-/// The longest wait at once: garbage pressure may lift the bound at any time.
+/// Maximum wait per call, because garbage pressure may lift the bound at any time.
 const WAIT_NS_MAX: u64 = 20_000_000;
-/// Strain from which the bound has a floor, and from which it does not hold.
+/// Garbage pressure from which the bound has a floor, and from which there is no bound.
 const STRAIN_HALF: u64 = 50;
 const GARBAGE_PRESSURE_FULL: u64 = 100;
 
@@ -41,11 +44,11 @@ pub(crate) struct GcPace(Mutex<State, rank::GcPace>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The best rate of flush lately, bytes per second; 0: none was measured.
+    /// Best recent flush rate, bytes per second; 0 before the first measurement.
     best: u64,
-    /// The bound when it was last lowered, and when that was.
+    /// The last lowered bound, and the time of lowering.
     lowered: Option<(u64, u64)>,
-    /// Bytes charged that have not had their time, as of `drained_ns`.
+    /// Bytes charged and not yet paid by elapsed time, as of `drained_ns`.
     debt: u64,
     drained_ns: u64,
     /// Bytes charged since `counted_ns`, the end of the last flush.
@@ -53,14 +56,14 @@ struct State {
     counted_ns: u64,
 }
 
-/// A flush that ended.
+/// A completed flush.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flushed {
-    /// Bytes of its memtables.
+    /// Bytes of the flushed memtables.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration of the flush.
     pub ns: u64,
-    /// True if a memtable waited for it.
+    /// True if a memtable waited for the flush.
     pub waited_for: bool,
 }
 
@@ -69,7 +72,7 @@ fn per_second(bytes: u64, ns: u64) -> u64 {
 }
 
 impl State {
-    /// The bound without regard to garbage pressure; `None`: there is none.
+    /// Returns the bound without regard to garbage pressure; `None`: there is none.
     fn bound(&self, now_ns: u64) -> Option<u64> {
         let (bound, since_ns) = self.lowered?;
         let seconds = now_ns.saturating_sub(since_ns) as f64 / 1e9;
@@ -77,7 +80,7 @@ impl State {
         (risen < 2.0 * self.best as f64).then_some(risen as u64)
     }
 
-    /// The bound that holds under so much garbage pressure.
+    /// Returns the bound under this garbage pressure.
     fn pace(&self, now_ns: u64, garbage_pressure_percent: u64) -> Option<u64> {
         let bound = self.bound(now_ns).filter(|_| garbage_pressure_percent < GARBAGE_PRESSURE_FULL)?;
         let over = garbage_pressure_percent.saturating_sub(STRAIN_HALF);
@@ -101,7 +104,7 @@ impl State {
 }
 
 impl GcPace {
-    /// Takes note of a flush.
+    /// Records a completed flush.
     pub fn flushed(&self, now_ns: u64, flush: Flushed) {
         lock(&self.0).flushed(now_ns, flush);
     }
@@ -113,7 +116,7 @@ impl GcPace {
         state.counted = state.counted.saturating_add(bytes);
     }
 
-    /// How long a collection should wait before it goes on.
+    /// Returns how long a collection should wait before its next step.
     pub fn wait_ns(&self, now_ns: u64, garbage_pressure_percent: u64) -> u64 {
         let mut state = lock(&self.0);
         let Some(pace) = state.pace(now_ns, garbage_pressure_percent) else {
@@ -122,7 +125,7 @@ impl GcPace {
         };
         let since_ns = now_ns.saturating_sub(state.drained_ns);
         let paid = u128::from(pace) * u128::from(since_ns) / 1_000_000_000;
-        // Time that does not pay for a byte yet is kept.
+        // Elapsed time that is worth less than a byte is carried over.
         if paid > 0 || state.debt == 0 {
             state.debt = u128::from(state.debt).saturating_sub(paid) as u64;
             state.drained_ns = now_ns;
@@ -131,7 +134,7 @@ impl GcPace {
         wait_ns.min(u128::from(WAIT_NS_MAX)) as u64
     }
 
-    /// What collections may read and write in a second; `None`: they are not bounded.
+    /// Returns the bound of collections, bytes per second; `None`: they are not bounded.
     pub fn bytes_per_s(&self, now_ns: u64, garbage_pressure_percent: u64) -> Option<u64> {
         lock(&self.0).pace(now_ns, garbage_pressure_percent)
     }

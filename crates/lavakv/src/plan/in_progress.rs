@@ -1,7 +1,7 @@
-//! What running jobs have claimed, and what has been learned of what could run.
+//! Claims of running jobs, and cached results of decisions.
 //!
-//! All of it is under one lock. A job claims what it works on when it is started and gives it back when it ends, however it
-//! ends: see `work::jobs::claim`.
+//! A single mutex protects all of it. A job claims its inputs when it starts and returns them when
+//! it ends, also on failure: see `work::jobs::claim`.
 
 use super::answer::Purpose;
 use super::log_load::LogLoad;
@@ -15,187 +15,191 @@ use std::sync::{Arc, Weak};
 use store::run::{Job, JobClass};
 use version::{FamilyId, Version};
 
-/// How many jobs run.
+/// The running jobs, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Running {
     pub log: bool,
     pub flush: bool,
     pub cleanup: bool,
-    /// Samples of keys are read.
+    /// A survey reads samples of keys.
     pub survey: bool,
-    /// Compactions, all families.
+    /// Compactions of all families.
     pub compactions: usize,
-    /// Jobs that have come to help them, each with pieces of its own.
+    /// Helper jobs that merge pieces of these compactions.
     pub helpers: usize,
-    /// Those of the compactions that somebody asked for.
+    /// Manual compactions among `compactions`.
     pub manual: usize,
-    /// One of them is a step of a walk that relocates values.
+    /// One of the compactions is a relocation step.
     pub relocation: bool,
     /// Collections of vSSTs, all families.
     pub collections: usize,
-    /// Those of them that compactions do not interrupt.
+    /// The subset of `collections` that compactions do not preempt.
     pub urgent_collections: usize,
-    /// A table goes to the other disk.
+    /// A table is moving to the other tier.
     pub moves: bool,
-    /// Files of values go down from the speed disk.
+    /// Value files are moving from the fast tier to the capacity tier.
     pub values_go_down: bool,
 }
 
 impl Running {
-    /// Jobs of compactions that count: what only relocates values waits for all others between its steps.
+    /// Returns the number of compaction jobs that occupy a slot. A relocation does not: it yields
+    /// to all other jobs between its steps.
     pub fn merges(&self) -> usize {
         self.compactions + self.helpers - usize::from(self.relocation)
     }
 
-    /// True if a job runs that replaces files by others, and leaves their garbage behind.
+    /// Returns whether a running job replaces files, which leaves garbage behind.
     pub fn rewrites(&self) -> bool {
         self.compactions > 0 || self.collections > 0 || self.values_go_down
     }
 
-    /// True if a job runs that may make room.
+    /// Returns whether a running job may free space.
     pub fn makes_room(&self) -> bool {
         // A survey may raise a limit relative to the live data.
         self.flush || self.cleanup || self.survey || self.rewrites()
     }
 
-    /// True if a job runs, but for the scrub.
+    /// Returns whether any job other than the scrub runs.
     pub fn is_any(&self) -> bool {
         self.log || self.moves || self.makes_room()
     }
 }
 
-/// What was learned by asking, and need not be asked again.
+/// Cached results of earlier decisions.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
-    /// Walks that put values back in the order of keys, by family.
+    /// Relocation walks, which restore key order in value files, by family.
     pub walks: HashMap<FamilyId, Relocation>,
-    /// Versions in which a quiet store has no compaction that pays, by family.
+    /// Versions in which an idle store has no compaction that pays off, by family.
     pub at_rest: HashMap<FamilyId, Weak<Version>>,
-    /// Those of them in which a compaction would free deleted data, and the account of rest work did not allow it.
+    /// The subset of `at_rest` where a compaction would free deleted data, but the budget of rest
+    /// work forbids it.
     pub unaffordable: HashMap<FamilyId, Weak<Version>>,
-    /// Versions in which no compaction exposes enough for what it writes.
+    /// Versions in which no compaction exposes enough garbage for the bytes it writes.
     pub exposes_none: HashMap<FamilyId, Weak<Version>>,
-    /// Versions of which a survey can learn no more.
+    /// Versions from which a survey can learn nothing more.
     pub surveyed: HashMap<FamilyId, Weak<Version>>,
-    /// How many collections the pressures allowed when it was asked last (see `slots`).
+    /// Number of collections that the pressures allowed at the last decision (see `slots`).
     pub gc_slots: usize,
-    /// How much the log is written.
+    /// Load of the log device.
     pub log_load: LogLoad,
-    /// vSSTs whose collection was given up, with the garbage that the ledger saw in them: not tried again before it sees
-    /// more.
+    /// vSSTs with an abandoned collection, and the garbage that the ledger then saw in them. They
+    /// are retried once the ledger sees more.
     pub abandoned: HashMap<u64, u64>,
-    /// The bytes that rest work may still rewrite.
+    /// The remaining rewrite budget of rest work.
     pub rest: Account,
-    /// Which tables are to be on which of two disks.
+    /// Target tiers of tables.
     pub moving: Moving,
-    /// Files of values that are to go down from the speed disk, the oldest first, as they were noted.
+    /// Value files due to move from the fast tier to the capacity tier, oldest first.
     pub lasting: Vec<(FamilyId, u64)>,
 }
 
 /// A compaction in pieces, which several threads may merge.
 pub(crate) trait InPieces: Send + Sync {
-    /// The part in it of one thread more.
+    /// Returns a helper job for one more thread.
     fn help(self: Arc<Self>) -> Box<dyn Job>;
 }
 
-/// A compaction that wants more threads.
+/// A compaction that requests helper threads.
 #[derive(Debug)]
 struct WantsHelp {
     job: u64,
     class: JobClass,
-    /// How many.
+    /// Number of threads requested.
     threads: usize,
     compaction: Weak<dyn InPieces>,
 }
 
-/// A compaction that a `compact_range` asked for.
+/// A manual compaction, requested by `compact_range`.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub compaction: Compaction,
     pub caller: Caller,
 }
 
-/// True for what a `compact_range` does.
+/// Returns whether `compact_range` is the reason.
 fn is_asked_for(reason: Reason) -> bool {
     matches!(reason, Reason::Manual | Reason::Rewrite | Reason::Cut)
 }
 
-/// What is in progress. See the module.
+/// The work in progress. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct InProgressSet {
     pub running: Running,
-    /// Files and levels under work, by family.
+    /// Files and levels in use by jobs, by family.
     families: HashMap<FamilyId, InProgress>,
-    /// Of a family in which nothing is in progress.
+    /// The value for families without running jobs.
     nothing: InProgress,
-    /// A compaction asked for by `compact_range`, waiting for a thread. What it works on is claimed.
+    /// A compaction requested by `compact_range` that waits for a thread. Its inputs are already
+    /// claimed.
     pub manual: Option<Asked>,
-    /// Collections somebody asked for.
+    /// Manual collections.
     pub gc_requests: Requests,
-    /// Passes of the scrub.
+    /// Schedule of scrub passes.
     pub scrub: Turn,
-    /// The file of metrics.
+    /// Schedule of the metrics file.
     pub metrics: Turn,
     pub learned: Learned,
-    /// Compactions with pieces that wait for a thread.
+    /// Compactions that request helper threads.
     in_pieces: Vec<WantsHelp>,
     last_job: u64,
 }
 
 impl InProgressSet {
-    /// A number for the next job, as stored in the properties of its tables.
+    /// Returns a number for the next job, as stored in the properties of its tables.
     pub fn job_number(&mut self) -> u64 {
         self.last_job += 1;
         self.last_job
     }
 
-    /// A copy of what plans of collections depend on. A plan may go through many files: it is made of this, under no lock.
+    /// Copies the inputs of collection plans. A plan may visit many files, so it runs on a copy
+    /// without the mutex.
     pub fn as_plans_see_it(&self) -> InProgressSet {
         let learned = Learned { abandoned: self.learned.abandoned.clone(), ..Learned::default() };
         InProgressSet { families: self.families.clone(), learned, ..InProgressSet::default() }
     }
 
-    /// What is under work in a family.
+    /// Returns the claims in a family.
     pub fn of(&self, family: FamilyId) -> &InProgress {
         self.families.get(&family).unwrap_or(&self.nothing)
     }
 
-    /// The same, to be changed.
+    /// Returns the claims in a family, mutably.
     pub fn of_mut(&mut self, family: FamilyId) -> &mut InProgress {
         self.families.entry(family).or_default()
     }
 
-    /// Nobody else may work on the files of this compaction.
+    /// Claims the files of this compaction.
     pub fn claim(&mut self, compaction: &Compaction) {
         self.of_mut(compaction.family).add(compaction);
     }
 
-    /// Gives back the files of a compaction.
+    /// Releases the files of a compaction.
     pub fn give_back(&mut self, compaction: &Compaction) {
         if let Some(busy) = self.families.get_mut(&compaction.family) {
             busy.remove(compaction);
         }
     }
 
-    /// A compaction begins whose files are claimed.
+    /// Counts a compaction whose files are already claimed.
     pub fn begins(&mut self, reason: Reason) {
         self.running.compactions += 1;
         self.running.manual += usize::from(is_asked_for(reason));
         self.running.relocation |= reason == Reason::Relocation;
     }
 
-    /// A compaction that runs wants so many threads more.
+    /// Requests helper threads for a running compaction.
     pub fn wants_help(&mut self, job: u64, class: JobClass, threads: usize, compaction: Weak<dyn InPieces>) {
         self.in_pieces.push(WantsHelp { job, class, threads, compaction });
     }
 
-    /// The compaction of this class that wants help for the longest time.
+    /// Returns the job of this class that has waited longest for helpers.
     pub fn to_help(&self, class: JobClass) -> Option<u64> {
         let wants = |of: &&WantsHelp| of.class == class && of.threads > 0 && of.compaction.strong_count() > 0;
         self.in_pieces.iter().find(wants).map(|of| of.job)
     }
 
-    /// A thread helps it. `None`: it is over.
+    /// Assigns a helper thread to a job. `None`: the job has ended.
     pub fn helps(&mut self, job: u64) -> Option<Arc<dyn InPieces>> {
         let of = self.in_pieces.iter_mut().find(|of| of.job == job)?;
         let compaction = of.compaction.upgrade()?;
@@ -204,7 +208,7 @@ impl InProgressSet {
         Some(compaction)
     }
 
-    /// A compaction has ended: its inputs are gone, or as they were.
+    /// Ends a compaction, whose inputs are deleted or unchanged.
     pub fn ended(&mut self, job: u64, compaction: &Compaction) {
         self.in_pieces.retain(|of| of.job != job);
         self.give_back(compaction);
@@ -213,7 +217,8 @@ impl InProgressSet {
         self.running.relocation &= compaction.reason != Reason::Relocation;
     }
 
-    /// A collection of these vSSTs begins. One for which they go down to the directory takes no other's place.
+    /// Begins a collection of these vSSTs. A move to the capacity tier does not occupy a collection
+    /// slot.
     pub fn collects(&mut self, family: FamilyId, inputs: &[u64], purpose: Purpose) {
         let busy = self.of_mut(family);
         for &number in inputs {
@@ -225,7 +230,7 @@ impl InProgressSet {
         self.running.values_go_down |= goes_down;
     }
 
-    /// A collection of these vSSTs has ended.
+    /// Ends a collection of these vSSTs.
     pub fn collected(&mut self, family: FamilyId, inputs: &[u64], purpose: Purpose) {
         if let Some(busy) = self.families.get_mut(&family) {
             inputs.iter().for_each(|&number| busy.release_vsst(number));

@@ -1,43 +1,45 @@
-//! Whether the log is written so much that background work is to leave it a thread.
+//! Whether the log device is so busy that background jobs leave one thread unused.
 //!
-//! What durable writes of the log wait for is the device, and jobs write there, too: each in pieces, but several jobs have several pieces there at
-//! once. So while the log has a durable write under way for [`HEAVY_PERCENT`] of the time, one job less runs than there are threads, and at least one
-//! (SpanDB, section 4.3, which takes background workers away from where loggers are). It is over when that falls below [`LIGHT_PERCENT`]:
-//! between the two all stays as it is. A flush is not counted and never waits, nor does level 0, and where writers wait for background work, or
-//! room is short, nothing is held back at all.
+//! Durable log writes wait for the device, and jobs write to the same device, each one piece at a
+//! time. So while durable log writes are in flight for [`HEAVY_PERCENT`] of the time, at most one
+//! job less than threads runs, but at least one. (SpanDB, section 4.3, takes background workers
+//! away from loggers in the same way.) The limit ends when the load falls below [`LIGHT_PERCENT`];
+//! between the two bounds nothing changes. Flushes and level 0 are exempt. There is no limit while
+//! writers wait for background work, or while space is short.
 //!
-//! It is a pure function of the time that durable writes have taken in all, which is looked at whenever somebody looks for work.
+//! The result is a pure function of the total time of durable writes, which is sampled at each
+//! search for a job.
 
-/// The log is written much from so many percent of the time on.
+/// Share of time with a durable write in flight, in percent, from which the load is heavy.
 const HEAVY_PERCENT: u64 = 50;
-/// And no more from here on.
+/// Share below which the load is light again.
 const LIGHT_PERCENT: u64 = 20;
-/// The shortest time that says anything.
+/// Minimum length of a measurement.
 const WINDOW_NS: u64 = 50_000_000;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogLoad {
-    /// When the window began, in clock nanoseconds, and what durable writes had taken by then.
+    /// Start of the window on the clock, and the total time of durable writes at that moment.
     since_ns: u64,
     taken_ns: u64,
     is_heavy: bool,
 }
 
 impl LogLoad {
-    /// As it is now, where durable writes have taken so long in all.
+    /// Returns the load at `now_ns`, given the total time of durable writes.
     pub fn seen(self, now_ns: u64, taken_ns: u64) -> LogLoad {
         let window_ns = now_ns.saturating_sub(self.since_ns);
         if window_ns < WINDOW_NS {
             return self;
         }
-        // Several at once count as one and more: then it is heavy all the more.
+        // Concurrent durable writes count several times, so the load may exceed 100 percent.
         let percent = taken_ns.saturating_sub(self.taken_ns).saturating_mul(100) / window_ns;
         let bound = if self.is_heavy { LIGHT_PERCENT } else { HEAVY_PERCENT };
         LogLoad { since_ns: now_ns, taken_ns, is_heavy: percent >= bound }
     }
 
-    /// Jobs that may run at once beside it; `None`: as many as there are threads for.
+    /// Returns the maximum number of concurrent jobs; `None`: the number of threads.
     pub fn jobs_max(self, threads: usize) -> Option<usize> {
         self.is_heavy.then(|| threads.saturating_sub(1).max(1))
     }

@@ -1,12 +1,17 @@
-//! Which tables change their disk, where placement moves: those that are not where the pointer says that they belong.
+//! Tables that change their tier: those that are not where the placement pointer puts them.
 //!
-//! What is seen of the disks ([`super::placement`]) is taken once in a while, under no lock, and so are a few tables that have to move, from levels whose sums say
-//! that they have some ([`version::placed`]); what is decided from it is decided under the lock of what is in progress. Tables go down first. They follow the pointer once it has stayed where it is for a while, so that none goes to and fro with it,
-//! but for want of room: that is not waited for. Up goes what finds room beside what the log needs. Each is copied by a job
-//! (`work::jobs::moves`), one at a time, for which nobody waits.
+//! The state of the tiers ([`super::placement`]) is sampled periodically, outside the mutex. So is
+//! a short list of tables to move, from levels whose sums show misplaced tables
+//! ([`version::placed`]). Decisions are made from these samples under the mutex of the work in
+//! progress. Moves down go first. Tables follow the pointer once it has been stable for a while, so
+//! that no table oscillates with it. A lack of space overrides that delay. A table moves up if it
+//! fits beside the space that the log needs. A job copies one table at a time
+//! (`work::jobs::moves`), and no request waits for it.
 //!
-//! Files of values do not move: they are open under their numbers alone, and collections count on where they are. Those that have lasted on the speed disk, where fresh ones begin, are collected
-//! for its sake once they fill their part of it ([`crate::tree::speed_values`]): what is live is copied to the directory, under the names that it has.
+//! Value files do not move: they are open under their number alone, and collections rely on their
+//! place. Files that stay on the fast tier, where new files begin, are collected once they fill
+//! their share of it ([`crate::tree::speed_values`]). Their live values are copied to the capacity
+//! tier, under the same file numbers.
 
 use super::answer::{Collection, Purpose};
 use super::collection;
@@ -21,10 +26,11 @@ use version::names::FileKind;
 use version::placed::Misplaced;
 use version::{FamilyId, FileMeta, Version};
 
-/// So many tables are noted at one look.
+/// Maximum number of tables listed per sample.
 pub(crate) const NOTED_MAX: usize = 32;
 
-/// The tables of a version that are not where they belong and may go there. Levels of which the sums say that there are none are not looked at.
+/// Returns the misplaced tables of a version that may move. Levels without any, by their sums, are
+/// skipped.
 pub(crate) fn misplaced(
     version: &Version,
     family: FamilyId,
@@ -43,13 +49,14 @@ pub(crate) fn misplaced(
     })
 }
 
-/// The name of the copy on the other disk.
+/// Returns the name of the copy on the other tier.
 pub(crate) fn copy(wanted: &Wanted) -> FileKind {
     FileKind::of_table(wanted.number, wanted.to == Volume::SPEED)
 }
 
-/// A table that may be copied now. None goes back to a disk where its file from before is still there for somebody who reads it: the copy would have that name, and
-/// would be what goes with the last reader. Nor while files are being removed, of which one may be such a file.
+/// Returns a table to copy now. A table does not return to a tier where readers still hold its old
+/// file open: the copy would have the same name, and the last reader would delete it. For the same
+/// reason no move starts while the cleanup removes files.
 pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wanted)> {
     let in_progress = facts.in_progress();
     let running = &in_progress.running;
@@ -68,8 +75,9 @@ pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wan
     })
 }
 
-/// Values that may be copied to the directory now: a collection of their files, whatever garbage these have. While garbage presses it takes its turn between collections,
-/// and is not one more beside them.
+/// Returns a collection that copies values to the capacity tier now, whatever garbage the files
+/// have. Under garbage pressure it alternates with other collections instead of running beside
+/// them.
 pub(super) fn pick_values(facts: &dyn Facts) -> Option<Box<Collection>> {
     let in_progress = facts.in_progress();
     let (noted, running) = (&in_progress.learned.lasting, &in_progress.running);

@@ -1,8 +1,8 @@
-//! What to do next: a pure function of the facts.
+//! The choice of the next job: a pure function of the facts.
 //!
-//! There are no queues that could disagree with the state of the store: frozen memtables mean a flush, a level over its
-//! target means a compaction, and so on. Who asks claims what the answer works on before anybody else may ask, and takes note
-//! of what was learned on the way.
+//! There are no queues that could disagree with the state of the store: frozen memtables imply a
+//! flush, a level over its target implies a compaction, and so on. The caller claims the inputs of
+//! the chosen job, and stores the notes, before the next decision.
 
 use super::answer::{Collection, Compact, Flushed, Notes, Purpose};
 use super::facts::{Facts, FamilyFacts};
@@ -19,36 +19,37 @@ use std::sync::Arc;
 use store::run::JobClass;
 use version::FileMeta;
 
-/// The memtables of several families that share a flush have this part of a memtable at most, all together.
+/// Memtables of several families share a flush if their total is at most this part of a memtable.
 const SHARED_PART: usize = 4;
-/// Most families that share a flush.
+/// Maximum number of families that share a flush.
 const SHARED_MAX: usize = 256;
 
-/// What is to be done.
+/// The next job.
 pub(crate) enum Plan {
-    /// These memtables become tables, in one edit.
+    /// A flush of these memtables, in one version edit.
     Flush(Vec<Flushed>),
-    /// Files go that nobody needs; `prune`: also names.
+    /// A removal of unreferenced files; `prune`: also of names.
     Cleanup { prune: bool },
     /// A compaction.
     Compact(Compact),
-    /// Pieces of a compaction that runs: that of this number.
+    /// Help with pieces of the running compaction of this number.
     Help(u64),
     /// A collection.
     Collect(Box<Collection>),
-    /// A table goes to the other disk.
+    /// A move of a table to the other tier.
     Move(Arc<Family>, Arc<FileMeta>, Wanted),
-    /// Samples of keys are read, to estimate what tables of this family hide.
+    /// A read of key samples, to estimate the unexposed garbage of this family's tables.
     Survey(Arc<Family>),
-    /// Memtables with tombstones are frozen, since the store is at rest.
+    /// A rotation of memtables with tombstones, since the store is at rest.
     FreezeTombstones,
-    /// Properties of tables of this family are read, since the store is at rest.
+    /// A read of table properties of this family, since the store is at rest.
     ReadRetained(Arc<Family>),
     /// A pass of the scrub.
     Scrub,
 }
 
-/// The most urgent thing to do of a class above `below`, but for the log, whose thread looks for itself.
+/// Returns the most urgent job of a class above `below`. The log is exempt: its thread looks for
+/// work by itself.
 pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Plan> {
     let running = &facts.in_progress().running;
     if JobClass::Flush < below && !running.flush {
@@ -66,7 +67,7 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
     {
         return Some(Plan::Cleanup { prune });
     }
-    // Before compactions: what they are to expose, and limits, depend on it.
+    // Before compactions: their choice by exposed garbage, and limits, depend on the survey.
     if JobClass::Compaction < below
         && !running.survey
         && let Some(family) = facts.to_survey()
@@ -88,7 +89,7 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
     {
         return Some(Plan::Move(family, table, wanted));
     }
-    // Nobody waits for room for values: it can wait until the log is written less.
+    // Moves of values are not urgent: they wait until the log is less busy.
     if JobClass::Move < below
         && !notes.leaves_room_for_log
         && let Some(collection) = moves::pick_values(facts)
@@ -99,13 +100,14 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
     (scrubs && facts.in_progress().scrub.is_due(facts.now_ns())).then_some(Plan::Scrub)
 }
 
-/// All frozen memtables of all families.
+/// Returns all frozen memtables of all families.
 pub(crate) fn flush_together(facts: &dyn Facts) -> Vec<Flushed> {
     facts.frozen().ready.into_iter().map(|(_, family, memtables)| (family, memtables)).collect()
 }
 
-/// All memtables of the family with the oldest data, and those of the next oldest that are short together; those of all families where
-/// a volatile batch spans several, or where they were frozen together and there is room for the tables of all at once.
+/// Returns the memtables to flush: all of the family with the oldest data, plus those of the next
+/// oldest families while they are small in total. Memtables of all families are flushed if a
+/// volatile batch spans several, or if they were frozen together and the tables fit.
 pub(crate) fn flush(facts: &dyn Facts) -> Vec<Flushed> {
     let frozen = facts.frozen();
     let mut ready = frozen.ready;
@@ -118,8 +120,9 @@ pub(crate) fn flush(facts: &dyn Facts) -> Vec<Flushed> {
     ready.into_iter().map(|(_, family, memtables)| (family, memtables)).collect()
 }
 
-/// How many of these, the oldest first, share a flush: as many as are short together, so that none waits long for the others' tables.
-/// Where room is short the first has it alone.
+/// Returns how many of these families, oldest first, share a flush: as many as are small in total,
+/// so that none waits long for the tables of another. When space is short the first family is
+/// flushed alone.
 fn sharing(facts: &dyn Facts, ready: &[Flushable]) -> usize {
     if facts.is_short_of_space() {
         return 1;
@@ -133,7 +136,7 @@ fn sharing(facts: &dyn Facts, ready: &[Flushable]) -> usize {
     ready.iter().take(SHARED_MAX).take_while(is_short).count().max(1)
 }
 
-/// Compactions and collections: within their slots, and then whatever a thread can be spared for.
+/// Picks compactions and collections: first within their slots, then with idle threads.
 fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Plan> {
     if below <= JobClass::L0 {
         return None;
@@ -143,8 +146,8 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
     if let Some(plan) = before_level_0(facts, below, notes) {
         return plan;
     }
-    // Level 0 asks for no slot: it may use a thread of its own, or run on top of a deeper compaction. What has begun ends before
-    // anything else of its kind begins.
+    // Level 0 needs no slot: it may use its own thread, or run on top of a deeper compaction.
+    // Running work ends before other work of its kind begins.
     if let Some(job) = facts.in_progress().to_help(JobClass::L0) {
         return Some(Plan::Help(job));
     }
@@ -188,8 +191,9 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
     if JobClass::Gc < below { relocation::pick(facts, notes).map(Plan::Compact) } else { None }
 }
 
-/// How many compactions may run where nothing else has work for a thread. One thread is kept for flush and level 0, but not while writers wait for what it
-/// could do: these come between two of its steps in any case.
+/// Returns the maximum number of compactions if no other work needs a thread. One thread is
+/// reserved for flush and level 0, unless writers wait for background work: flush and level 0 run
+/// between two steps of a compaction anyway.
 fn merges_max(facts: &dyn Facts) -> usize {
     let options = facts.options();
     match options.expert.compactions_max {
@@ -198,21 +202,23 @@ fn merges_max(facts: &dyn Facts) -> usize {
     }
 }
 
-/// What frees space where garbage is far above its bound. `Some(None)`: nothing begins, and level 0 waits.
+/// Picks a job that frees space where garbage is far above its bound. `Some(None)`: no job starts,
+/// and level 0 waits.
 fn before_level_0(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Option<Plan>> {
     let far = collection::before_level_0(facts);
     if far.is_empty() {
         return None;
     }
-    // Others may wait below a compaction, on the stack of a thread.
+    // A collection may be suspended below a compaction on the stack of a thread.
     let urgent = facts.in_progress().running.urgent_collections;
     let most = all_but_one(facts.options().background_threads);
-    // Level 0 takes no thread of a collection that frees space.
+    // Level 0 takes no thread from a collection that frees space.
     let is_held = below == JobClass::UrgentGc || below == JobClass::Gc && urgent < most;
     if is_held && collection::is_collected(facts, &far) {
         return Some(None);
     }
-    // A compaction is interrupted where level 0 would interrupt it, and not else: level 0 may wait for it.
+    // A compaction is preempted only where level 0 would preempt it, since level 0 may be waiting
+    // for it.
     let may_collect = below > JobClass::UrgentGc && urgent < most;
     if !may_collect || below <= JobClass::Compaction && compaction::pick(facts, notes, false).is_none() {
         return None;
@@ -220,7 +226,8 @@ fn before_level_0(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opti
     for_space(facts, below, notes, far.iter().copied()).map(Some)
 }
 
-/// What frees space in these families: a compaction that exposes what is hidden, which writes little, and the collections after it less; or a collection.
+/// Picks a job that frees space in these families: a compaction that exposes garbage, which writes
+/// little and makes the following collections cheaper, or a collection.
 fn for_space<'a>(
     facts: &dyn Facts,
     below: JobClass,
@@ -233,7 +240,7 @@ fn for_space<'a>(
     exposes.map(Plan::Compact).or_else(collect)
 }
 
-/// True if as many jobs run as may beside a log that is written much.
+/// Returns whether the limit of jobs beside a busy log is reached.
 fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
     let options = facts.options();
     if !options.expert.ablation.log_first {
@@ -244,13 +251,13 @@ fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
     let running = &facts.in_progress().running;
     let all = load.jobs_max(options.background_threads);
     let is_full = all.is_some_and(|max| running.merges() + running.collections >= max);
-    // Whoever waits for background work waits longer than the log saves.
+    // A writer that waits for background work loses more than the log gains.
     let may_wait = !facts.is_hurried() && !facts.is_short_of_space();
     notes.leaves_room_for_log = is_full && may_wait;
     notes.leaves_room_for_log
 }
 
-/// What may run at once.
+/// Returns the job slots.
 fn slots(facts: &dyn Facts, notes: &mut Notes) -> Slots {
     let options = facts.options();
     let (threads, compactions_max) = (options.background_threads, options.expert.compactions_max);

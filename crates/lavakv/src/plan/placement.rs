@@ -1,6 +1,8 @@
-//! What is known of the placement of tables on two disks, where it moves: what was seen of the disks, the pointer that follows it, and which tables may go.
+//! Placement of tables on two tiers: the sampled loads, the pointer that follows them, and the
+//! tables to move.
 //!
-//! It stands with what is in progress, under its lock; which of the tables is copied next says [`super::moves`].
+//! This state is part of the work in progress, under its mutex. [`super::moves`] picks the next
+//! table.
 
 use super::pointer::{Pointer, Window};
 use crate::context::event::SpeedMove;
@@ -9,7 +11,7 @@ use store::pacing::DiskLoad;
 use store::volumes::Volume;
 use version::FamilyId;
 
-/// A table that is to change its disk.
+/// A table that should change its tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub family: FamilyId,
@@ -18,25 +20,25 @@ pub(crate) struct Wanted {
     pub to: Volume,
 }
 
-/// Which ways tables may go.
+/// The directions in which tables may move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ways {
     pub down: bool,
     pub up: bool,
 }
 
-/// What was seen of the disks.
+/// A sample of the tiers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub now_ns: u64,
-    /// Since the store was opened: the speed disk, the capacity disk.
+    /// Loads since the store was opened: fast tier, capacity tier.
     pub loads: [DiskLoad; 2],
     pub room: Room,
     pub most: u32,
     pub filled: u32,
 }
 
-/// What is known of moving placement.
+/// State of the placement.
 #[derive(Debug, Default)]
 pub(crate) struct Moving {
     pointer: Pointer,
@@ -46,7 +48,7 @@ pub(crate) struct Moving {
 }
 
 impl Moving {
-    /// Takes in what was seen. Why the pointer has moved, if it has.
+    /// Evaluates a sample. Returns the reason if the pointer moved.
     pub fn see(&mut self, seen: Seen) -> Option<SpeedMove> {
         let Seen { now_ns, loads, room, most, filled } = seen;
         let [speed, capacity] = [loads[0].since(&self.loads[0]), loads[1].since(&self.loads[1])];
@@ -57,27 +59,27 @@ impl Moving {
         why
     }
 
-    /// Which ways tables may go since then.
+    /// Returns the directions allowed by the last sample.
     pub fn ways(&self) -> Ways {
         self.ways
     }
 
-    /// These tables are not where they belong, and may go there.
+    /// Stores the list of misplaced tables that may move.
     pub fn note(&mut self, wanted: Vec<Wanted>) {
         self.wanted = wanted;
     }
 
-    /// Levels on the speed disk, in thousandths.
+    /// Returns the levels on the fast tier, in thousandths.
     pub fn pointer(&self) -> u32 {
         self.pointer.at()
     }
 
-    /// Tables that may go, as they were noted.
+    /// Returns the stored list of tables to move.
     pub fn wanted(&self) -> &[Wanted] {
         &self.wanted
     }
 
-    /// There was no room for a move: what is wanted is looked for anew.
+    /// Clears the list because a move did not fit; the next sample fills it again.
     pub fn give_up(&mut self) {
         self.wanted.clear();
     }

@@ -1,67 +1,76 @@
-//! How many levels have their tables on the speed disk, where that moves by itself: a pure function of what was measured.
+//! The number of levels on the fast tier, where placement is automatic: a pure function of
+//! measurements.
 //!
-//! The *pointer* counts levels, from level 0 on, in thousandths, so that it can stand inside a level: then a part of that level's tables belongs there, chosen by
-//! their numbers ([`crate::tree::speed_tables::belongs`]). It begins at nothing, with the log alone on the disk, and moves in steps with a time to dwell between them.
+//! The *pointer* counts levels from level 0 on, in thousandths, so it can stand inside a level.
+//! Part of that level's tables then belongs on the fast tier, selected by file number
+//! ([`crate::tree::speed_tables::belongs`]). The pointer starts at zero, with only the log on the
+//! fast tier, and moves in steps with a dwell time between them.
 //!
-//! **What is compared** is how long the same work waits on either disk. For each disk it is known what background work waited for its bytes, and the
-//! foreground for its reads, in the last second. From that follows a *price* on each disk, of a byte and of a read, with all that is in the way there: the log and the table
-//! work that is there already. What the work on the capacity disk would have waited less at the prices of the speed disk is what is gained by going up, but for what
-//! the log would wait longer for it there. What the work on the speed disk would have waited less at the prices of the other, and what the log waited longer than it does
-//! alone, is what is gained by going down. The pointer moves where that comes to a part of all that was waited. So it rests where a byte more takes as long on
-//! either disk, which is where both give what they can. Nobody has to know how fast a disk is: one that is slow, or that others use as well, has a higher price.
+//! **The comparison** estimates how long the same work waits on either tier. Each sample contains,
+//! per tier, the time that background work waited for its bytes and the foreground for its reads.
+//! That yields a *price* per byte and per read on each tier, including the interference of the log
+//! and of other table work. The gain of moving up is the waiting time of capacity-tier work minus
+//! its time at fast-tier prices, minus the additional wait of the log. The gain of moving down is
+//! the waiting time of fast-tier work minus its time at capacity-tier prices, plus the time that
+//! the log loses to interference. The pointer moves if the gain exceeds a part of the total waiting
+//! time. So it rests where one more byte takes equally long on both tiers, which is where both
+//! deliver their full throughput. No device speed is configured: a slow device, or one with other
+//! users, has a higher price.
 //!
-//! **A price that is not known** is found out: the pointer moves a step. If that was wrong it comes back at once, and the next try comes later.
+//! **An unknown price** is measured by a trial step of the pointer. If the step was wrong, the
+//! pointer returns at once, and the next trial comes later.
 //!
-//! **Room** goes before all else: where there is none beside what the log needs the pointer goes down at once, and it goes up only where
-//! some is left after that.
+//! **Room** has priority: if the log's space is short, the pointer goes down at once. It goes up
+//! only if space remains after that.
 //!
-//! Invariants: it is between 0 and what is allowed; it turns only after [`TURN`] looks, and after more each time it turns in vain; what is measured over a short time, or
-//! with little done in it, moves nothing.
+//! Invariants: the pointer is between 0 and the allowed maximum. It reverses only after [`TURN`]
+//! samples, and after more for each fruitless reversal. Short or nearly idle samples move nothing.
 
 use crate::context::event::SpeedMove;
 use crate::tree::speed_tables::{LEVEL, Room};
 use store::pacing::DiskLoad as Used;
 
-/// It moves by so much in the first two levels, which are small, and inside the deeper ones; by a whole level where nine tenths of
-/// all that is waited for would be spared.
+/// Step size in the first two levels, which are small, and inside deeper ones. The step is a whole
+/// level if nine tenths of the total waiting time would be saved.
 const STEPS: [u32; 2] = [LEVEL / 2, LEVEL / 4];
-/// Time is counted in looks. Where it has moved the other way before, it waits for so many at least.
+/// Minimum number of samples before a reversal.
 const TURN: u64 = 4;
-/// It never waits for more.
+/// Maximum number of samples before a reversal.
 const TURN_MAX: u64 = 128;
-/// After a try it does not try again for so many, twice as many after each one.
+/// Number of samples between trials; it doubles after each trial.
 const TRY: u64 = 64;
 const TRY_MAX: u64 = 1024;
-/// One side must outweigh the other by such a part of all that was waited for.
+/// Part of the total waiting time that a gain must exceed.
 const MARGIN_PART: i128 = 12;
-/// What waited for less than such a part of the time is not worth a move.
+/// Part of the elapsed time that a gain must exceed.
 const IDLE_PART: i128 = 20;
-/// A price is learnt from so much at least.
+/// Minimum work from which a price is learned.
 const BYTES_MIN: u64 = 256 << 10;
 const READS_MIN: u64 = 16;
-/// A price that was not paid for so many is not known any more.
+/// Number of samples after which an unused price expires.
 const FORGOTTEN: u64 = 60;
 
-/// What is known when the pointer is looked at. The loads are what was done since the last look.
+/// A sample for the pointer. Loads are relative to the previous sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
     pub now_ns: u64,
     pub speed: Used,
     pub capacity: Used,
     pub room: Room,
-    /// The most that it may be: what is allowed, and the levels that there are.
+    /// Upper bound of the pointer: the allowed maximum, and the number of levels.
     pub most: u32,
-    /// A bit for each level in which there is something. It makes no stop in others.
+    /// Bit mask of non-empty levels. The pointer does not stop in empty ones.
     pub filled: u32,
 }
 
-/// What one unit of work costs on a disk, in nanoseconds of waiting for a mebibyte or a thousand reads.
+/// The price of one unit of work on a tier: nanoseconds of waiting per mebibyte or per thousand
+/// reads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Price {
     ns: u64,
-    /// When it was paid the last time; 0: never.
+    /// The last sample that updated the price; 0: never.
     at: u64,
-    /// What was done since, and waited for it: too little so far to say anything.
+    /// Work since then, and its waiting time: too little to update the price.
     units: u64,
     waited_ns: u64,
 }
@@ -76,7 +85,7 @@ impl Price {
         let ns = u128::from(self.waited_ns) * u128::from(per) / u128::from(self.units);
         let ns = ns.try_into().unwrap_or(u64::MAX);
         (self.units, self.waited_ns) = (0, 0);
-        // Half of it is what was before, so that one odd second turns nothing.
+        // Averages with the previous price, so that one outlier reverses nothing.
         self.ns = if self.is_known(look) { self.ns / 2 + ns / 2 } else { ns }.max(1);
         self.at = look;
     }
@@ -86,7 +95,7 @@ impl Price {
     }
 }
 
-/// Prices of one disk.
+/// Prices of one tier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Prices {
     byte: Price,
@@ -100,13 +109,13 @@ impl Prices {
     }
 }
 
-/// What the work of one disk would have waited on the other, nanoseconds.
+/// Estimated waiting time of one tier's work on the other tier, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Elsewhere {
-    /// What it waited, as far as both prices are known, and what it would have waited.
+    /// Actual waiting time of work with both prices known, and its estimate on the other tier.
     here_ns: i128,
     there_ns: i128,
-    /// What was waited for what has no price there.
+    /// Waiting time of work without a known price on the other tier.
     unknown_ns: i128,
 }
 
@@ -127,23 +136,23 @@ impl Elsewhere {
         all
     }
 
-    /// What would not have been waited; below nothing: what would have been in addition.
+    /// Returns the time saved; negative: the time added.
     fn gain_ns(&self) -> i128 {
         self.here_ns - self.there_ns
     }
 }
 
-/// What was waited for one disk, but by the log.
+/// Returns the waiting time for one tier, except that of the log.
 fn waited_ns(used: &Used) -> i128 {
     i128::from(used.bytes_ns) + i128::from(used.reads_ns)
 }
 
-/// Steps that were made to find out what is on the other disk.
+/// Trial steps, which measure unknown prices of the other tier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tries {
-    /// The last step was one.
+    /// The last step was a trial.
     is_one: bool,
-    /// The next one may be made then, and the one after it so much later.
+    /// The earliest sample of the next trial, and the pause after that trial.
     next: u64,
     pause: u64,
 }
@@ -164,13 +173,13 @@ impl Tries {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pointer {
     at: u32,
-    /// How often it was looked at, and when the last time.
+    /// Number of samples, and time of the last one.
     looks: u64,
     seen_ns: u64,
-    /// At which look it moved last, and which way; 0: at none.
+    /// The sample of the last move, and its direction; 0: never moved.
     moved_at: u64,
     went_up: bool,
-    /// How long it waits before it turns; 0: [`TURN`].
+    /// Minimum number of samples before a reversal; 0: [`TURN`].
     turn: u64,
     tries: Tries,
     speed: Prices,
@@ -178,12 +187,12 @@ pub(crate) struct Pointer {
 }
 
 impl Pointer {
-    /// Levels on the speed disk, in thousandths.
+    /// Returns the levels on the fast tier, in thousandths.
     pub fn at(&self) -> u32 {
         self.at
     }
 
-    /// Takes in what was done since it was looked at last, and moves if it should.
+    /// Evaluates a sample, and moves the pointer if that pays off.
     pub fn see(&mut self, window: &Window) -> Option<SpeedMove> {
         self.looks += 1;
         let (look, took_ns) = (self.looks, window.now_ns.saturating_sub(self.seen_ns));
@@ -202,14 +211,14 @@ impl Pointer {
         let down = Elsewhere::of(look, &window.speed, &self.speed, &self.capacity);
         let late_ns = if self.at > 0 { i128::from(window.speed.log_late_ns) } else { 0 };
         let there_ns = waited_ns(&window.speed);
-        // What comes makes the log wait as much longer as what is there does.
+        // Additional work delays the log in proportion to the present work there.
         let up_ns = up.gain_ns() - late_ns * up.there_ns / there_ns.max(1);
         let down_ns = down.gain_ns() + late_ns;
         let all_ns = there_ns + waited_ns(&window.capacity) + late_ns;
         let least_ns = (all_ns / MARGIN_PART).max(i128::from(took_ns) / IDLE_PART);
         let rises = window.room == Room::Plenty && self.at < window.most && self.may_go(true);
         let falls = self.at > 0 && self.may_go(false);
-        // Where nobody knows whether the other disk is better it is tried.
+        // A trial measures the price of the other tier if it is unknown.
         let may_try = self.tries.may(look);
         let tries_up = may_try && down_ns <= least_ns && up.unknown_ns > least_ns;
         let tries_down =
@@ -230,7 +239,8 @@ impl Pointer {
         Some(if up { SpeedMove::CapacityIsBusy } else { SpeedMove::SpeedIsBusy })
     }
 
-    /// On the way that it went before at each look, and back at once from a try; else the other way when it has stayed long enough.
+    /// Returns whether the pointer may move in this direction: the previous one, back from a trial,
+    /// or any after the dwell time.
     fn may_go(&self, up: bool) -> bool {
         self.moved_at == 0
             || up == self.went_up
@@ -238,12 +248,13 @@ impl Pointer {
             || self.looks.saturating_sub(self.moved_at) >= self.turn.max(TURN)
     }
 
-    /// A step. Each turn makes the next one wait longer, and each step on the same way makes it wait less long.
+    /// Moves one step. A reversal doubles the dwell time, and a step in the same direction halves
+    /// it.
     fn go(&mut self, window: &Window, up: bool, by_level: bool) {
         let turns = self.moved_at > 0 && up != self.went_up;
         let wait = self.turn.max(TURN);
         self.turn = if turns { (wait * 2).min(TURN_MAX) } else { (wait / 2).max(TURN) };
-        // Level 0 gets whatever is flushed.
+        // Level 0 receives all flushes.
         let is_empty = |level: u32| level > 0 && window.filled.checked_shr(level).unwrap_or(0) & 1 == 0;
         let step = |level: u32| if by_level { LEVEL } else { STEPS[usize::from(level >= 2)] };
         let mut at = self.at;
@@ -261,7 +272,7 @@ impl Pointer {
         (self.moved_at, self.went_up) = (self.looks, up);
     }
 
-    /// True if it has stayed for a while: then what is there may follow it.
+    /// Returns whether the pointer has been stable for a while, so that tables may follow it.
     pub fn is_settled(&self) -> bool {
         self.looks.saturating_sub(self.moved_at) >= TURN
     }

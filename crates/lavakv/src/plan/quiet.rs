@@ -1,35 +1,37 @@
-//! Whether anybody writes.
+//! Detection of stores without recent writes.
 
 use base::SeqNo;
 use base::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether anybody writes. Background work that only saves space goes on when nobody does.
+/// Time since the last write. Background work that only saves space runs in idle stores.
 #[derive(Debug, Default)]
 pub(crate) struct Quiet {
     last_seq: AtomicU64,
-    /// Time of the last write, clock nanoseconds; [`AWAITED`]: a caller waits for the end of all work.
+    /// Time of the last write, clock nanoseconds. [`AWAITED`]: a caller waits for the end of all
+    /// work.
     since_ns: AtomicU64,
 }
 
-/// A store that was not written for so long is quiet.
+/// Time without writes after which a store is idle.
 const QUIET_NS: u64 = 1_000_000_000;
-/// A store that was not written for so long is at rest.
+/// Time without writes after which a store is at rest.
 const REST_NS: u64 = 10_000_000_000;
 /// See [`Quiet::declare`].
 const AWAITED: u64 = u64::MAX;
 
 impl Quiet {
-    /// True if there were no writes for a while, up to `seq`. To be asked now and then: it compares with what it saw last.
+    /// Returns whether the store is idle, given its last sequence number. Call it regularly: it
+    /// compares with the previous call.
     pub fn is_quiet(&self, seq: SeqNo, now_ns: u64) -> bool {
         self.is_unwritten_for(QUIET_NS, seq, now_ns)
     }
 
-    /// The same, for a longer while.
+    /// Returns whether the store is at rest, by a longer time without writes.
     pub fn is_at_rest(&self, seq: SeqNo, now_ns: u64) -> bool {
         self.is_unwritten_for(REST_NS, seq, now_ns)
     }
 
-    /// True if a caller waits for the end of all work, and nothing was written since it said so.
+    /// Returns whether a caller waits for the end of all work, without writes since.
     pub fn is_awaited(&self) -> bool {
         self.since_ns.load(Ordering::Relaxed) == AWAITED
     }
@@ -43,7 +45,7 @@ impl Quiet {
         since_ns == AWAITED || now_ns.saturating_sub(since_ns) >= ns
     }
 
-    /// A caller waits until there is nothing left to do: the store counts as quiet and at rest from now on.
+    /// Makes the store idle and at rest at once, for a caller that waits for the end of all work.
     pub fn declare(&self, seq: SeqNo) {
         self.last_seq.store(seq, Ordering::Relaxed);
         self.since_ns.store(AWAITED, Ordering::Relaxed);

@@ -1,17 +1,21 @@
-//! When values are put back into the order of their keys.
+//! When values are relocated into key order.
 //!
-//! Nobody reads ahead in a store that is not scanned, so nothing is relocated there: the mechanism costs a store that only
-//! writes and gets nothing at all. Scans tell what they lose (`tree::demand`): each request beyond the fewest that would do.
-//! Once that is [`PAYS_PART`] of the bytes that a walk would rewrite, it begins: from there on scans are expected to lose as
-//! much again. A walk does not begin, nor go on, while collections are paused, or while anything more urgent is to be done. What it
-//! takes, and why whole vSSTs, says `lsm::policy::relocation`.
+//! Without scans there is no read-ahead, so no values are relocated: the mechanism costs write-only
+//! and point-read stores nothing. Scans report their losses (`tree::demand`): each read request
+//! above the minimum. Once the loss is [`PAYS_PART`] of the bytes that a walk rewrites, the walk
+//! begins, since scans are expected to lose as much again. A walk neither begins nor continues
+//! while collections are paused or more urgent work exists. `lsm::policy::relocation` describes its
+//! inputs, and why it takes whole vSSTs.
 //!
-//! **While somebody writes** what is put in order is soon out of order, and its room is needed. So there it begins only if scans have lost what a
-//! walk reads and writes, and that beyond twice what writers wrote meanwhile: a store that is put in order (each byte read and written) is out of order
-//! when as much was written as it holds. And all walks together take no more than was written (`Demand::disordered`): so scans and writers that
-//! meet at the same few keys, again and again, have nobody rewrite these, and what lies beside them, for ever. A walk is half as long
-//! then ([`BUSY_PART`]), since what it has copied is garbage until its end; and it rests, and lets collections have its files, as soon as garbage is at half of
-//! the bound from which writers are slowed down, room is short, a writer had to wait, a memtable is frozen, or level 0 is to go down.
+//! **During writes** new order decays soon, and the space is needed. So a walk begins only if scans
+//! have lost the bytes that it reads and writes, not counting twice the bytes written meanwhile.
+//! (An ordered store, with each byte read and written, is disordered again after writes of its own
+//! size.) All walks together rewrite no more bytes than were written (`Demand::disordered`). So
+//! scans and writers on the same few keys do not cause endless rewrites of these keys and their
+//! neighbors. Such a walk is half as long ([`BUSY_PART`]), since its copied values are garbage
+//! until its end. It suspends, and releases its files to collections, when garbage is at half of
+//! the throttle bound, space is short, a writer had to wait, a memtable is frozen, or level 0 needs
+//! compaction.
 
 use super::answer::{Compact, Notes};
 use super::collection;
@@ -21,24 +25,24 @@ use crate::tree::demand::Spent;
 use base::HashSet;
 use lsm::policy::{Compaction, Relocation, RelocationOptions, RelocationStep};
 
-/// vSSTs that the values of a stretch of keys may be spread over: 8 requests for the two megabytes that a scan reads
-/// together are of 256 KiB, and longer ones are not made.
+/// Maximum number of vSSTs that the values of a key range may be spread over. A scan reads two
+/// megabytes ahead; 8 requests for them are 256 KiB each, the maximum request length.
 const SPREAD_MAX: u64 = 8;
-/// A walk takes this part of what all vSSTs hold: that is the room it needs, and the inverse of how many walks put all
-/// of a store in order.
+/// Divisor: the part of all vSST bytes that a walk takes. It bounds the space for a walk, and is
+/// the number of walks that order the whole store.
 const STORE_PART: u64 = 5;
-/// The same while somebody writes.
+/// The same divisor during writes.
 const BUSY_PART: u64 = 10;
-/// A walk takes this many vSSTs' worth at least.
+/// Minimum length of a walk, in vSSTs.
 const FILES_MIN: u64 = 4;
-/// A walk while somebody writes, which makes no sense of fewer.
+/// Minimum length of a walk during writes, in vSSTs.
 const BUSY_FILES_MIN: u64 = 2;
-/// A walk begins when scans have lost this part of what it will rewrite.
+/// Divisor: a walk begins when scans have lost this part of the bytes to rewrite.
 const PAYS_PART: u64 = 2;
-/// The same while somebody writes: so many times as much, for it is read and written.
+/// The factor during writes: bytes are counted when read and when written.
 const BUSY_PAYS_FACTOR: u64 = 2;
 
-/// The next step of a walk, if a family has one to go on with, or one to begin.
+/// Returns the next step of a running walk, or the first one of a new walk.
 pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
     if !facts.options().expert.ablation.correlated
         || facts.in_progress().running.relocation
@@ -46,7 +50,7 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
     {
         return None;
     }
-    // A walk needs room for all it rewrites.
+    // A walk needs space for all bytes that it rewrites.
     if facts.room().is_some_and(|(room, margin)| room < 2 * margin) {
         return None;
     }
@@ -78,7 +82,8 @@ fn pick_in(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option
     }
 }
 
-/// True if nothing is in the way of a walk: nobody writes, or scans lose more than that undoes, and nobody who writes suffers.
+/// Returns whether a walk may continue: the store is idle, or scans lose more than writes undo and
+/// no writer is delayed.
 fn may_go_on(facts: &dyn Facts, family: &FamilyFacts) -> bool {
     if facts.is_quiet() {
         return true;
@@ -92,7 +97,7 @@ fn may_go_on(facts: &dyn Facts, family: &FamilyFacts) -> bool {
     policy.is_some_and(|policy| !policy.l0_wants_compaction(&family.read_state.version, &family.set_aside))
 }
 
-/// What a walk that begins now takes, if scans have paid for it.
+/// Returns the length of a new walk, if scan losses pay for it.
 fn paid(facts: &dyn Facts, family: &FamilyFacts) -> Option<Spent> {
     let (demand, vsst_bytes) = (&family.family.demand, family.options.expert.vsst_bytes);
     let all = family.read_state.ledger.referenced_bytes();
@@ -109,7 +114,7 @@ fn paid(facts: &dyn Facts, family: &FamilyFacts) -> Option<Spent> {
     pays.then_some(Spent { lost, taken, all })
 }
 
-/// A walk that scans have paid for.
+/// Begins a walk, if scan losses pay for it.
 fn begin(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<Relocation> {
     let (read_state, vsst_bytes) = (&family.read_state, family.options.expert.vsst_bytes);
     if read_state.version.vssts.is_empty() {
@@ -118,7 +123,8 @@ fn begin(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<R
     let spent = paid(facts, family)?;
     let options = RelocationOptions { spread_max: SPREAD_MAX, bytes_max: spent.taken, job_bytes: vsst_bytes };
     let walk = Relocation::choose(&read_state.version, &options, facts.in_progress().of(family.family.id));
-    // Also if nothing is scattered: then scans lost it to something else, and it is not asked for each time anew.
+    // The loss is spent even without scattered values: it then has another cause, and is not
+    // evaluated again each time.
     let taken = if walk.is_some() { spent.taken } else { 0 };
     notes.spent.push((family.family.clone(), Spent { taken, ..spent }));
     let walk = walk?;
@@ -126,7 +132,7 @@ fn begin(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<R
     Some(walk)
 }
 
-/// The vSSTs of a walk under way: collecting them would be for nothing.
+/// Returns the vSSTs of a running walk, which collections should skip.
 pub(super) fn taken(facts: &dyn Facts, family: &FamilyFacts) -> HashSet<u64> {
     match facts.in_progress().learned.walks.get(&family.family.id) {
         Some(walk) if may_go_on(facts, family) => walk.vssts().iter().copied().collect(),

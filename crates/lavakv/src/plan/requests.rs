@@ -1,4 +1,4 @@
-//! Work that callers asked for: which calls wait, and the collections among them. See `admin::collect`.
+//! Manual work: the waiting calls, and the collections they request. See `admin::collect`.
 
 use super::facts::FamilyFacts;
 use crate::context::Context;
@@ -8,14 +8,14 @@ use base::{Error, Result};
 use io::Cancel;
 use std::sync::Arc;
 
-/// How much garbage [`crate::Db::collect_garbage`] is to leave.
+/// The garbage that [`crate::Db::collect_garbage`] may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcRequest {
-    /// Collect until exposed garbage is at most so many percent of the records in all vSSTs. `None`: until no vSST has as
-    /// much as the `gc_ratio_percent` of its family.
+    /// Collects until exposed garbage is at most this percentage of the records in all vSSTs.
+    /// `None`: until each vSST has less garbage than its family's `gc_ratio_percent`.
     pub until_percent: Option<u32>,
-    /// Ends the call before its time. Collections that have ended keep their effect; those that run for this call alone end without
-    /// one.
+    /// Ends the call early. Completed collections keep their effect. Collections that run for this
+    /// call alone end without one.
     pub cancel: Option<Cancel>,
 }
 
@@ -29,13 +29,13 @@ impl GcRequest {
         }
     }
 
-    /// What is to be reached.
+    /// Returns the goal of the request.
     pub(crate) fn goal(&self) -> GcGoal {
         GcGoal { until_percent: self.until_percent }
     }
 }
 
-/// How much garbage a request leaves.
+/// The garbage that a request may leave.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GcGoal {
     /// See [`GcRequest::until_percent`].
@@ -43,7 +43,8 @@ pub(crate) struct GcGoal {
 }
 
 impl GcGoal {
-    /// From how much garbage on a file of the family is rewritten, if anything is still to be done.
+    /// Returns the threshold of garbage per file in this family, or `None` once the goal is
+    /// reached.
     pub fn threshold(&self, exposed: Exposed, family: &FamilyOptions) -> Option<u32> {
         match self.until_percent {
             None => Some(family.expert.gc_ratio_percent),
@@ -52,7 +53,7 @@ impl GcGoal {
     }
 }
 
-/// A call that waits for jobs. Each job that works for it holds a clone to its end.
+/// A waiting call. Each job that works for the call holds a clone until it ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Arc<Option<Cancel>>);
 
@@ -61,7 +62,7 @@ impl Caller {
         Caller(Arc::new(cancel))
     }
 
-    /// Fails once the call is to end.
+    /// Checks whether the call should continue.
     ///
     /// # Errors
     /// `Closed`; `Cancelled`.
@@ -69,17 +70,17 @@ impl Caller {
         context.check_call(self.0.as_ref().as_ref())
     }
 
-    /// True once the call is cancelled: what is done for it alone is given up.
+    /// Returns whether the call is cancelled, so that work for it alone is abandoned.
     pub fn is_cancelled(&self) -> bool {
         self.0.as_ref().as_ref().is_some_and(Cancel::is_cancelled)
     }
 
-    /// True if both are of one call.
+    /// Returns whether both belong to the same call.
     pub fn is(&self, other: &Caller) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// True while a job works for the call, or waits to.
+    /// Returns whether a job runs for the call, or is queued.
     pub fn has_jobs(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -107,19 +108,19 @@ impl Exposed {
     }
 }
 
-/// Requests under way. Part of what is in progress.
+/// Pending requests, part of the work in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     asked: Vec<(GcGoal, Caller)>,
 }
 
 impl Requests {
-    /// True if nobody waits for a collection.
+    /// Returns whether no call waits for a collection.
     pub fn is_empty(&self) -> bool {
         self.asked.is_empty()
     }
 
-    /// From how much garbage on somebody wants a file of the family rewritten.
+    /// Returns the lowest requested threshold of garbage per file in this family.
     pub fn threshold(&self, families: &[FamilyFacts], family: &FamilyOptions) -> Option<u32> {
         if self.asked.is_empty() {
             return None;
@@ -128,7 +129,7 @@ impl Requests {
         self.asked.iter().filter_map(|(goal, _)| goal.threshold(exposed, family)).min()
     }
 
-    /// Another that stands until it is taken back.
+    /// Adds a request, which stands until it is withdrawn.
     pub fn enter(&mut self, goal: GcGoal, caller: &Caller) {
         self.asked.push((goal, caller.clone()));
     }
@@ -137,7 +138,7 @@ impl Requests {
         self.asked.retain(|(_, known)| !known.is(caller));
     }
 
-    /// The calls that wait for collections.
+    /// Returns the calls that wait for collections.
     pub fn callers(&self) -> Vec<Caller> {
         self.asked.iter().map(|(_, caller)| caller.clone()).collect()
     }

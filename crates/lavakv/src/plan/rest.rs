@@ -1,64 +1,67 @@
 //! Rest: the work of a store without writes, after which no deleted data is left on disk.
 //!
-//! A store is at rest some seconds after its last write ([`super::quiet`]). Then, in this order:
+//! A store is at rest some seconds after its last write ([`super::quiet`]). Rest work then runs in
+//! this order:
 //!
 //! 1. Memtables with tombstones are flushed.
-//! 2. The properties of tables from before the process are read, for the versions that were kept for snapshots.
+//! 2. The properties of tables written before the open are read, for the versions that were kept
+//!    for snapshots.
 //! 3. Compactions remove tombstones and these versions ([`lsm::policy::rest`]).
 //! 4. Collections free the values, as at any time.
 //!
 //! The log removes its free files by itself (`store::commit::Upkeep`).
 //!
-//! **Account.** A compaction that frees more than it writes is always allowed. The others rewrite at most as many bytes as were
-//! written since the last rest ([`Account`]). A process does not know the bytes written before its start: its first rest may
-//! rewrite as many bytes more as the store has. So work that brings little ends, and a store that is written and left alone in turns
-//! writes at most twice.
+//! **Budget.** A compaction that frees more than it writes is always allowed. Other compactions
+//! rewrite at most the bytes written since the last rest ([`Account`]). The bytes written before
+//! the open are unknown, so the first rest may additionally rewrite the size of the store. So work
+//! with little gain ends, and a store that alternates between writes and rest writes at most twice.
 //!
-//! **End.** Each compaction brings its entries to a deeper level, or writes a table of the deepest level without the
-//! tombstones and versions that it was picked for. So rest work ends.
+//! **End.** Each compaction brings its entries to a deeper level, or writes a table of the deepest
+//! level without the tombstones and versions that it was picked for. So rest work ends.
 //!
-//! **Rate.** It takes half of the time of the device, or half of `io_budget` ([`store::run::Job::rests`]), unless a caller waits
-//! for its end.
+//! **Rate.** Rest work takes half of the device time, or half of `io_budget`
+//! ([`store::run::Job::rests`]), unless a caller waits for its end.
 //!
-//! **Suspension.** Work would be in vain while a snapshot reads the deleted data, and in the way of a backup. The ledger names the
-//! reason.
+//! **Suspension.** Rest work is useless while a snapshot reads the deleted data, and it disturbs a
+//! backup. The space report names the reason.
 
-/// Why a store without writes does no rest work.
+/// Why a store at rest does no rest work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suspension {
     /// `Options::rest` is off.
     Option,
     /// A snapshot is open.
     Snapshot,
-    /// A backup or a checkpoint is under way, or collection is held.
+    /// A backup or a checkpoint is running, or collection is paused.
     Backup,
 }
 
-/// Whether a store is at rest.
+/// The rest state of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// It was written a moment ago.
+    /// The store was written recently.
     #[default]
     Awake,
-    /// It is, and does no work.
+    /// The store is at rest, but rest work is suspended.
     Suspended(Suspension),
-    /// It is, and works until nothing is left to do.
+    /// The store is at rest, and rest work runs until it is complete.
     On,
 }
 
-/// Bytes that rest work may rewrite. See the module.
+/// The rewrite budget of rest work. See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Bytes that were written up to the end of the last rest, since the open; `None`: there was no rest yet.
+    /// Bytes written between the open and the end of the last rest; `None`: no rest ended yet.
     rested_at: Option<u64>,
     /// Bytes of the store when the first rest began.
     found_bytes: Option<u64>,
-    /// Bytes that were rewritten since.
+    /// Bytes rewritten since then.
     spent_bytes: u64,
 }
 
 impl Account {
-    /// Bytes that may be rewritten: `written_bytes` were written since the open, `used_bytes` are in the store.
+    /// Returns the remaining budget, given the bytes written since the open and the bytes in the
+    /// store.
     pub fn left_bytes(&self, written_bytes: u64, used_bytes: u64) -> u64 {
         let earned = match self.rested_at {
             Some(bytes) => written_bytes.saturating_sub(bytes),
@@ -67,13 +70,13 @@ impl Account {
         earned.saturating_sub(self.spent_bytes)
     }
 
-    /// A compaction begins that rewrites up to so many bytes of the `used_bytes` in the store.
+    /// Charges a compaction that rewrites up to `bytes` of the `used_bytes` in the store.
     pub fn spend(&mut self, bytes: u64, used_bytes: u64) {
         self.found_bytes.get_or_insert(used_bytes);
         self.spent_bytes = self.spent_bytes.saturating_add(bytes);
     }
 
-    /// Nothing is left to do; `written_bytes` were written since the open.
+    /// Ends a rest, given the bytes written since the open.
     pub fn end(&mut self, written_bytes: u64) {
         *self = Account { rested_at: Some(written_bytes), ..Account::default() };
     }

@@ -1,14 +1,15 @@
-//! Whether there is room for what a compaction writes.
+//! Space checks for the outputs of a compaction.
 
 use super::facts::{Facts, FamilyFacts};
 use lsm::policy::{Compaction, Reason};
 use std::sync::Arc;
 use version::FileMeta;
 
-/// Bytes of outputs that a compaction may write. Those of its inputs, but for what range tombstones cover in the deeper
-/// level: a store that is full, and was cleared by one, has no room for a copy of what is gone.
+/// Returns an upper bound of a compaction's output: its inputs, minus the data covered by range
+/// tombstones in the deeper level. A full store that was cleared by a range tombstone has no space
+/// for a copy of the deleted data.
 pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapshots: bool) -> u64 {
-    // What is relocated beside it ends with the table by which it is a vSST's worth.
+    // Relocated output ends with the table that completes a vSST.
     let relocated = if compaction.relocate_vssts.is_empty() { 0 } else { 2 * vsst_bytes };
     let all = compaction.input_bytes() + relocated;
     let covering =
@@ -16,7 +17,7 @@ pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapsho
     let covered: u64 = compaction.input_files().filter(covering).map(|(_, f)| f.hidden_bytes).sum();
     match compaction.trivial_move {
         true => 0,
-        // Values are written with it, and may be longer than they were.
+        // A rewrite also writes values, which may grow.
         false if compaction.reason == Reason::Rewrite => all.saturating_add(compaction.compensated_bytes()),
         false if covered == 0 || has_snapshots => all,
         false => {
@@ -27,7 +28,7 @@ pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapsho
     }
 }
 
-/// True if there is room for the outputs of a compaction of this family.
+/// Returns whether the outputs of a compaction of this family fit.
 pub(crate) fn fits(facts: &dyn Facts, family: &FamilyFacts, compaction: &Compaction) -> bool {
     let bytes = || output_bytes(compaction, family.options.expert.vsst_bytes, facts.has_snapshots());
     compaction.trivial_move || facts.would_grant(bytes())

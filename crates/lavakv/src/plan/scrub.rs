@@ -1,19 +1,19 @@
-//! When what is done again and again is due: to read the store in search of damage, to write its metrics.
+//! Schedule of periodic work: scrub passes and the metrics file.
 
-/// From the end of a pass of the scrub to the beginning of the next, nanoseconds.
+/// Nanoseconds from the end of a scrub pass to the start of the next.
 pub(crate) const SCRUB_PAUSE_NS: u64 = 60_000_000_000;
 
-/// Whose turn it is.
+/// Schedule of one kind of periodic work.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// It is under way.
+    /// The work is running.
     running: bool,
-    /// The next time begins then.
+    /// Earliest start of the next run.
     next_ns: u64,
 }
 
 impl Turn {
-    /// True if it is time.
+    /// Returns whether the next run is due.
     pub fn is_due(&self, now_ns: u64) -> bool {
         !self.running && now_ns >= self.next_ns
     }

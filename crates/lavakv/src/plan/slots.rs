@@ -1,7 +1,8 @@
-//! How many threads compaction and garbage collection may use.
+//! The number of threads that compaction and garbage collection may use.
 //!
-//! **By pressure** (Scavenger+, equations 4 to 6). What compaction can change is how far the trees of the tables are
-//! from their ideal shape, what collection can change is how far exposed garbage is above what its threshold leaves:
+//! **By pressure** (Scavenger+, equations 4 to 6). Compaction reduces the distance of the trees
+//! from their ideal shape. Collection reduces exposed garbage to the amount that its threshold
+//! leaves:
 //!
 //! ```text
 //! P_index = S_index - (1 + sum T^-i, i = 1 .. L-1)       S_index: bytes of all levels / bytes of the last
@@ -9,53 +10,54 @@
 //! Max_GC  = N * P_value / (P_index + P_value)
 //! ```
 //!
-//! The paper leaves open what happens at the ends. Here a pressure is never below zero; each class keeps a thread as
-//! long as it has work, so that neither can starve the other (collection frees only what compaction has exposed); and
-//! a share must differ from the number of threads it would change by more than [`HYSTERESIS`], or two pressures that
-//! are nearly alike would move a thread to and fro. Bytes of trees are compensated ones, as everywhere where the shape
-//! of a tree is judged.
+//! The paper leaves the extremes open. Here a pressure is never negative. Each class keeps a thread
+//! while it has work, so that neither starves the other: collection frees only garbage that
+//! compaction has exposed. A share must differ from the present number of threads by more than
+//! [`HYSTERESIS`], or similar pressures would move a thread back and forth. Tree bytes are
+//! compensated sizes, as in all decisions about the shape of a tree.
 //!
-//! **By fill** (LavaKV, figure 9 of LavaStore). Up to [`FILL_LAZY_PERCENT`] of the space that the store may use the
-//! pressures alone decide. From there on collection is given more threads whatever they say, and from
-//! [`FILL_URGENT_PERCENT`] on all of them: then it also goes before deeper compactions, but for one thread, because a
-//! compaction needs room first and frees it later.
+//! **By fill** (LavaKV, figure 9 of LavaStore). Up to [`FILL_LAZY_PERCENT`] of the available space
+//! only the pressures decide. Above that, collection gets more threads regardless of the pressures,
+//! and from [`FILL_URGENT_PERCENT`] on all of them. Collection then precedes all deeper compactions
+//! but one, because a compaction needs space before it frees any.
 //!
-//! **By the log.** While it is written much, one job less runs than there are threads, whatever the others say (`log_load`).
+//! **By the log.** Beside a busy log, at most one job less than threads runs (`log_load`).
 //!
-//! These are bounds, not pools: a thread for which one class has no work serves the other (see `jobs::next_job`), and
-//! flush and the compaction of level 0 ask nobody.
+//! These are bounds, not pools: a thread without work in one class serves the other (see
+//! `jobs::next_job`). Flush and level 0 are not bounded here.
 
 use crate::tree::summary::Pressure;
 
-/// How full the space of the store may be before it matters to garbage collection, in percent.
+/// Fill of the space, in percent, up to which garbage collection ignores it.
 pub(crate) const FILL_LAZY_PERCENT: u64 = 75;
-/// From here on everything runs that frees space.
+/// Fill from which all work that frees space runs.
 pub(crate) const FILL_URGENT_PERCENT: u64 = 90;
-/// A class gains or loses a thread when its share differs by more than so many threads.
+/// Difference in threads above which a class gains or loses one.
 const HYSTERESIS: f64 = 0.75;
 
-/// Bounds on what runs at once.
+/// Bounds on concurrent jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
     /// Compactions below level 0.
     pub compactions: usize,
     /// Collections.
     pub collections: usize,
-    /// Of the collections: those that go before compactions below level 0.
+    /// The subset of `collections` that precedes compactions below level 0.
     pub urgent: usize,
-    /// What `collections` was by the pressures alone: what [`Slots::of`] wants to know the next time.
+    /// `collections` by the pressures alone, an input of the next [`Slots::of`].
     pub by_pressure: usize,
 }
 
 impl Slots {
-    /// The same at all times: collection may use every thread, since everything else goes before it between two of its
-    /// steps; compaction leaves one, if there is another.
+    /// Returns constant bounds. Collection may use every thread, because all other work preempts it
+    /// between steps. Compaction leaves one thread free, if there are several.
     pub fn fixed(threads: usize) -> Slots {
         let compactions = all_but_one(threads);
         Slots { compactions, collections: threads, urgent: 0, by_pressure: threads }
     }
 
-    /// By pressure and fill. `before`: [`Slots::by_pressure`] of the last time.
+    /// Returns the bounds by pressure and fill. `before`: [`Slots::by_pressure`] of the previous
+    /// decision.
     pub fn of(pressure: &Pressure, threads: usize, fill_percent: u64, before: usize) -> Slots {
         let most = all_but_one(threads);
         let due = threads as f64 * pressure.gc_share();
@@ -66,7 +68,8 @@ impl Slots {
         let by_fill = 1 + (threads - 1) * over as usize / span as usize;
         let urgent = if fill_percent >= FILL_URGENT_PERCENT { most } else { 0 };
         Slots {
-            // What fill gives to collection it does not take from compaction, which exposes what is to be collected.
+            // Threads that collection gains by fill are not taken from compaction, which exposes
+            // garbage.
             compactions: (threads - by_pressure.min(threads)).clamp(1, most),
             collections: by_pressure.max(by_fill),
             urgent,
@@ -74,7 +77,8 @@ impl Slots {
         }
     }
 
-    /// With at most so many compactions, where somebody said so (0: nobody did). Where nothing presses, just as many.
+    /// Applies the configured maximum of compactions (0: none). Without pressure the maximum is
+    /// also the minimum.
     pub fn limited(self, threads: usize, compactions_max: usize) -> Slots {
         let compactions = match compactions_max {
             0 => self.compactions,
@@ -85,7 +89,7 @@ impl Slots {
     }
 }
 
-/// All threads but one, so that flush and level 0 find one; at least one.
+/// Returns all threads but one, which is left to flush and level 0; at least one.
 pub(super) fn all_but_one(threads: usize) -> usize {
     threads.saturating_sub(1).max(1)
 }

@@ -1,7 +1,8 @@
-//! Background work: what was decided is claimed, started, and given back when it ends.
+//! Background jobs: the claim, the start and the end of each planned job.
 //!
-//! [`next_job`] is the only place that starts work. What to do is decided by `plan::next`, a pure function of what [`seen`]
-//! sees; under the same lock what the job works on is claimed ([`claim`]); the job is made when that lock is let go of.
+//! [`next_job`] is the only place that starts work. `plan::next` decides, as a pure function of the
+//! [`seen`] snapshot of facts. The inputs of the job are claimed under the same mutex ([`claim`]),
+//! and the job object is built after its release.
 
 pub(crate) mod claim;
 pub(crate) mod cleanup;
@@ -47,7 +48,7 @@ use std::sync::Arc;
 use store::run::{Duty, Job, JobClass, Work};
 use store::space::SpaceBudget;
 
-/// What jobs work on and with.
+/// The state shared by all jobs.
 pub(crate) struct Jobs {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
@@ -55,15 +56,16 @@ pub(crate) struct Jobs {
     pub tree: Arc<Tree>,
     pub log: Arc<Log>,
     pub large: Arc<Large>,
-    /// For the scrub, which has what it finds damaged in the log written to tables.
+    /// For the scrub, which flushes data whose log pages are damaged.
     pub writes: Arc<WritePath>,
     pub drain: Arc<Drain>,
-    /// What running jobs have claimed.
+    /// Claims of running jobs.
     pub in_progress: Mutex<InProgressSet, rank::InProgress>,
-    /// What collections may read and write while flushes suffer from it.
+    /// Rate limit of collections while they slow flushes down.
     pub gc_pace: GcPace,
     pub quiet: Quiet,
-    /// What the file of metrics holds: the reports are above the jobs.
+    /// Renders the metrics file. A function pointer, because the reports are in a layer above the
+    /// jobs.
     pub metrics: fn(&Jobs) -> Result<String>,
 }
 
@@ -85,12 +87,12 @@ impl Jobs {
         }
     }
 
-    /// True if there were no writes for a while: see [`Quiet::is_quiet`].
+    /// Returns whether the store has seen no writes for a while: see [`Quiet::is_quiet`].
     pub fn is_quiet(&self) -> bool {
         self.quiet.is_quiet(self.tree.snapshots.visible(), self.context.now_ns())
     }
 
-    /// Whether the store is at rest.
+    /// Returns the rest state of the store.
     pub fn rest(&self) -> Rest {
         if !self.context.options.rest {
             Rest::Suspended(Suspension::Option)
@@ -105,7 +107,8 @@ impl Jobs {
         }
     }
 
-    /// True if the store is at rest, and no caller waits for the end of that.
+    /// Returns whether rest work runs at its reduced rate: the store is at rest, and no caller
+    /// waits for the end of the work.
     pub fn works_at_rest(&self) -> bool {
         self.rest() == Rest::On && !self.quiet.is_awaited()
     }
@@ -130,17 +133,18 @@ impl Work for Jobs {
     }
 }
 
-/// A job that is claimed and not made yet: what makes it, without the lock.
+/// A claimed job, whose object is built without the mutex.
 type Claimed = Box<dyn FnOnce() -> Box<dyn Job>>;
 
-/// The most urgent job of a class in `duty` and above `below` that may start now. What it works on is claimed.
+/// Returns the most urgent job in `duty` and above `below` that may start now. Its inputs are
+/// claimed.
 pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
     if jobs.context.signals.is_stopping() || jobs.context.health.is_poisoned() || jobs.log.get().is_none() {
-        // Nobody syncs any more: those who wait for that without a thread have to be told.
+        // No sync will follow, so asynchronous waiters for a sync must be failed.
         jobs.log.refuse_if_poisoned();
         return None;
     }
-    // The sums behind a limit are not for the thread of the log, on which writers wait.
+    // The log thread skips the space sums, because writers wait for it.
     if duty != Duty::Log {
         jobs.tree.look_for_space();
         disks::see(jobs);
@@ -151,7 +155,8 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
     let claimed = if log && !jobs.log.preparation().gives_way() {
         Some(log::claim(jobs, &mut set))
     } else if duty != Duty::Log && JobClass::Metrics < below && metrics_file::is_due(jobs, &set) {
-        // Nothing of the store depends on it, so nothing else decides about it: also where jobs wait for room.
+        // Nothing in the store depends on the metrics file. So it bypasses the plan, and runs even
+        // when jobs wait for space.
         Some(metrics_file::claim(jobs, &mut set))
     } else if duty == Duty::Log || jobs.context.health.must_wait(jobs.context.now_ns()) {
         None
@@ -166,7 +171,7 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
     claimed.map(|start| start())
 }
 
-/// Claims what a plan works on. `None` if it cannot be had after all.
+/// Claims the inputs of a plan. `None` if they are not available after all.
 fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claimed> {
     match plan {
         Plan::Flush(units) => Some(flush::claim(jobs, set, units)),
@@ -182,7 +187,7 @@ fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claime
     }
 }
 
-/// Enters what was learned while something to do was looked for.
+/// Stores the notes of a decision.
 fn take_note(set: &mut InProgressSet, notes: Notes) {
     let learned = &mut set.learned;
     learned.gc_slots = notes.gc_slots.unwrap_or(learned.gc_slots);
@@ -207,24 +212,24 @@ fn take_note(set: &mut InProgressSet, notes: Notes) {
     }
 }
 
-/// True if there is room for the outputs of a compaction.
+/// Returns whether the outputs of a compaction fit.
 fn fits(jobs: &Jobs, family: &Family, compaction: &Compaction) -> bool {
     let bytes = || output_bytes(compaction, family.options().expert.vsst_bytes, jobs.tree.snapshots.is_any());
     compaction.trivial_move || jobs.space.grants.would_grant(bytes())
 }
 
-/// What became of the compactions that a `compact_range` needs.
+/// State of the compactions for a `compact_range`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manual {
-    /// There is none left, waiting or running.
+    /// No compaction is left, pending or running.
     Over,
-    /// One is to be started, runs, or cannot start yet.
+    /// A compaction is pending, running, or blocked.
     Waits,
-    /// The next one does not fit, and nobody is about to make room for it.
+    /// The next compaction does not fit, and no job is about to free space.
     NoRoom,
 }
 
-/// Starts the next compaction that a `compact_range` needs, if it can.
+/// Starts the next compaction of a `compact_range`, if possible.
 pub(crate) fn advance_manual(
     jobs: &Arc<Jobs>,
     family: &Arc<Family>,
@@ -238,11 +243,12 @@ pub(crate) fn advance_manual(
     let may_collect = || range.rewrites() && collection::is_wanted(&Seen::new(jobs, &set));
     let nobody = !set.running.rewrites() && !may_collect();
     if let Some(asked) = set.manual.take_if(|asked| nobody && !fits(jobs, family, &asked.compaction)) {
-        // The caller is told, and it is given up. Nobody else waits for it: writes and flushes have room of their own.
+        // The compaction is abandoned, and the caller gets an error. Writes and flushes do not
+        // depend on it: they have reserved space.
         set.give_back(&asked.compaction);
         return Manual::NoRoom;
     }
-    // One at a time: the walk asks where things are only when its last step is done.
+    // One at a time: the next step of the range depends on the result of the last one.
     if set.manual.is_some() || set.running.manual > 0 {
         return Manual::Waits;
     }
@@ -261,7 +267,7 @@ pub(crate) fn advance_manual(
     };
     let fits = fits(jobs, family, &compaction);
     if !fits && !nobody && compaction.reason == Reason::Rewrite {
-        // There may be room for the whole table soon, and the walk takes it again.
+        // The whole table may fit soon, and the range then retries it.
         return Manual::Waits;
     }
     let cut = if fits { None } else { range.cut(&compaction, jobs.space.grants.job_bytes_max()) };
@@ -273,7 +279,7 @@ pub(crate) fn advance_manual(
     Manual::Waits
 }
 
-/// Takes back the compaction of a cancelled call, if it has not begun.
+/// Withdraws the pending compaction of a cancelled call.
 pub(crate) fn take_back_manual(jobs: &Jobs, caller: &Caller) {
     let mut set = lock(&jobs.in_progress);
     if let Some(asked) = set.manual.take_if(|asked| asked.caller.is(caller)) {
@@ -281,16 +287,16 @@ pub(crate) fn take_back_manual(jobs: &Jobs, caller: &Caller) {
     }
 }
 
-/// True if so much garbage waits to be collected, and is being, that nobody should make more of it who need not: values that are written
-/// anew leave as much behind.
+/// Returns whether optional producers of garbage must yield to collection: a collection is running
+/// or due, under garbage pressure. A rewrite of values leaves as many bytes of garbage behind.
 fn collection_goes_first(jobs: &Jobs, set: &InProgressSet) -> bool {
     let seen = Seen::new(jobs, set);
     let under_way = set.running.collections > 0 || collection::is_wanted(&seen);
     under_way && collection::is_pressing(&seen)
 }
 
-/// True if no job runs and none could start. (The log's idle watermark is not counted: it is due only after a while. Nor is the
-/// scrub.)
+/// Returns whether no job runs and none could start. The log's idle watermark is ignored, because
+/// it is due only after a delay. So is the scrub.
 pub(crate) fn is_idle(jobs: &Jobs) -> bool {
     disks::see(jobs);
     let mut set = lock(&jobs.in_progress);
@@ -300,9 +306,9 @@ pub(crate) fn is_idle(jobs: &Jobs) -> bool {
     let mut notes = Notes::default();
     let seen = Seen::new(jobs, &set);
     let plan = next(&seen, JobClass::Scrub, &mut notes);
-    // What a checkpoint holds back is still to be flushed.
+    // Memtables held back by a checkpoint still need a flush.
     let idle = plan.is_none() && seen.is_flushed();
-    // Nothing is started: how many may run is not moved by being asked.
+    // No job starts, so the hysteresis of the slots must not advance.
     take_note(&mut set, Notes { gc_slots: None, ..notes });
     idle
 }

@@ -1,9 +1,9 @@
-//! Checks every byte that a store would be read from, and says how much that was.
+//! Verification of every byte that reads may use, with counts of the checked items.
 //!
-//! Of tables and value files: checksums, order, properties. Of the log: every page that recovery would read, and what only
-//! the log refers to, which are values placed in it and segments. Of the manifest: every edit. The work is a [`walk`] in
-//! steps, which the background scrub (`jobs::scrub`) takes as well. At the end what versions carry along of references is held against the
-//! tables ([`sums`]).
+//! Tables and value files: checksums, order, properties. The log: every page that recovery would
+//! read, and the values and segments that only the log references. The manifest: every edit. The
+//! work is a [`walk`] in steps, shared with the background scrub (`jobs::scrub`). At the end the
+//! reference sums of versions are compared with the tables ([`sums`]).
 
 use crate::work::jobs::Jobs;
 use base::{Error, Result};
@@ -13,12 +13,12 @@ use std::sync::Arc;
 mod sums;
 pub(crate) mod walk;
 
-/// How many of something were checked, and their bytes.
+/// Number and bytes of checked items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckedCount {
-    /// How many.
+    /// Number of items.
     pub count: u64,
-    /// Bytes of them, as they are stored.
+    /// Their bytes, as stored.
     pub bytes: u64,
 }
 
@@ -29,7 +29,7 @@ impl CheckedCount {
     }
 }
 
-/// How much was checked of what.
+/// Counts of checked items by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Tables.
@@ -38,22 +38,22 @@ pub struct Checked {
     pub blocks: CheckedCount,
     /// vSSTs and segments.
     pub value_files: CheckedCount,
-    /// Records in them; a segment counts in chunks.
+    /// Records in value files; a segment counts in chunks.
     pub records: CheckedCount,
     /// Pages of the log in the files of its groups.
     pub log_pages: CheckedCount,
-    /// Pages of the log that are in the staging file only.
+    /// Log pages that are only in the staging file.
     pub staged_pages: CheckedCount,
-    /// Batches put together from all of these.
+    /// Batches assembled from these pages.
     pub log_batches: CheckedCount,
-    /// Values that only the log refers to: placed in it, or in segments.
+    /// Values referenced only by the log: placed in it, or in segments.
     pub log_values: CheckedCount,
-    /// Edits of the manifest, its snapshot among them.
+    /// Edits of the manifest, including its snapshot.
     pub manifest_edits: CheckedCount,
 }
 
 impl Checked {
-    /// Every count with a name for people, in the order of the struct.
+    /// Returns every count with a readable name, in the order of the struct.
     pub fn fields(&self) -> [(&'static str, CheckedCount); 9] {
         [
             ("tables", self.tables),
@@ -69,25 +69,26 @@ impl Checked {
     }
 }
 
-/// What [`crate::Db::verify`] found.
+/// The result of [`crate::Db::verify`].
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Tables and vSSTs read.
     pub files: u64,
-    /// Bytes of these that were read and checked.
+    /// Verified bytes of these files.
     pub bytes: u64,
-    /// Entries in them: a separated value counts in its table and in its vSST.
+    /// Entries of these files: a separated value counts in its table and in its vSST.
     pub entries: u64,
-    /// How much was checked of what, the log and the manifest among it.
+    /// Counts by kind, including the log and the manifest.
     pub checked: Checked,
-    /// One error for each damaged block, record or chunk of a file, each damaged page of the log, each value that only the log refers to,
-    /// each family whose sums of references are wrong; empty if the store is sound.
+    /// One error per damaged block, record or chunk of a file, damaged log page, damaged value
+    /// referenced only by the log, and family with wrong reference sums. Empty if the store is
+    /// sound.
     pub errors: Vec<Error>,
     /// Errors beyond the first 10,000.
     pub more_errors: u64,
 }
 
-/// Errors that are listed one by one; the rest is counted.
+/// Maximum number of listed errors; further ones are only counted.
 const ERRORS_MAX: usize = 10_000;
 
 impl VerifyReport {
@@ -98,7 +99,7 @@ impl VerifyReport {
         }
     }
 
-    /// All damages, the listed ones and the others.
+    /// Returns the number of all errors, listed or not.
     pub fn damages(&self) -> u64 {
         self.errors.len() as u64 + self.more_errors
     }

@@ -1,21 +1,22 @@
-//! Histograms as Prometheus has them: counts up to bounds, their sum, their number; beside each a gauge of the largest value, which
-//! a histogram of Prometheus does not tell.
+//! Histograms in Prometheus format: cumulative counts, sum and number, each with a gauge of the
+//! maximum, which the format lacks.
 //!
-//! The bounds of times and bytes are those below powers of two, where buckets of the engine end, so that the counts are exact. One
-//! that is empty has its number and sum alone: a store that never waited takes few lines.
+//! Bounds of times and bytes are just below powers of two, where buckets of the engine end, so the
+//! counts are exact. An empty histogram has only number and sum, so a store without stalls takes
+//! few lines.
 
 use super::{Page, Value};
 use crate::context::times::Histograms;
 use base::histogram::Distribution;
 
-/// Times are told from 256 ns to 69 s, by powers of two.
+/// Bounds of times: 256 ns to 69 s, by powers of two.
 const TIME_BITS: std::ops::RangeInclusive<u32> = 8..=36;
-/// Widths of compactions from 64 KiB to 1 TiB.
+/// Bounds of compaction widths: 64 KiB to 1 TiB.
 const BYTE_BITS: std::ops::RangeInclusive<u32> = 16..=40;
-/// A chain is no longer than a tree is deep.
+/// Maximum length of a chain: the depth of a tree.
 const CHAIN_MAX: u64 = 8;
 
-/// What values are, and where they are cut.
+/// Bucket bounds, and the unit of values.
 struct Scale {
     bounds: Vec<u64>,
     value: fn(u64) -> Value,
@@ -35,10 +36,10 @@ impl Scale {
     }
 }
 
-/// A label with its value, and what is told of it.
+/// A label with its value, and the distribution.
 type Row<'a> = (Option<(&'static str, &'a str)>, &'a Distribution);
 
-/// All of them.
+/// Appends all histograms.
 pub(super) fn put(page: &mut Page, histograms: &Histograms) {
     let Histograms { operations, waits, compaction_width, compaction_chain } = histograms;
     put_all(
@@ -74,7 +75,7 @@ pub(super) fn put(page: &mut Page, histograms: &Histograms) {
     );
 }
 
-/// One histogram with all its rows, and the gauge of the largest values.
+/// Appends one histogram with all its rows, and the gauge of the maxima.
 fn put_all(page: &mut Page, names: (&str, &str), helps: (&str, &str), rows: &[Row<'_>], scale: &Scale) {
     let (name, help) = (names.0, helps.0);
     page.text.push_str(&format!("# HELP lavastore_{name} {help}\n# TYPE lavastore_{name} histogram\n"));

@@ -2,7 +2,7 @@ use super::*;
 use datadriven::TestCase;
 use std::error::Error;
 
-/// Text of a script, with its escapes for quotes, backslashes and ends of lines.
+/// Decodes escapes of scripts for quotes, backslashes and newlines.
 fn unescaped(text: &str) -> String {
     text.replace("\\n", "\n").replace("\\q", "\"").replace("\\b", "\\")
 }
@@ -30,7 +30,8 @@ fn run(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
             lines().map(of_family).collect::<Result<String, Box<dyn Error>>>()?
         }
         "help" => lines().map(|line| help_text(line) + "\n").collect(),
-        // A page of a store, with a gauge of each line: its name, its help, and the values of its label `name`, apart by `|`.
+        // Prints a page with a gauge per line: its name, its help, and the values of its label
+        // `name`, separated by `|`.
         "gauges" => {
             let mut page = Page { text: String::new(), store: "/a".to_owned() };
             for line in lines() {

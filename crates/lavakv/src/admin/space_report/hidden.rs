@@ -1,17 +1,19 @@
-//! Hidden garbage of a column family: an estimate, and bounds that hold at every moment.
+//! Unexposed garbage of a column family: an estimate, and bounds that hold at every moment.
 //!
-//! A record that a table references is hidden if a newer version of its key, or a newer tombstone, is in a table or in a
-//! memtable. An entry hides the next older version of its key and no other.
+//! A referenced record is unexposed garbage if a table or memtable has a newer version of its key,
+//! or a newer tombstone. An entry supersedes only the next older version of its key.
 //!
-//! **Upper bound.** Of a table at most as many records are hidden as there are newer entries in its range: those of
-//! memtables, of newer tables whose ranges meet its own, and older versions inside it. They are taken to hide the longest
-//! records that the table refers to ([`base::table_notes`]). A newer range tombstone in the range may hide all of it. So may
-//! anything in a table of which no notes are there: one from before this process that was not read yet.
+//! **Upper bound.** At most as many records of a table are superseded as there are newer entries in
+//! its range. These are entries of memtables, of newer overlapping tables, and older versions
+//! inside the table. They are assumed to supersede the longest records that the table references
+//! ([`base::table_notes`]). A newer range tombstone in the range may supersede all of them. The
+//! same holds for a table without notes, which was written before the open and is not read yet.
 //!
-//! **Lower bound.** Versions that compactions counted because snapshots kept them (`tree::retained`).
+//! **Lower bound.** The versions that compactions kept and counted for snapshots
+//! (`tree::retained`).
 //!
-//! **Estimate.** What the samples of keys in memory say of tables and memtables ([`crate::tree::overwrites`]). All of it is
-//! worked out of a pinned read state, without a lock and without a read.
+//! **Estimate.** The key samples of tables and memtables in memory ([`crate::tree::overwrites`]).
+//! All of it is computed from a pinned read state, without a lock and without I/O.
 
 use crate::tree::family::ReadState;
 use crate::tree::hiding::Hiding;
@@ -24,51 +26,51 @@ use memtable::MemTable;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
-/// All keys of a memtable are looked at if there are no more.
+/// Maximum number of entries for which all keys of a memtable are read.
 const KEYS_MAX: u64 = 4096;
-/// Of a longer one this many keys after each of so many places.
+/// Number of keys read after each sample point in a longer memtable.
 const KEYS_PER_PLACE: u64 = 2048;
 const PLACES: usize = 16;
 
-/// Upper bounds of what is hidden, and a lower bound of what is not, bytes.
+/// Upper bound of superseded records, and lower bound of live data, bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
-    /// Records of vSSTs that are hidden, at most.
+    /// Upper bound of superseded records in vSSTs.
     pub records_max: u64,
-    /// Keys and values of tables that are live, at least.
+    /// Lower bound of live keys and values in tables.
     pub live_min: u64,
 }
 
-/// A memtable, as far as its entries hide those of tables.
+/// The entries of a memtable, as far as they supersede entries of tables.
 struct InMemory {
     keys: Keys,
     /// Smallest and largest user key.
     ends: Option<(Vec<u8>, Vec<u8>)>,
-    /// Point entries.
+    /// Number of point entries.
     entries: u64,
     ranges: Arc<FragmentedRangeTombstones>,
     seqs: (SeqNo, SeqNo),
-    /// Bytes of records that it hides, estimated.
+    /// Estimated bytes of records that it supersedes.
     hides: u64,
 }
 
 /// Distinct user keys of a memtable.
 #[derive(Default)]
 struct Keys {
-    /// All of them, ascending; `None`: there are too many.
+    /// All keys, ascending; `None`: too many.
     all: Option<Vec<Vec<u8>>>,
     sample: KeySample,
-    /// Keys and entries that the sample was taken of.
+    /// Numbers of keys and entries in the sample.
     seen: u64,
     walked: u64,
 }
 
-/// See the module.
+/// The estimate for one read state. See the module.
 pub(super) struct Hidden<'r> {
     read_state: &'r ReadState,
-    /// Newest first.
+    /// Memtables, newest first.
     memory: Vec<InMemory>,
-    /// Every table with the bytes that it hides, estimated.
+    /// Every table with the estimated bytes that it supersedes.
     tables: Vec<(&'r FileMeta, u64)>,
 }
 
@@ -96,14 +98,15 @@ impl<'r> Hidden<'r> {
         Ok(Hidden { read_state, memory, tables: tables.collect() })
     }
 
-    /// The estimate, without what snapshots keep.
+    /// Returns the estimate, without versions kept for snapshots.
     pub fn likely(&self) -> u64 {
         let tables = self.tables.iter().map(|(_, bytes)| *bytes);
         tables.chain(self.memory.iter().map(|memtable| memtable.hides)).fold(0, u64::saturating_add)
     }
 
-    /// The estimate of what a reader at `snapshot` still sees of it. Where a table has entries from before and after, they count
-    /// by where the snapshot lies between its sequences.
+    /// Returns the estimated part of it that a reader at `snapshot` still sees. A table with
+    /// entries before and after the snapshot counts by the position of the snapshot in its range of
+    /// sequence numbers.
     pub fn likely_for(&self, snapshot: SeqNo) -> u64 {
         let stored = |file: &FileMeta| file.uses.sums().stored_bytes as f64;
         let (all, old) = self.tables.iter().fold((0.0, 0.0), |(all, old), (file, _)| {
@@ -124,15 +127,16 @@ impl<'r> Hidden<'r> {
         sum as u64
     }
 
-    /// The bounds. `snapshot`: only of what a reader there still sees, because what hides it is newer, and what
-    /// compactions have not met.
+    /// Returns the bounds. With `snapshot`: only of records that a reader there still sees, because
+    /// the superseding entry is newer, and that compactions have not encountered.
     pub fn bounds(&self, snapshot: Option<SeqNo>) -> Bounds {
         let version = &self.read_state.version;
         let hides = |seqs: (SeqNo, SeqNo)| snapshot.is_none_or(|at| seqs.1 > at);
         let memory: Vec<&InMemory> = self.memory.iter().filter(|memtable| hides(memtable.seqs)).collect();
         let mut above: u64 = memory.iter().fold(0, |sum, memtable| sum.saturating_add(memtable.most()));
         let mut bounds = Bounds::default();
-        // The tables of level 0 overlap, newest first: each hides what is in those after it.
+        // Tables of level 0 overlap, newest first: each may supersede entries of the following
+        // ones.
         let level_0 = version.files(0).chunks(1).map(|file| (0, file));
         let deeper = version.levels.iter().enumerate().skip(1).map(|(level, files)| (level, &files[..]));
         for (nth, (level, files)) in level_0.chain(deeper).enumerate() {
@@ -165,7 +169,7 @@ impl<'r> Hidden<'r> {
     }
 }
 
-/// The tables of a version with their levels.
+/// Returns the tables of a version with their levels.
 fn tables(version: &Version) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
     version.levels.iter().enumerate().flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
 }
@@ -175,7 +179,8 @@ fn overlapping<'v>(version: &'v Version, level: usize, file: &FileMeta) -> &'v [
     version.files(level).get(version.overlap_range(level, Some(low), Some(high))).unwrap_or_default()
 }
 
-/// What part of the entries with sequences in this range a reader at the snapshot sees.
+/// Returns the part of the entries in this range of sequence numbers that a reader at the snapshot
+/// sees.
 fn older_part((low, high): (SeqNo, SeqNo), snapshot: SeqNo) -> f64 {
     match snapshot {
         _ if snapshot >= high => 1.0,
@@ -184,16 +189,16 @@ fn older_part((low, high): (SeqNo, SeqNo), snapshot: SeqNo) -> f64 {
     }
 }
 
-/// How many entries of a table are hidden, at most.
+/// Upper bound of the number of superseded entries in a table.
 #[derive(Clone, Copy)]
 struct Stones {
     count: u64,
-    /// All may be: the count says nothing.
+    /// True if all entries may be superseded, whatever the count.
     all: bool,
 }
 
 impl Stones {
-    /// By entries of the table itself, if those count.
+    /// Counts superseding entries of the table itself, if `counts`.
     fn of(file: &FileMeta, counts: bool) -> Stones {
         match file.known.notes() {
             _ if !counts => Stones { count: 0, all: false },
@@ -216,19 +221,19 @@ impl Stones {
     }
 }
 
-/// The most that may be hidden in a level.
+/// Upper bound of the superseded bytes in a level.
 #[derive(Default)]
 struct Most {
-    /// Of tables where all may be.
+    /// Bytes of tables whose entries may all be superseded.
     all: u64,
-    /// Of others, each by itself.
+    /// Bytes of other tables, as a sum of their own bounds.
     each: u64,
-    /// The sizes of the entries of these.
+    /// Entry sizes of these other tables.
     sizes: Sizes,
 }
 
 impl Most {
-    /// A table with so many bytes.
+    /// Adds a table with so many bytes.
     fn add(&mut self, bytes: u64, sizes: Option<&Sizes>, stones: &Stones) {
         match sizes {
             _ if stones.count == 0 && !stones.all => {}
@@ -240,24 +245,27 @@ impl Most {
         }
     }
 
-    /// Bytes hidden at most, if no more than `count` entries are newer than those of the level, or inside it.
+    /// Returns the upper bound, if at most `count` entries are newer than the level or superseding
+    /// inside it.
     fn bytes(&self, count: u64) -> u64 {
         self.all.saturating_add(self.each.min(self.sizes.largest(count)))
     }
 }
 
 impl InMemory {
-    /// `None`: it is empty.
+    /// Returns `None` for an empty memtable.
     fn of(version: &Version, memtable: &Arc<MemTable>) -> Result<Option<InMemory>> {
         let Some(seqs) = memtable.seq_range() else { return Ok(None) };
         let ranges = memtable.range_tombstones();
-        // The list grows meanwhile: its length is asked first, and what comes later is of a later moment.
+        // The memtable grows concurrently: the number of entries is read first, and later entries
+        // are ignored.
         let entries = memtable.point_entries() as u64;
         let keys = keys_of(memtable, version, entries <= KEYS_MAX)?;
         Ok(Some(InMemory { keys, ends: ends_of(memtable)?, entries, ranges, seqs, hides: 0 }))
     }
 
-    /// Bytes of records that it hides, estimated. `behind`: the memtables between it and the tables.
+    /// Returns the estimated bytes of records that it supersedes. `behind`: the memtables between
+    /// it and the tables.
     fn hides(&self, read_state: &ReadState, behind: &[InMemory]) -> u64 {
         let (version, ledger) = (&read_state.version, &read_state.ledger);
         let ranges = covered_bytes(version, &self.ranges);
@@ -272,12 +280,12 @@ impl InMemory {
         ranges.saturating_add(hides.map_or_else(|| keys.saturating_mul(mean()), |hides| hides.record_bytes))
     }
 
-    /// How many entries of tables its point entries may hide.
+    /// Returns the number of table entries that its point entries may supersede.
     fn most(&self) -> u64 {
         self.keys.all.as_ref().map_or(self.entries, |keys| keys.len() as u64)
     }
 
-    /// The same of one table.
+    /// Returns the same number for one table.
     fn most_in(&self, file: &FileMeta) -> u64 {
         let (low, high) = (file.smallest_user_key(), file.largest_user_key());
         if let Some(keys) = &self.keys.all {
@@ -299,7 +307,8 @@ impl InMemory {
     }
 }
 
-/// Bytes of records that range tombstones in memory cover, estimated: those of a table at a border by half.
+/// Returns the estimated bytes of records covered by range tombstones in memory; partly covered
+/// tables count by half.
 fn covered_bytes(version: &Version, ranges: &FragmentedRangeTombstones) -> u64 {
     let mut sum = 0u64;
     for fragment in ranges.fragments() {
@@ -320,7 +329,7 @@ fn covered_bytes(version: &Version, ranges: &FragmentedRangeTombstones) -> u64 {
     sum
 }
 
-/// The smallest and the largest user key of a memtable.
+/// Returns the smallest and the largest user key of a memtable.
 fn ends_of(memtable: &Arc<MemTable>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut iter = memtable.iter();
     iter.seek_to_first()?;
@@ -332,7 +341,7 @@ fn ends_of(memtable: &Arc<MemTable>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     Ok(Some((first, key::user_key(iter.key()).to_vec())))
 }
 
-/// The keys of a memtable: all, or some that are spread by the tables' borders.
+/// Returns all keys of a memtable, or samples at table boundaries.
 fn keys_of(memtable: &Arc<MemTable>, version: &Version, is_whole: bool) -> Result<Keys> {
     let mut places = vec![Vec::new()];
     if !is_whole {

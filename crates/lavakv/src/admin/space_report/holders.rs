@@ -1,13 +1,15 @@
-//! Who holds space: snapshots and iterators with what each keeps, and the column families that keep the log long.
+//! Holders of space: snapshots and iterators with their bytes, and the column families that keep
+//! the log long.
 //!
-//! An **iterator** holds a read state: the tables, vSSTs and segments of one moment. Those that the store has replaced since are
-//! on the list of obsolete files, and stay on disk for it.
+//! An **iterator** holds a read state: the tables, vSSTs and segments of one moment. Those replaced
+//! since are on the list of obsolete files, and stay on disk for the iterator.
 //!
-//! A **snapshot** holds no file. It makes compaction keep versions that newer ones hide. What compactions have kept so far
-//! was counted by them (`tree::retained`), exactly, as key and value bytes; what they have not met yet is estimated from the
-//! levels like all hidden garbage ([`super::hidden`]).
+//! A **snapshot** holds no file. It makes compactions keep versions that newer ones supersede.
+//! Compactions count these exactly, as key and value bytes (`tree::retained`). Versions that no
+//! compaction has encountered yet are estimated from the levels, like all unexposed garbage
+//! ([`super::hidden`]).
 //!
-//! A **column family** holds the log groups that were written since the oldest entry which only its memtables have.
+//! A **column family** holds the log groups written since its oldest unflushed entry.
 
 use super::hidden::Hidden;
 use crate::files::log::TENANT;
@@ -19,18 +21,18 @@ use std::sync::Arc;
 use table::Retained;
 use wal::PriorGroup;
 
-/// What kind of reader holds space.
+/// Kind of a reader that holds space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HolderKind {
-    /// A [`crate::Snapshot`], all its clones together.
+    /// A [`crate::Snapshot`], including its clones.
     #[default]
     Snapshot,
-    /// A [`crate::DbIterator`]. If it reads at a snapshot, that is listed on its own.
+    /// A [`crate::DbIterator`]. The snapshot that it reads at is a holder of its own.
     Iterator,
 }
 
 impl HolderKind {
-    /// In one word.
+    /// Returns a one-word name.
     pub fn name(self) -> &'static str {
         match self {
             HolderKind::Snapshot => "snapshot",
@@ -39,37 +41,39 @@ impl HolderKind {
     }
 }
 
-/// A snapshot or iterator, and the bytes that stay on disk because of it. What several hold is counted for each of them.
+/// A snapshot or iterator, and the bytes that it keeps on disk. Bytes held by several count for
+/// each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number, as [`crate::Snapshot::id`] gives it.
+    /// Number of the reader, as [`crate::Snapshot::id`] returns it.
     pub id: u64,
-    /// What it is.
+    /// Kind of the reader.
     pub kind: HolderKind,
-    /// The name it was given; empty if none.
+    /// Given name; empty if none.
     pub name: String,
-    /// Iterators: the family they walk; empty if it was dropped.
+    /// Iterators: the family that they read; empty if it was dropped.
     pub family: String,
-    /// The last write it sees.
+    /// Sequence number of the last visible write.
     pub sequence: SeqNo,
-    /// How long it has been held, nanoseconds.
+    /// Age, nanoseconds.
     pub age_ns: u64,
-    /// Obsolete files that it keeps, bytes allocated: a part of [`super::Space::pinned_bytes`].
+    /// Obsolete files that it holds, allocated bytes: a part of [`super::Space::pinned_bytes`].
     pub file_bytes: u64,
-    /// Those of them that no other iterator keeps.
+    /// Part of `file_bytes` that no other iterator holds.
     pub file_alone_bytes: u64,
-    /// Versions that compactions would have dropped but for it: counted, with keys, values and records.
+    /// Versions that compactions kept for it: counted, with keys, values and records.
     pub kept_bytes: u64,
-    /// Those of them that no other snapshot keeps.
+    /// Part of `kept_bytes` that no other snapshot holds.
     pub kept_alone_bytes: u64,
-    /// Separated values that are hidden from everybody newer and that compaction will have to keep for it: estimated.
+    /// Estimated bytes of separated values that are superseded for newer readers and that future
+    /// compactions must keep for it.
     pub hidden_bytes: u64,
-    /// Upper bound of `hidden_bytes`. The lower one is 0.
+    /// Upper bound of `hidden_bytes`. The lower bound is 0.
     pub hidden_bytes_max: u64,
 }
 
 impl Holder {
-    /// All that it holds; the last part is an estimate.
+    /// Returns all bytes that it holds; the last part is an estimate.
     pub fn bytes(&self) -> u64 {
         self.file_bytes.saturating_add(self.kept_bytes).saturating_add(self.hidden_bytes)
     }
@@ -78,25 +82,25 @@ impl Holder {
 /// The column family that keeps the log long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogHolder {
-    /// The family with the oldest entry that only log and memtables have.
+    /// The family with the oldest unflushed entry.
     pub family: String,
-    /// The sequence of this entry.
+    /// Sequence number of this entry.
     pub oldest_sequence: SeqNo,
-    /// Closed log groups that are there for its sake, bytes of their files.
+    /// Bytes of closed log groups that the family holds.
     pub bytes: u64,
-    /// Those of them that no other family needs: what a flush of this one alone sets free.
+    /// Part of `bytes` that no other family holds: a flush of this family alone frees it.
     pub alone_bytes: u64,
 }
 
-/// Closed groups that must stay for entries from `floor` on, bytes. Groups are released from the oldest on, so one that is
-/// needed keeps those behind it.
+/// Returns the bytes of closed groups that must stay for entries from `floor` on. Groups are
+/// released oldest first, so a needed group keeps all later ones.
 pub(super) fn log_bytes_from(groups: &[PriorGroup], floor: SeqNo) -> u64 {
     let Some((_active, closed)) = groups.split_last() else { return 0 };
     let needed = |g: &PriorGroup| g.seqs.last(TENANT).is_some_and(|last| last >= floor);
     closed.iter().skip_while(|g| !needed(g)).map(|g| g.len).sum()
 }
 
-/// Who holds the oldest group of the log, if anybody does.
+/// Returns the holder of the oldest log group, if there is one.
 pub(super) fn log_holder(families: &[Arc<Family>], groups: &[PriorGroup]) -> Option<LogHolder> {
     let mut floors: Vec<(SeqNo, &Arc<Family>)> =
         families.iter().filter_map(|f| Some((f.read_state().oldest_unflushed_seq()?, f))).collect();
@@ -108,12 +112,12 @@ pub(super) fn log_holder(families: &[Arc<Family>], groups: &[PriorGroup]) -> Opt
     Some(LogHolder { family: family.name.clone(), oldest_sequence: *seq, bytes, alone_bytes })
 }
 
-/// What was kept for snapshots, by who keeps it now.
+/// Sums of versions kept for snapshots.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeptSums {
-    /// Records of vSSTs that are kept for snapshots, present or past. Nobody but them sees these.
+    /// Records in vSSTs kept only for snapshots, present or past.
     pub record_bytes: u64,
-    /// Keys, values and records that snapshots keep which are still held.
+    /// Keys, values and records kept for snapshots that are still open.
     pub held_bytes: u64,
 }
 
@@ -137,8 +141,8 @@ pub(super) fn share_out(kept: &[Retained], holders: &mut [Holder]) -> KeptSums {
     sums
 }
 
-/// All snapshots and iterators, the oldest first, with the files that iterators keep. `obsolete`: the obsolete files that
-/// are still there, with their bytes. Also: bytes of those that no iterator keeps.
+/// Returns all snapshots and iterators, oldest first, with the files that iterators hold, and the
+/// bytes of files that no iterator holds. `obsolete`: bytes of obsolete files that still exist.
 pub(super) fn holders(jobs: &Jobs, obsolete: &HashMap<u64, u64>) -> (Vec<Holder>, u64) {
     let now_ns = jobs.context.env.clock.now_ns();
     let snapshot = |(sequence, held): (SeqNo, crate::tree::snapshot::Registration)| Holder {
@@ -173,12 +177,12 @@ pub(super) fn holders(jobs: &Jobs, obsolete: &HashMap<u64, u64>) -> (Vec<Holder>
     (all, by_nobody.map(|(_, bytes)| bytes).sum())
 }
 
-/// The obsolete files that each of the iterators keeps.
+/// Returns the obsolete files that each iterator holds.
 fn kept_files(jobs: &Jobs, readers: &[(u64, Reader)], obsolete: &HashMap<u64, u64>) -> Vec<HashSet<u64>> {
     if obsolete.is_empty() {
         return vec![HashSet::default(); readers.len()];
     }
-    // Iterators made at about the same time share a read state.
+    // Iterators created at about the same time share a read state.
     let mut of_views: HashMap<*const ReadState, HashSet<u64>> = HashMap::default();
     let files = readers.iter().map(|(_, reader)| {
         let Some(read_state) = reader.read_state.upgrade() else { return HashSet::default() };
@@ -187,7 +191,8 @@ fn kept_files(jobs: &Jobs, readers: &[(u64, Reader)], obsolete: &HashMap<u64, u6
         files.clone()
     });
     let files = files.collect();
-    // A reader that went meanwhile has left its read state to this function, and nobody else tells that files are free now.
+    // This function may hold the last reference to the read state of a dropped iterator, so it must
+    // announce that files are free.
     jobs.tree.was_let_go();
     files
 }
@@ -199,7 +204,8 @@ fn files_of(jobs: &Jobs, read_state: &ReadState, obsolete: &HashMap<u64, u64>) -
     all.filter(|number| obsolete.contains_key(number)).collect()
 }
 
-/// What compaction has not met yet and will have to keep in a family, for each of the snapshots among `holders`.
+/// Estimates, for each snapshot among `holders`, the bytes that future compactions must keep for it
+/// in a family.
 pub(super) fn estimate_hidden(hidden: &Hidden<'_>, holders: &mut [Holder]) {
     for holder in holders.iter_mut().filter(|h| h.kind == HolderKind::Snapshot) {
         let max = hidden.bounds(Some(holder.sequence)).records_max;
@@ -209,7 +215,7 @@ pub(super) fn estimate_hidden(hidden: &Hidden<'_>, holders: &mut [Holder]) {
     }
 }
 
-/// The tables of a family.
+/// Returns the tables of a family.
 pub(super) fn tables_of(read_state: &ReadState) -> impl Iterator<Item = u64> + '_ {
     read_state.version.levels.iter().flat_map(|level| level.iter().map(|file| file.number))
 }

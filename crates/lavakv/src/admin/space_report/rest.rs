@@ -1,17 +1,18 @@
-//! Rest in the ledger: whether a store without writes frees deleted data, or the reason against it.
+//! Rest work in the space report: whether a store without writes frees deleted data, or the reason
+//! if not.
 
 use crate::plan::rest::{Rest, Suspension};
 use crate::work::jobs::Jobs;
 use base::sync::lock;
 use std::sync::Arc;
 
-/// Whether a store is at rest: see [`crate::Options::rest`].
+/// The rest state of a store: see [`crate::Options::rest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestState {
-    /// It was written some seconds ago, or is open for reading only.
+    /// The store was written recently, or is open for reading only.
     #[default]
     Awake,
-    /// It frees deleted data, or has freed it.
+    /// The store is freeing deleted data, or has freed it.
     AtRest,
     /// Rest work is switched off.
     SwitchedOff,
@@ -22,7 +23,7 @@ pub enum RestState {
 }
 
 impl RestState {
-    /// A word for it.
+    /// Returns a one-word name.
     pub fn name(self) -> &'static str {
         match self {
             RestState::Awake => "awake",
@@ -37,14 +38,14 @@ impl RestState {
 /// Rest work of a store since its open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestReport {
-    /// Whether it is at rest.
+    /// Present rest state.
     pub state: RestState,
-    /// Bytes of keys and values that were written.
+    /// Bytes of keys and values written.
     pub written_bytes: u64,
     /// Bytes of tables that rest work has rewritten.
     pub rewritten_bytes: u64,
-    /// At rest, deleted data stays in tables: to free it would rewrite more bytes than were written since the rest before. Later writes,
-    /// or `compact_range`, free it.
+    /// At rest, deleted data stays in tables, because freeing it would rewrite more bytes than were
+    /// written since the previous rest. Later writes or `compact_range` free it.
     pub leaves_deleted_data: bool,
 }
 
@@ -65,7 +66,7 @@ impl RestReport {
         RestReport { state, written_bytes, rewritten_bytes, leaves_deleted_data }
     }
 
-    /// Bytes that were rewritten for each byte written; `None`: nothing was written.
+    /// Returns the rewritten bytes per written byte; `None`: nothing was written.
     pub fn rewritten_per_written(&self) -> Option<f64> {
         (self.written_bytes > 0).then(|| self.rewritten_bytes as f64 / self.written_bytes as f64)
     }

@@ -1,85 +1,88 @@
-//! How fast the level 0 of a family is drained, and by what, now.
+//! The rate at which jobs drain level 0 of a family now.
 //!
-//! **The rate is what the chain drains**: bytes that left level 0, for the time in which somebody worked on it. The time counts from the moment at
-//! which a job of the chain begins (one that drains level 0, or that makes room for those below it), goes on as long as level 0 is
-//! deeper than where slowing starts, whoever works then or nobody does, and else ends with the job. So it holds all that
-//! stands between a memtable and its place, in whatever order and on however many threads: jobs of deeper levels that level 0 waits
-//! for, flushes, and what other jobs take of the device. It holds what the jobs under way have done, and the time that they have taken, so one
-//! that is slower than usual is believed while it goes on. To average the rates of the jobs does not do: two that take turns are slower than each, two at
-//! a time are faster, and a short one says as much as a long one.
+//! **The rate** is the bytes that left level 0, divided by the time of work on it. The time counts
+//! from the start of a job of the chain: one that drains level 0, or that makes room in the levels
+//! below. It continues while level 0 is above its slowdown depth, even without a running job, and
+//! otherwise stops at the end of the job. So the rate includes all delays between a memtable and
+//! its place in the tree, in any order and on any number of threads. These are jobs of deeper
+//! levels that level 0 waits for, flushes, and the device time of other jobs. The progress and time
+//! of running jobs are included, so an unusually slow job lowers the rate while it runs. An average
+//! of per-job rates would be wrong: alternating jobs are slower than each of them, concurrent jobs
+//! are faster, and short jobs would count like long ones.
 //!
-//! All are hints for writers: nothing depends on what two jobs that end at the same time make of a sum.
+//! All values are hints for the write throttle; races between jobs that end at the same time do no
+//! harm.
 
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 
-/// Thousandths of a table of level 0, or of a job.
+/// Fixed-point unit: thousandths of a table of level 0, or of a job.
 const PARTS: f64 = 1000.0;
-/// So many times what level 0 holds at its stop is remembered.
+/// Length of the history, as a multiple of level 0 at its stop.
 const REMEMBERED: u64 = 2;
 
-/// See the module. Of tables, in bytes of the memtables that they were.
+/// Drain state of level 0. Tables are counted in bytes of their former memtables. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Level0Drain {
     measured: Measured,
     jobs: UnderWay,
-    /// Thousandths of a byte of a memtable for each byte that it has in a table: with separated values that is much. 0: not known.
+    /// Memtable bytes per table byte, in thousandths; large with separated values. 0: unknown.
     memtable_per_mille: AtomicU64,
-    /// Bytes in tables that a flush leaves in level 0, usually; 0: not known.
+    /// Average table bytes that a flush adds to level 0; 0: unknown.
     flush_bytes: AtomicU64,
-    /// The last job left nothing there (1) or something (2); 0: there was none.
+    /// Whether the last job emptied level 0 (1) or left files there (2); 0: no job yet.
     thorough: AtomicU64,
 }
 
-/// Bytes that left level 0, and the time that it took.
+/// Bytes that left level 0, and the working time.
 #[derive(Debug, Default)]
 struct Measured {
     bytes: AtomicU64,
     ns: AtomicU64,
-    /// Jobs of the chain.
+    /// Running jobs of the chain.
     running: AtomicU64,
-    /// Since when time is to be counted, in clock nanoseconds; 0: it is not.
+    /// Start of the uncounted working time, in clock nanoseconds; 0: the time is not running.
     since_ns: AtomicU64,
-    /// What was to be counted before.
+    /// Working time of earlier intervals that is not in `ns` yet.
     before_ns: AtomicU64,
 }
 
-/// The sums of the jobs that drain level 0 now. Writers would else see nothing of them before their end.
+/// Progress of the running jobs. Without it, the throttle would learn of a job only at its end.
 #[derive(Debug, Default)]
 struct UnderWay {
-    /// Bytes of tables that they take.
+    /// Bytes of tables in their inputs.
     takes: AtomicU64,
     done: AtomicU64,
-    /// How much less deep level 0 is going to be by them, in thousandths of a table.
+    /// Total reduction of the depth of level 0 by these jobs, in thousandths of a table.
     falls: AtomicU64,
     fallen: AtomicU64,
 }
 
-/// What a job takes of level 0.
+/// The share of level 0 that a job takes.
 #[derive(Debug)]
 pub(crate) struct Share {
     /// Bytes of tables.
     takes: u64,
     /// Thousandths of a table.
     falls: u64,
-    /// Thousandths of it.
+    /// Progress of the job, in thousandths.
     done: AtomicU64,
 }
 
-/// What drains level 0, as far as it has come, in tables.
+/// The running jobs that drain level 0, in tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Draining {
-    /// What it takes; 0: there is none now.
+    /// Their inputs in level 0; 0: no job runs.
     pub takes: f64,
-    /// What of that is left to do.
+    /// The remaining part of the inputs.
     pub left: f64,
-    /// How much less deep level 0 is going to be for what it has done.
+    /// Reduction of the depth of level 0 that corresponds to the completed part.
     pub fallen: f64,
-    /// It takes all that there was when it began, or the last one did.
+    /// True if the jobs take all tables that level 0 had at their start, or if the last job did.
     pub takes_all: bool,
 }
 
 impl Level0Drain {
-    /// A memtable of so many bytes has become tables of so many.
+    /// Records a flush: bytes of the memtable, and bytes of its tables.
     pub fn flushed(&self, memtable_bytes: u64, table_bytes: u64) {
         let follow = |of: &AtomicU64, now: u64| {
             let old = of.load(Relaxed);
@@ -89,7 +92,7 @@ impl Level0Drain {
         follow(&self.flush_bytes, table_bytes);
     }
 
-    /// Bytes of memtables for so many of tables.
+    /// Converts table bytes to memtable bytes.
     pub fn of_memtables(&self, table_bytes: u64) -> u64 {
         match self.memtable_per_mille.load(Relaxed) {
             0 => table_bytes,
@@ -97,7 +100,7 @@ impl Level0Drain {
         }
     }
 
-    /// A job of the chain begins.
+    /// Records the start of a job of the chain.
     pub fn begins(&self, now_ns: u64) {
         let measured = &self.measured;
         if measured.running.fetch_add(1, Relaxed) == 0 && measured.since_ns.load(Relaxed) == 0 {
@@ -105,7 +108,7 @@ impl Level0Drain {
         }
     }
 
-    /// It is over. `is_deep`: level 0 is deeper than where slowing starts.
+    /// Records the end of a job of the chain. `is_deep`: level 0 is above its slowdown depth.
     pub fn ends(&self, now_ns: u64, is_deep: bool) {
         let measured = &self.measured;
         if measured.running.fetch_sub(1, Relaxed) == 1 && !is_deep {
@@ -116,7 +119,8 @@ impl Level0Drain {
         }
     }
 
-    /// One of them has taken so many bytes of tables out of level 0, which stops at so many flushes.
+    /// Records table bytes that a job of the chain moved out of level 0. `stop_files`: the stop
+    /// depth of level 0.
     pub fn record_drained(&self, table_bytes: u64, now_ns: u64, stop_files: usize) {
         let measured = &self.measured;
         let since_ns = measured.since_ns.swap(now_ns.max(1), Relaxed);
@@ -131,7 +135,7 @@ impl Level0Drain {
         measured.ns.store(ns, Relaxed);
     }
 
-    /// How fast level 0 is drained, bytes of memtables a second. 0 if nothing was measured.
+    /// Returns the drain rate, in memtable bytes per second; 0 without a measurement.
     pub fn bytes_per_s(&self, now_ns: u64) -> u64 {
         let measured = &self.measured;
         let bytes = measured.bytes.load(Relaxed);
@@ -145,11 +149,12 @@ impl Level0Drain {
         u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// A job takes so many bytes of tables out of level 0, and leaves it less deep by `falls` of `depth` tables.
+    /// Registers a job that takes table bytes out of level 0, and reduces its `depth` by `falls`
+    /// tables.
     pub fn is_drained(&self, table_bytes: u64, falls: f64, depth: f64) -> Share {
         self.thorough.store(if falls > 0.75 * depth { 1 } else { 2 }, Relaxed);
         if self.flush_bytes.load(Relaxed) == 0 {
-            // The tables are from before the store was opened.
+            // These tables were written before the store was opened.
             self.flush_bytes.store((table_bytes as f64 / falls.max(1.0)) as u64, Relaxed);
         }
         let falls = (falls.max(0.0) * PARTS) as u64;
@@ -158,7 +163,7 @@ impl Level0Drain {
         Share { takes: table_bytes, falls, done: AtomicU64::new(0) }
     }
 
-    /// It has done such a part of its work. Of what several threads say the most counts.
+    /// Records the progress of a job. Threads report independently; the maximum counts.
     pub fn has_come(&self, share: &Share, part: f64) {
         let now = (part.clamp(0.0, 1.0) * PARTS) as u64;
         let before = share.done.fetch_max(now, Relaxed);
@@ -168,7 +173,7 @@ impl Level0Drain {
         }
     }
 
-    /// It is over: nobody says any more how far it has come.
+    /// Unregisters a job, which reports no further progress.
     pub fn rests(&self, share: &Share) {
         let done = share.done.load(Relaxed);
         self.jobs.takes.fetch_sub(share.takes, Relaxed);
@@ -177,7 +182,7 @@ impl Level0Drain {
         self.jobs.fallen.fetch_sub(share.of(share.falls, done), Relaxed);
     }
 
-    /// What drains level 0.
+    /// Returns the running jobs that drain level 0.
     pub fn draining(&self) -> Draining {
         let (jobs, flush_bytes) = (&self.jobs, self.flush_bytes.load(Relaxed).max(1) as f64);
         let (takes, done) = (jobs.takes.load(Relaxed), jobs.done.load(Relaxed));

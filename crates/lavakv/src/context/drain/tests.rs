@@ -1,4 +1,4 @@
-//! How fast memtables are flushed, and level 0 is drained, on a clock of a script.
+//! Tests of flush and level 0 rates on a simulated clock.
 
 use super::level_0::{Draining, Level0Drain, Share};
 use super::*;
@@ -7,14 +7,14 @@ use datadriven::TestCase;
 use std::error::Error;
 
 const SECOND: u64 = 1_000_000_000;
-/// Level 0 stops at so many files.
+/// Stop depth of level 0, in files.
 const STOP: usize = 32;
 
 #[derive(Default)]
 struct Script {
     drain: Drain,
     level_0: Level0Drain,
-    /// Jobs that have said what they take, by their names.
+    /// Registered jobs, by name.
     jobs: HashMap<String, Share>,
 }
 
@@ -102,7 +102,7 @@ impl Script {
         Ok(String::new())
     }
 
-    /// Jobs of one length, one after the other, while level 0 is deep.
+    /// Runs consecutive jobs of one length while level 0 is deep.
     fn jobs(&self, case: &mut TestCase) -> Result<(), Box<dyn Error>> {
         let (from, each, bytes) = (seconds(case, "from")?, seconds(case, "each")?, case.take_arg("bytes")?);
         for nth in 0..case.take_arg("times")? {

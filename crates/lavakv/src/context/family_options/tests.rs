@@ -2,7 +2,8 @@ use super::*;
 use datadriven::TestCase;
 use std::error::Error;
 
-/// Options of a script: without compression, in tables of 1 MiB and three levels, and maybe with a policy.
+/// Parses the options of a script: no compression, tables of 1 MiB, three levels, optionally a
+/// policy.
 fn options(case: &mut TestCase) -> Result<FamilyOptions, Box<dyn Error>> {
     let mut policy = PolicyChoice::default();
     if let Some(name) = case.try_take_arg("policy")? {
@@ -15,7 +16,8 @@ fn options(case: &mut TestCase) -> Result<FamilyOptions, Box<dyn Error>> {
     Ok(own.expert(|expert| (expert.file_bytes, expert.levels) = (1 << 20, levels)))
 }
 
-/// The options as they are stored come back, and are refused wherever they are cut. Prints the first byte, and the bytes of the policy.
+/// Checks that encoded options round-trip, and that each truncation is refused. Prints the first
+/// byte and the bytes of the policy.
 fn round_trip(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let options = options(case)?;
     let bytes = options.encode();
@@ -26,7 +28,7 @@ fn round_trip(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     Ok(format!("kind {}, policy \"{}\"\n", bytes[0], bytes[without.len()..].escape_ascii()))
 }
 
-/// Options with a part that no release writes.
+/// Decodes options with a part that no release writes.
 fn damaged(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let (options, part) = (options(case)?, case.take_arg::<String>("part")?);
     let mut bytes = options.encode();

@@ -4,7 +4,7 @@ use crate::context::fit::Fit;
 use datadriven::TestCase;
 use std::error::Error;
 
-/// A number as scripts write it: `100`, `64KiB`, `16MiB`, `4GiB`, `1TiB`.
+/// Parses a number of a script: `100`, `64KiB`, `16MiB`, `4GiB`, `1TiB`.
 fn number(text: &str) -> u64 {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
     let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
@@ -12,7 +12,7 @@ fn number(text: &str) -> u64 {
     digits.parse::<u64>().unwrap_or_else(|e| panic!("{text}: {e}")) << shift
 }
 
-/// Sets an option of the store or of the family. Names are those of the messages.
+/// Sets an option of the store or of the family, by its name in messages.
 fn set(o: &mut Options, name: &str, value: u64) {
     let (expert, family, count) = (&mut o.expert, &mut o.family, value as usize);
     match name {
@@ -64,7 +64,7 @@ fn judged(options: &Options) -> String {
     options.validate().map_or_else(|e| e.to_string(), |()| "valid".into())
 }
 
-/// Each option of a line alone, with each of its values.
+/// Validates the option of a line with each of its values.
 fn each(line: &str) -> String {
     let mut words = line.split_whitespace();
     let name = words.next().unwrap();
@@ -76,7 +76,7 @@ fn each(line: &str) -> String {
     judged.collect()
 }
 
-/// The options that a store takes on a volume of so many MiB.
+/// Prints the reduced options of a store on a volume of so many MiB.
 fn fit(options: &Options, volume_mib: u64) -> String {
     let fit = Fit::to(options, (Some(volume_mib << 20), None));
     let (store, family) = (fit.store(options), fit.family(&options.family));
@@ -113,7 +113,7 @@ fn scripts() {
     datadriven::walk("src/context/options/scripts", |file| file.run(run));
 }
 
-/// The names of all fields. A struct with a field that is not listed does not compile.
+/// Returns the names of all fields. A missing field is a compile error.
 macro_rules! names {
     ($options:ident { $($field:ident),* $(,)? }) => {{
         let $options { $($field: _),* } = $options::default();
@@ -121,10 +121,10 @@ macro_rules! names {
     }};
 }
 
-/// The most options on the first pages of a store and of a family, together.
+/// Maximum number of options on the first pages of a store and of a family together.
 const FIRST_PAGE_MAX: usize = 30;
 
-/// Each option stands on one page. A new one has to choose, and the first page stays short.
+/// Each option stands on exactly one page, and the first page stays short.
 #[test]
 fn every_option_is_listed_on_its_page() {
     let store = names!(Options {

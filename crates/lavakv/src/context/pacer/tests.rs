@@ -4,7 +4,7 @@ use std::error::Error;
 
 const SECOND: u64 = 1_000_000_000;
 const US: u64 = 1000;
-/// What a write that may not wait leaves to others at most, in clock nanoseconds.
+/// Maximum debt that a write without a wait may leave behind, in clock nanoseconds.
 const DEBT_NS_MAX: u64 = 10_000_000;
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl Script {
         Ok(out)
     }
 
-    /// Charges a write that waits as long as it takes, or at most so long; `times` as often, at the same moment.
+    /// Charges a write without a deadline, or with one; `times` as often, at the same moment.
     fn charge(&self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
         let (cost_ns, times) = (US * case.take_arg::<u64>("us")?, case.try_take_arg("times")?.unwrap_or(1));
         let until = match case.try_take_arg::<u64>("wait-at-most-us")? {
@@ -69,7 +69,8 @@ impl Script {
     }
 }
 
-/// Ten seconds of writes of one length, each paid in pieces: their share of the rate, and the longest sleep.
+/// Charges ten seconds of writes of one length, in pieces. Prints their share of the rate, and the
+/// longest sleep.
 fn stream(len: u64, rate: u64) -> String {
     let patient = Until { ns: u64::MAX, debt_ns_max: 0 };
     let (pacer, mut now, mut written, mut longest_ns) = (Pacer::default(), 0u64, 0u64, 0);

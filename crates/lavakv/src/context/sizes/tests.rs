@@ -4,7 +4,7 @@ use std::time::Duration;
 const DIR: &str = "/store";
 
 thread_local! {
-    /// How often the sums behind the reserve were taken, on this thread.
+    /// Number of recomputations of the reserve, on this thread.
     pub(crate) static SUMS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -30,7 +30,8 @@ fn listed(sim: &SimEnv) -> u64 {
     sim.env().fs.list(std::path::Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
 }
 
-/// What is counted is never less than what the directory has, and the same once the store is at rest.
+/// The accounted bytes are never less than those in the directory, and equal once the store is
+/// idle.
 #[test]
 fn the_count_agrees_with_the_directory() {
     let sim = SimEnv::new(5);
@@ -66,11 +67,12 @@ fn the_count_agrees_with_the_directory() {
         );
         sim.set_capacity(None);
     }
-    // Outputs of jobs are counted with what is reserved for them.
+    // The reservations of jobs are part of the count.
     assert!(peak > 0 && peak < 1 << 20, "{peak}");
 }
 
-/// A store at rest under a limit asks the volume ten times a second, and goes over all its files only when the answer matters.
+/// An idle store under a limit queries the volume ten times a second, but sums its files up only
+/// when the result matters.
 #[test]
 fn the_sums_behind_a_limit_are_not_taken_again_while_nothing_changes() {
     let sim = SimEnv::new(6);
@@ -90,7 +92,7 @@ fn the_sums_behind_a_limit_are_not_taken_again_while_nothing_changes() {
     };
     look_for_a_second();
     assert_eq!(look_for_a_second(), 0, "the volume has room enough");
-    // Others take what the limit would allow.
+    // Other programs take the space below the limit.
     sim.set_capacity(Some(sim.used() + (1 << 20)));
     assert!((1..=2).contains(&look_for_a_second()));
     let narrow = db.engine().space.limit_bytes();

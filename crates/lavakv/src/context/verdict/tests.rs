@@ -6,7 +6,8 @@ fn shown(allowed: Allowed) -> String {
     allowed.map_or("no limit".into(), |(rate, cause)| format!("{rate} B/s for {}", cause.name()))
 }
 
-/// A write of `bytes` asks for the limit at an epoch and a time. An evaluation finds a rate (0: no limit) and a credit.
+/// Asks for the limit of a write of `bytes` at an epoch and a time. An evaluation returns a rate
+/// (0: no limit) and a credit.
 fn ask(verdict: &Verdict, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let now_ns: Option<u64> = case.try_take_arg("at-ns")?;
     let (rate, credit_bytes): (u64, _) = (case.take_arg("rate")?, case.take_arg("credit")?);

@@ -1,5 +1,6 @@
-//! Replay by threads, under schedules: whoever is faster, what is in the memtables when it settles is what was put, and booked; no
-//! thread is left behind, and none is waited for that has not begun.
+//! Tests of threaded replay under schedules. After settling, the memtables contain exactly the
+//! inserted changes, and their memory is accounted. All threads end, and no progress depends on a
+//! thread that has not begun.
 
 use super::*;
 use crate::{ColumnFamily, Db, FamilyOptions, Options};
@@ -10,12 +11,12 @@ use io::{Env, Rng};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seeds that every change is tried with.
+/// Seeds for tests of a crew.
 const SEEDS: u64 = 500;
-/// Seeds with a whole store.
+/// Seeds for tests of a whole store.
 const STORES: u64 = 150;
 
-/// A lot of a few changes of these tables; each sequence is given once.
+/// Returns a lot of a few changes of these tables; each sequence number is used once.
 fn any_lot(mut lot: Lot, tables: &[Arc<MemTable>], next_seq: &mut SeqNo, rng: &mut Rng) -> Lot {
     lot.tables.extend(tables.iter().cloned());
     for _ in 0..rng.range(1, 6) {
@@ -32,7 +33,7 @@ fn any_lot(mut lot: Lot, tables: &[Arc<MemTable>], next_seq: &mut SeqNo, rng: &m
     lot
 }
 
-/// What one memtable has.
+/// Returns the entries of one memtable.
 fn contents(table: &Arc<MemTable>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut entries, mut all) = (table.iter(), Vec::new());
     entries.seek_to_first().unwrap();
@@ -43,7 +44,7 @@ fn contents(table: &Arc<MemTable>) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
-/// Hands lots to a crew, and puts the same ones in by itself.
+/// Inserts the same lots through a crew and directly, and compares the results.
 fn handed(seed: u64, env: &Env) {
     let mut rng = Rng::new(seed);
     let tables = || (1..=3).map(|id| Arc::new(MemTable::new(id))).collect::<Vec<_>>();
@@ -72,7 +73,7 @@ fn handed(seed: u64, env: &Env) {
             assert!(contents(table) == contents(expected), "seed {seed}");
         }
     }
-    // Some may be left, as when the log is damaged.
+    // A lot may be left over, as after damage in the log.
     drop(crew.hand(any_lot(lot, &by_crew, &mut next_seq, &mut rng)));
 }
 
@@ -85,13 +86,13 @@ fn lots_are_in_their_memtables_when_a_crew_settles() {
     }
 }
 
-/// A thread that panics is not waited for, and what it had is missed.
+/// A panicked thread is not waited for, and its missing lot is reported.
 #[test]
 fn a_thread_that_panics_is_told() {
     let spawner = Env::kernel().spawner.unwrap();
     let crew = Crew::start(Some(&*spawner), 1);
     let table = Arc::new(MemTable::new(1));
-    // A change that is of the log only.
+    // A kind that occurs only in the log, so its insert panics.
     let change = Change { kind: ValueKind::Prepare, family: 1, key: b"key", value: b"value" };
     let mut lot = Lot { tables: vec![table], ..Lot::default() };
     lot.push(0, 1, &change);
@@ -116,10 +117,10 @@ fn options(rng: &mut Rng) -> Options {
     .expert(|expert| expert.log_group_bytes = 64 << 10)
 }
 
-/// The last value of each key of each family; `None`: it is deleted.
+/// The last value of each key of each family; `None`: deleted.
 type Last = BTreeMap<(usize, Vec<u8>), Option<Vec<u8>>>;
 
-/// Puts and deletes in three families, some of the values long enough to lie apart.
+/// Puts and deletes in three families, some with values long enough for separation.
 fn write(db: &Db, families: &[ColumnFamily], rng: &mut Rng) -> Last {
     let mut last = Last::new();
     for n in 0..rng.range(20, 120) {
@@ -135,11 +136,11 @@ fn write(db: &Db, families: &[ColumnFamily], rng: &mut Rng) -> Last {
     last
 }
 
-/// Kills a store, and opens it with threads. How many of those there were.
+/// Kills a store, and reopens it with threads. Returns the number of threads.
 fn reopened(seed: u64) -> usize {
     let mut rng = Rng::new(seed);
     let (options, sim) = (options(&mut rng), SimEnv::new(seed));
-    // With so much room that all is in the log.
+    // With enough memory that all changes stay in the log.
     let roomy = Options { memtable_bytes: 4 << 20, memory_bytes: 16 << 20, ..options.clone() };
     let db = Db::open_in(sim.env(), "/store", roomy).unwrap();
     let make = |n: u64| db.create_column_family(&format!("{n}"), FamilyOptions::default()).unwrap();
@@ -155,7 +156,7 @@ fn reopened(seed: u64) -> usize {
             assert!(found.as_deref() == value.as_deref(), "seed {seed}");
         }
         db.flush().unwrap();
-        // The job books it after the flush is told.
+        // The job updates the accounting after it reports the flush.
         assert!(db.wait_idle(Duration::from_secs(60)), "seed {seed}: {}", db.describe());
         assert_eq!(db.engine().space.memory.used(), 0, "seed {seed}: what is booked is given back");
     });

@@ -1,11 +1,11 @@
-//! The threshold of garbage from which a file is collected, and the pressure of garbage.
+//! Tests of the collection threshold and of the garbage pressure.
 
 use super::*;
 use crate::tree::summary::VersionSummary;
 use datadriven::TestCase;
 use std::error::Error;
 
-/// A table: a line for each share of exposed garbage, a column for each fill of the space.
+/// Prints a table: a line for each share of exposed garbage, a column for each fill of the space.
 fn thresholds(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let (exposed, fills) = (case.take_args::<u64>("exposed")?, case.take_args::<u64>("fill")?);
     let (floor, is_quiet) = (case.try_take_arg("gc-ratio")?.unwrap_or(20), case.take_flag("quiet")?);
@@ -43,7 +43,7 @@ fn scripts() {
     datadriven::walk("src/plan/collection/scripts", |file| file.run(run));
 }
 
-/// However garbage and fill rise, the threshold does not: also where the scripts look at no point.
+/// The threshold is monotone in garbage and fill, including at points that the scripts leave out.
 #[test]
 fn the_threshold_never_rises_with_garbage_or_fill() {
     let of = |exposed, fill, floor, is_quiet, is_lazier| {
@@ -63,7 +63,7 @@ fn the_threshold_never_rises_with_garbage_or_fill() {
                 floor.min(FULL_RATIO_PERCENT),
                 "everything that frees something"
             );
-            // With a limit, the part of the space in use decides below three fifths as well.
+            // With a limit, fill decides below three fifths as well.
             let same = |fill| of(exposed, fill, floor, is_quiet, false);
             assert!((60..120).all(|fill| at(exposed, fill) == same(fill)), "{exposed}");
             assert!((0..75).all(|fill| same(fill) == same(0)), "{exposed}");

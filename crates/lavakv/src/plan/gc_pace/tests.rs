@@ -1,4 +1,5 @@
-//! The pace on a clock of its own: what it takes for congestion, that the bound binds, rises, and yields to garbage pressure.
+//! Tests of the pace on a simulated clock: congestion signals, enforcement, increase, and garbage
+//! pressure.
 
 use super::*;
 use datadriven::TestCase;
@@ -8,13 +9,13 @@ const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
-/// The pace of a script, and its clock.
+/// The pace under test, and its clock.
 struct Script {
     pace: GcPace,
     now_ns: u64,
 }
 
-/// Collection that takes every byte it may get for `ns`, in pieces of 1 MiB; returns the bytes.
+/// Runs a collection that takes all its allowance for `ns`, in pieces of 1 MiB; returns the bytes.
 fn collect(pace: &GcPace, now_ns: &mut u64, ns: u64, garbage_pressure: u64) -> u64 {
     let (end_ns, mut bytes) = (*now_ns + ns, 0);
     while *now_ns < end_ns {
@@ -72,7 +73,7 @@ impl Script {
         Ok(out)
     }
 
-    /// Flushes that somebody waits for, one after the other, beside a collection; the bound after each.
+    /// Runs flushes with a waiting memtable alongside a collection; prints the lowest bound.
     fn congest(&mut self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
         let (bytes, ns) = (case.take_arg("bytes")?, MS * case.take_arg::<u64>("ms")?);
         let (every_ns, charged) = (MS * case.take_arg::<u64>("every-ms")?, case.take_arg("collected")?);
@@ -86,7 +87,8 @@ impl Script {
         Ok(format!("lowest bound: {lowest} B/s\n"))
     }
 
-    /// Waits for what is charged, in pieces of `poll-ns`, and prints by how much that differs from what the bound asks for.
+    /// Waits for the charged bytes, in pieces of `poll-ns`, and prints the deviation from the time
+    /// that the bound implies.
     fn wait(&mut self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
         let (debt, poll_ns) =
             (case.take_arg::<u64>("bytes")?, case.try_take_arg("poll-ns")?.unwrap_or(u64::MAX));

@@ -2,7 +2,8 @@ use super::*;
 use datadriven::TestCase;
 use std::error::Error;
 
-/// Windows in which durable writes take so many percent of the time; it is looked at more often than it says anything.
+/// Simulates windows with these shares of durable writes, sampled more often than the window
+/// length.
 fn run(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let (mut load, mut now_ns, mut taken_ns, mut out) = (LogLoad::default(), 0, 0, String::new());
     for percent in case.take_args::<u64>("percent")? {

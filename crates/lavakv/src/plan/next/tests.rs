@@ -1,4 +1,4 @@
-//! Decisions about stores that are made up: no engine, no disk, no clock.
+//! Decisions about simulated stores: no engine, no disk, no clock.
 
 use super::*;
 use crate::context::family_options::FamilyOptions;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use store::run::Job;
 use version::{Dependency, Edit, FileMeta, Record, State, Volume, VsstMeta};
 
-/// A store as facts tell of it.
+/// The facts of a simulated store.
 struct MadeUp {
     options: Options,
     in_progress: InProgressSet,
@@ -30,7 +30,7 @@ struct MadeUp {
     quiet: bool,
     gc_paused: bool,
     now_ns: u64,
-    /// What may be written still; room that is left.
+    /// Bytes that `would_grant` allows.
     grants: u64,
     room: Option<(u64, u64)>,
     fill_percent: u64,
@@ -38,7 +38,7 @@ struct MadeUp {
     hurried: bool,
     rest: Rest,
     tombstones_in_memory: bool,
-    /// A family of which it is not known what was kept for snapshots.
+    /// A family whose versions kept for snapshots are not known yet.
     retained_unknown: Option<u32>,
     written_bytes: u64,
 }
@@ -131,11 +131,11 @@ impl Facts for MadeUp {
 /// A family of a script: its tables, and a vSST of a megabyte.
 struct MadeUpFamily {
     id: u32,
-    /// Tables in level 0; there is one in the last level.
+    /// Tables in level 0. The last level has one table.
     level_0: u64,
-    /// Bytes of the vSST 100 that the table of the last level references. `None`: there is no vSST.
+    /// Bytes of vSST 100 referenced by the table of the last level. `None`: there is no vSST.
     live: Option<u64>,
-    /// Bytes that each table of level 0 references of it: what they hide in the last level.
+    /// Bytes of it that each table of level 0 references, and thus supersedes in the last level.
     hidden: u64,
     /// Point tombstones of each table.
     tombstones: u64,
@@ -145,7 +145,7 @@ struct MadeUpFamily {
 }
 
 impl MadeUpFamily {
-    /// A line of a script: `family 1 level-0=5 live-kib=256`.
+    /// Parses a line of a script: `family 1 level-0=5 live-kib=256`.
     fn of(line: &str) -> MadeUpFamily {
         let mut words = line.split_whitespace().skip(1);
         let id = words.next().expect("a family has a number").parse().unwrap();
@@ -176,7 +176,7 @@ impl MadeUpFamily {
         out
     }
 
-    /// A table over all keys, and what it references of the vSST 100.
+    /// Returns a table over all keys that references these bytes of vSST 100.
     fn table(&self, number: u64, referenced_bytes: u64) -> FileMeta {
         let (raw_bytes, stored_bytes) = (referenced_bytes, referenced_bytes);
         let dependency = Dependency { blob_id: 100, count: referenced_bytes / 1000, raw_bytes, stored_bytes };
@@ -236,7 +236,7 @@ fn facts_of(id: u32, files: Vec<Record>, options: FamilyOptions, store: &Options
     FamilyFacts::of(Arc::new(family))
 }
 
-/// A family of four tables, each of which references a little of each of forty vSSTs.
+/// Returns a family of four tables, each of which references a little of each of forty vSSTs.
 fn scattered(store: &Options) -> FamilyFacts {
     const VSST: u64 = 64 << 10;
     let mut records = Vec::new();
@@ -257,7 +257,7 @@ fn scattered(store: &Options) -> FamilyFacts {
     facts_of(1, records, options, store)
 }
 
-/// A compaction that never has anything for who comes to help.
+/// A compaction without pieces for helpers.
 struct Done;
 
 impl InPieces for Done {
@@ -310,7 +310,7 @@ fn rest_of(name: &str) -> Rest {
     all.into_iter().find(is_of).unwrap_or_else(|| panic!("no rest is {name}"))
 }
 
-/// A plan in words.
+/// Describes a plan.
 fn said(plan: Option<Plan>) -> String {
     match plan {
         None => "nothing".into(),
@@ -346,7 +346,7 @@ fn said(plan: Option<Plan>) -> String {
 /// The store of a script.
 struct Script {
     facts: MadeUp,
-    /// The compaction in pieces that runs.
+    /// The running compaction in pieces.
     pieces: Option<Arc<dyn InPieces>>,
 }
 
@@ -373,7 +373,7 @@ impl Script {
         Ok(out)
     }
 
-    /// Begins anew, at rest and without families.
+    /// Replaces the store by an idle one without families.
     fn store(&mut self, case: &mut TestCase) -> Outcome<()> {
         let without: Vec<String> = case.try_take_args("without")?.unwrap_or_default();
         let ablation = crate::Ablation::without(without.iter().map(String::as_str))?;
@@ -388,7 +388,7 @@ impl Script {
         Ok(())
     }
 
-    /// What rest work has rewritten, and when the last rest ended.
+    /// Sets the bytes rewritten by rest work, and the end of the last rest.
     fn account(&mut self, case: &mut TestCase) -> Outcome<String> {
         let account = &mut self.facts.in_progress.learned.rest;
         if let Some(mib) = case.try_take_arg::<u64>("rested-at-mib")? {
@@ -408,7 +408,7 @@ impl Script {
         String::new()
     }
 
-    /// Settings of the store, which stay until they are set again.
+    /// Changes settings of the store, which stay until the next change.
     fn set(&mut self, case: &mut TestCase) -> Outcome<()> {
         let facts = &mut self.facts;
         let family = |families: &[FamilyFacts], id: u32| {
@@ -451,7 +451,7 @@ impl Script {
         Ok(())
     }
 
-    /// Jobs that run, which stay until they are set again.
+    /// Changes running jobs, which stay until the next change.
     fn set_running(&mut self, case: &mut TestCase) -> Outcome<()> {
         let running = &mut self.facts.in_progress.running;
         running.flush = case.try_take_arg("flush-runs")?.unwrap_or(running.flush);
@@ -467,7 +467,7 @@ impl Script {
         Ok(())
     }
 
-    /// Frozen memtables: `family 1 at 9`.
+    /// Freezes memtables: `family 1 at 9`.
     fn freeze(&mut self, input: &str) -> String {
         let frozen = |line: &str| {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -479,7 +479,7 @@ impl Script {
         String::new()
     }
 
-    /// The next job; with `learn` what was noted on the way is kept for the commands behind it.
+    /// Prints the next job. With `learn` the notes are kept for later commands.
     fn next(&mut self, case: &mut TestCase) -> Outcome<String> {
         let below = case.try_take_arg::<String>("below")?.map_or(JobClass::Idle, |name| class_of(&name));
         let mut notes = Notes::default();
@@ -521,7 +521,7 @@ impl Script {
         out
     }
 
-    /// Begins what is next, which is a walk over tables that relocates values, and enters what it is for.
+    /// Begins the next job, which must be a step of a relocation walk, and records its costs.
     fn begin_relocation(&mut self, case: &mut TestCase) -> Outcome<String> {
         let is_kept = case.take_flag("keep")?;
         for _ in 0..case.try_take_arg("times")?.unwrap_or(1) {
@@ -536,7 +536,7 @@ impl Script {
         Ok(String::new())
     }
 
-    /// Other changes of the store.
+    /// Applies other changes of the store.
     fn change(&mut self, case: &mut TestCase) -> Outcome<String> {
         let (facts, in_progress) = (&self.facts.families, &mut self.facts.in_progress);
         match &*case.directive {
@@ -575,7 +575,7 @@ impl Script {
         Ok(String::new())
     }
 
-    /// A file of a family is set aside.
+    /// Sets a file of a family aside as damaged.
     fn damage(&mut self, id: u32) -> Outcome<String> {
         let families = &mut self.facts.families;
         let damaged = families.iter().find(|of| of.family.id == id).ok_or("there is no such family")?;
@@ -584,7 +584,7 @@ impl Script {
         Ok(String::new())
     }
 
-    /// Level 0 of the first family is to be compacted by request.
+    /// Requests a manual compaction of level 0 of the first family.
     fn request_compaction(&mut self) {
         let (of, busy) = (&self.facts.families[0], lsm::policy::InProgress::default());
         let asked = of.policy.as_ref().unwrap().levels(&of.of_tree(&busy)).unwrap();

@@ -1,4 +1,5 @@
-//! The pointer over two disks that are modelled as a closed network: so many who work, one of whom each disk serves at a time, more or less.
+//! Tests of the pointer over two simulated tiers, modeled as a closed queueing network of workers
+//! and devices.
 
 use super::*;
 use datadriven::TestCase;
@@ -7,34 +8,36 @@ use std::error::Error;
 const SECOND: f64 = 1e9;
 const WINDOW_NS: u64 = 1_000_000_000;
 
-/// A disk.
+/// A device.
 #[derive(Clone, Copy)]
 struct Disk {
     bytes_per_s: f64,
     read_ns: f64,
 }
 
-/// What one operation of a phase does: bytes of the log, and for each level the bytes of background work and the reads.
+/// One operation of a phase: bytes of the log, and for each level the bytes of background work and
+/// the reads.
 #[derive(Clone)]
 struct Load {
     log_bytes: f64,
     bytes: [f64; LEVELS],
     reads: [f64; LEVELS],
-    /// Who wait at the same time.
+    /// Concurrent workers.
     workers: usize,
 }
 
 const LEVELS: usize = 5;
 const SLOW: Disk = Disk { bytes_per_s: 60e6, read_ns: 400_000.0 };
 
-/// How much of each level is on the speed disk.
+/// Returns the part of each level on the fast tier.
 fn parts(pointer: u32) -> [f64; LEVELS] {
     std::array::from_fn(|level| {
         f64::from(pointer.saturating_sub(level as u32 * LEVEL).min(LEVEL)) / f64::from(LEVEL)
     })
 }
 
-/// Operations in a second, and what the disks did in it: mean value analysis of the network.
+/// Returns operations per second, and the load of the devices, by mean value analysis of the
+/// network.
 fn run(load: &Load, fast: Disk, pointer: u32) -> (f64, Used, Used) {
     let parts = parts(pointer);
     let sum = |of: &[f64; LEVELS], on: bool| -> f64 {
@@ -73,7 +76,7 @@ fn run(load: &Load, fast: Disk, pointer: u32) -> (f64, Used, Used) {
 
 const MOST: u32 = LEVELS as u32 * LEVEL;
 
-/// Runs a phase for so many seconds; operations done.
+/// Runs a phase for so many seconds; returns the operations done.
 fn phase(pointer: &mut Pointer, now_ns: &mut u64, load: &Load, fast: Disk, seconds: u64) -> f64 {
     let mut done = 0.0;
     for _ in 0..seconds {
@@ -92,7 +95,7 @@ fn phase(pointer: &mut Pointer, now_ns: &mut u64, load: &Load, fast: Disk, secon
     done
 }
 
-/// Much is written, with a compaction behind it in each level.
+/// A write-heavy load, with compactions in each level.
 fn writes() -> Load {
     Load {
         log_bytes: 1000.0,
@@ -120,7 +123,7 @@ fn mixed() -> Load {
     }
 }
 
-/// What a disk did in a second: nothing, little, quickly, or with others in the way; `late` is a log that waits there.
+/// The load of a device in a second: unused, idle, quick, busy, or `late` with a delayed log.
 fn used(name: &str) -> Used {
     let quick = Used { bytes: 50 << 20, bytes_ns: 100_000_000, ..Used::default() };
     match name {
@@ -142,14 +145,14 @@ fn room(name: &str) -> Room {
     }
 }
 
-/// The fast tier of a script.
+/// Parses the fast tier of a script.
 fn fast_tier(case: &mut TestCase) -> Result<Disk, Box<dyn Error>> {
     let (mb, us): (f64, f64) = (case.take_arg("mb-per-s")?, case.take_arg("read-us")?);
     Ok(Disk { bytes_per_s: mb * 1e6, read_ns: us * 1e3 })
 }
 
-/// Phases of the lines, one after the other: the operations of each, in percent of those with the best fixed placement, the log alone
-/// among them.
+/// Runs the phases of the lines in sequence. Prints the operations of each, in percent of the best
+/// fixed placement, including the log alone.
 fn phases(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let (fast, seconds) = (fast_tier(case)?, case.take_arg("seconds-each")?);
     let (mut pointer, mut now_ns, mut out) = (Pointer::default(), 0, String::new());
@@ -167,7 +170,7 @@ fn phases(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     Ok(out)
 }
 
-/// How often the pointer moves while much is written.
+/// Prints how often the pointer moves under a write-heavy load.
 fn moves(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let (fast, seconds) = (fast_tier(case)?, case.take_arg::<u64>("seconds")?);
     let (mut pointer, mut now_ns, mut moves, mut before) = (Pointer::default(), 0, 0, 0);
@@ -194,7 +197,7 @@ fn command(state: &mut (Pointer, u64), case: &mut TestCase) -> Result<String, Bo
     Ok(out)
 }
 
-/// Seconds of a script, one after the other.
+/// Runs consecutive seconds of a script.
 fn seconds((pointer, now_ns): &mut (Pointer, u64), case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let (fast, slow) = (case.take_arg::<String>("fast-tier")?, case.take_arg::<String>("capacity-tier")?);
     let room = room(&case.try_take_arg::<String>("room")?.unwrap_or_else(|| "plenty".into()));

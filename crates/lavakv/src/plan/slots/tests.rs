@@ -1,4 +1,4 @@
-//! The equations on examples, and the ends they leave open.
+//! Examples of the equations, and the extremes they leave open.
 
 use super::*;
 use datadriven::TestCase;
@@ -6,7 +6,8 @@ use std::error::Error;
 
 const MIB: u64 = 1 << 20;
 
-/// A family: `levels 10 0 30 exposed 400 live 1000`, the bytes of its levels, its exposed garbage and its live values, MiB.
+/// Parses a family: `levels 10 0 30 exposed 400 live 1000`, the bytes of its levels, its exposed
+/// garbage and its live values, in MiB.
 fn pressure(line: &str) -> Pressure {
     let numbers =
         |text: &str| text.split_whitespace().map(|n| n.parse::<u64>().unwrap() * MIB).collect::<Vec<_>>();

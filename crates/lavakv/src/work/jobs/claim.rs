@@ -1,4 +1,4 @@
-//! What a job holds while it runs, given back when it ends, however it ends.
+//! The resources of a running job, returned when it ends, also on failure.
 
 use super::Jobs;
 use crate::plan::in_progress::InProgressSet;
@@ -8,41 +8,42 @@ use store::space::Grant;
 use values::PinGuard;
 use version::BlobId;
 
-/// Gives back what was claimed.
+/// Returns the claimed files and levels.
 type Release = Box<dyn FnOnce(&mut InProgressSet) + Send + Sync>;
 
-/// Made when a job is claimed, under the lock of what is in progress, and dropped with the job, as its last field: what the
-/// job holds goes before. A store in which nothing is in progress is at rest, and must not hold any file.
+/// A claim on resources, created under the mutex of the work in progress and dropped with the job.
+/// It must be the job's last field, so that the job's own references go first: an idle store must
+/// not hold any file.
 ///
-/// Never dropped under that lock, which it takes.
+/// Never dropped under that mutex, because the drop locks it.
 pub(crate) struct Claim {
     jobs: Arc<Jobs>,
     release: Option<Release>,
-    /// The names that the job needs: let go of together with what it works on.
+    /// Names that the job needs, released together with the files.
     pins: Option<PinGuard>,
     grant: Option<Grant>,
 }
 
 impl Claim {
-    /// Of what `release` gives back.
+    /// Creates a claim that `release` returns.
     pub fn new(jobs: &Arc<Jobs>, release: impl FnOnce(&mut InProgressSet) + Send + Sync + 'static) -> Claim {
         Claim { jobs: jobs.clone(), release: Some(Box::new(release)), pins: None, grant: None }
     }
 
-    /// With names that are pinned, and the room that was granted.
+    /// Adds pinned names, and a space grant.
     pub fn with(mut self, pins: PinGuard, grant: Option<Grant>) -> Claim {
         (self.pins, self.grant) = (Some(pins), grant);
         self
     }
 
-    /// The job knows which names it needs: all others of its family are let go of.
+    /// Reduces the pinned names to `names`, once the job knows them.
     pub fn narrow(&mut self, names: impl IntoIterator<Item = BlobId>) {
         if let Some(pins) = &mut self.pins {
             pins.narrow(names);
         }
     }
 
-    /// The room that was granted.
+    /// Returns the space grant.
     pub fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Removes files nobody needs, and rolls the manifest when it has grown long.
+//! Cleanup: removes unreferenced files, and rolls a long manifest.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -11,13 +11,13 @@ use version::Edit;
 
 pub(crate) struct CleanupJob {
     jobs: Arc<Jobs>,
-    /// Names or vSSTs can be dropped.
+    /// True if names or vSSTs can be pruned.
     prune: bool,
     /// Dropped last.
     _claim: Claim,
 }
 
-/// Claims the clean-up.
+/// Claims the cleanup.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, prune: bool) -> Claimed {
     set.running.cleanup = true;
     let claim = Claim::new(jobs, |set| set.running.cleanup = false);
@@ -25,7 +25,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, prune: bool) -> C
     Box::new(move || Box::new(CleanupJob { jobs, prune, _claim: claim }))
 }
 
-/// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
+/// Returns whether names or vSSTs can be pruned; `None`: there is nothing to clean up.
 pub(super) fn is_wanted(jobs: &Jobs) -> Option<bool> {
     jobs.large.segments.sweep();
     let prune = has_unreferenced(jobs);
@@ -33,7 +33,7 @@ pub(super) fn is_wanted(jobs: &Jobs) -> Option<bool> {
     wanted.then_some(prune)
 }
 
-/// True if names or vSSTs could be dropped.
+/// Returns whether names or vSSTs could be pruned.
 fn has_unreferenced(jobs: &Jobs) -> bool {
     jobs.tree.families.all().iter().any(|f| {
         let read_state = f.read_state();
@@ -54,7 +54,7 @@ impl Job for CleanupJob {
         }
         remove_unread(jobs)?;
         jobs.tree.refresh_space();
-        // On its way down to a lower limit it is not told at each step.
+        // While the store shrinks to a lower limit, not every step is logged.
         if !jobs.space.ceiling.is_above_limit() {
             jobs.tree.tell_ceiling(jobs.log.records().is_some())?;
         }
@@ -67,7 +67,8 @@ impl Job for CleanupJob {
     fn abandon(&mut self) {}
 }
 
-/// Removes the files whose last reader is gone: who reads, or a memtable that referred to values in files of their own.
+/// Removes files without remaining references: from readers, or from memtables with values in
+/// separate files.
 ///
 /// # Errors
 /// Those of [`crate::tree::Tree::remove_obsolete`].
@@ -76,13 +77,13 @@ pub(crate) fn remove_unread(jobs: &Jobs) -> Result<()> {
     jobs.tree.remove_obsolete()
 }
 
-/// Drops names and vSSTs that no table references and no running job has pinned.
+/// Prunes names and vSSTs that no table references and no running job has pinned.
 fn prune(jobs: &Jobs) -> Result<()> {
     let (mut removed, mut dropped) = (Vec::new(), 0);
     jobs.tree.install_everywhere(|state| {
         let mut records = Vec::new();
         for family in state.families.values() {
-            // What was accepted since the family was published is little, and makes no walk either.
+            // The few changes since the last published state are covered incrementally.
             let Some(own) = jobs.tree.families.get(family.id) else { continue };
             let seen = own.read_state();
             let ledger = seen.ledger.after(&seen.version, &family.version);

@@ -1,11 +1,13 @@
-//! Compaction: what the picker chose, merged into the next level, installed in one edit.
+//! Compaction: merges the files that the policy picked into the next level, and installs the
+//! outputs in one version edit.
 //!
-//! It begins with which names its inputs use ([`inputs`]).
+//! The first step reads the names that the inputs reference ([`inputs`]).
 //!
-//! A wide one is cut at user keys ([`lsm::policy::pieces`]) into as many pieces as there are threads without work. The jobs that merge
-//! them ([`CompactionJob`]) are all alike: each takes one piece after the other, and which of them ends the last piece installs
-//! all of them ([`pieces`]). So nobody waits for anybody, and in simulation the pieces are jobs like any others. What was claimed
-//! is held by all of them together ([`Whole`]), and given back once, when the last one goes.
+//! A wide compaction is split at user keys ([`lsm::policy::pieces`]) into one piece per idle
+//! thread. All its jobs are alike ([`CompactionJob`]): each merges one piece after the other, and
+//! the job that ends the last piece installs all of them ([`pieces`]). So no job blocks on another,
+//! and in simulation the pieces are ordinary jobs. The jobs share the claim ([`Whole`]), which is
+//! released with the last of them.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -36,7 +38,7 @@ mod inputs;
 mod merge;
 mod pieces;
 
-/// A compaction that is claimed, with its pieces.
+/// A claimed compaction with its pieces.
 struct Whole {
     jobs: Arc<Jobs>,
     family: Arc<Family>,
@@ -45,52 +47,54 @@ struct Whole {
     policy: Arc<dyn CompactionPolicy>,
     number: u64,
     inputs: Vec<u64>,
-    /// The version it was picked from, with no vSSTs but those it relocates: pins the input files.
+    /// An outline of the version it was picked from, with only the vSSTs to relocate. It pins the
+    /// input files.
     version: Arc<Version>,
-    /// What each of its inputs references; none where it only moves.
+    /// References of each input; empty for moves.
     lists: Lists,
     /// Bytes to reserve for an output.
     expected_len: u64,
     pieces: Pieces,
     begun: Begun,
-    /// With the names that its inputs use, and those it will write (see `jobs::gc`).
+    /// Includes the names of its inputs, and of its outputs (see `jobs::gc`).
     claim: Claim,
-    /// The call that asked for it. Dropped last: it waits for what the claim gives back.
+    /// The call that requested it. Dropped last: the call waits for the release of the claim.
     caller: Option<Caller>,
 }
 
-/// How a compaction began.
+/// The start of a compaction.
 struct Begun {
     at_ns: u64,
-    /// How many in a row were due.
+    /// Number of consecutive levels that were due.
     chain: u64,
-    /// Level 0 waits for it.
+    /// Set if level 0 waits for the compaction.
     in_chain: Option<InChain>,
 }
 
-/// A thread's part in a compaction.
+/// One thread's job in a compaction.
 pub(crate) struct CompactionJob {
     running: Option<Running>,
-    /// The piece that it is at.
+    /// The piece being merged.
     piece: Option<Piece>,
-    /// The files of all pieces, once it has ended the last one.
+    /// The files of all pieces, after the end of the last one.
     made: Vec<Created>,
-    /// It has come to help.
+    /// Set in a helper job.
     _helps: Option<Claim>,
-    /// Dropped last: what was claimed goes with it.
+    /// Dropped last: releases the claim.
     whole: Arc<Whole>,
 }
 
-/// A job of the chain that level 0 waits for, as long as this is there.
+/// A guard that counts a job of the chain that level 0 waits for.
 struct InChain {
     context: Arc<Context>,
     family: Arc<Family>,
-    /// What it takes of level 0; `None`: it makes room for that.
+    /// The job's share of level 0; `None`: the job makes room for level 0 in a deeper level.
     share: Option<Share>,
 }
 
 impl InChain {
-    /// Of this compaction. `None`: it has nothing to do with level 0. `taken`: what jobs of level 0 take there with this one.
+    /// Begins counting a compaction. `None`: it does not affect level 0. `taken`: the inputs of all
+    /// level 0 jobs, including this one.
     fn begin(
         jobs: &Jobs,
         family: &Arc<Family>,
@@ -121,22 +125,23 @@ impl Drop for InChain {
     }
 }
 
-/// True if level 0 waits for it.
+/// Returns whether level 0 waits for this compaction of a deeper level.
 fn spills(compaction: &Compaction) -> bool {
     !compaction.trivial_move && matches!(compaction.reason, Reason::Spill | Reason::PoorSpill)
 }
 
-/// True if level 0 has less to do after it. Merging inside level 0 drains nothing: counted in, it would let writers run into the stop.
+/// Returns whether the compaction reduces level 0. Merges inside level 0 do not drain it; counting
+/// them would overestimate the rate, and let writers run into the stop.
 fn drains(compaction: &Compaction) -> bool {
     compaction.output_level > 0 && !compaction.trivial_move && bytes_of(compaction, 0) > 0
 }
 
-/// Bytes of its inputs in a level.
+/// Returns the bytes of its inputs in a level.
 fn bytes_of(compaction: &Compaction, level: usize) -> u64 {
     compaction.input_files().filter(|(of, _)| *of == level).map(|(_, f)| f.len).sum()
 }
 
-/// Claims a compaction. `None` if the policy of the family was taken away a moment ago.
+/// Claims a compaction. `None` if the family lost its policy a moment ago.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact) -> Option<Claimed> {
     let (family, mut compaction, caller) = match compact {
         Compact::Asked(family) => {
@@ -208,16 +213,16 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     }))
 }
 
-/// Claims a part in a compaction that wants more threads. `None` if it is over.
+/// Claims a helper job of a compaction. `None` if the compaction has ended.
 pub(super) fn help(set: &mut InProgressSet, job: u64) -> Option<Claimed> {
     let whole = set.helps(job)?;
-    // What may be the last reference to it goes where the lock is not held.
+    // The reference may be the last one, so it must be dropped without the mutex.
     Some(Box::new(move || whole.help()))
 }
 
-/// Into how many pieces a compaction of this class may be cut: one for itself, which runs already, and one for each thread that
-/// has nothing to do and may do such work. Out of level 0 one for each thread: nothing else can begin there until it ends, so whoever has nothing to
-/// do any more while it runs could do nothing but help.
+/// Returns the maximum number of pieces for a compaction of this class: one for its own thread, and
+/// one per idle thread that may help. A compaction of level 0 gets one piece per thread: no other
+/// level 0 job can begin before it ends, so threads that become idle can only help it.
 fn pieces_max(jobs: &Jobs, set: &InProgressSet, class: JobClass) -> usize {
     let options = &jobs.context.options;
     let busy = set.running.compactions + set.running.helpers + set.running.collections;
@@ -228,11 +233,11 @@ fn pieces_max(jobs: &Jobs, set: &InProgressSet, class: JobClass) -> usize {
     }
 }
 
-/// How urgent a compaction is.
+/// Returns the urgency of a compaction.
 fn class_of(compaction: &Compaction) -> JobClass {
     match (compaction.level, compaction.reason) {
         (_, Reason::Relocation) => JobClass::Gc,
-        // Level 0 waits for these.
+        // Level 0 waits for these compactions.
         (0, _) | (_, Reason::Spill | Reason::PoorSpill) => JobClass::L0,
         _ => JobClass::Compaction,
     }
@@ -246,7 +251,7 @@ impl InPieces for Whole {
 }
 
 impl Whole {
-    /// Of what was claimed, with an outline of its version and what its inputs reference.
+    /// Combines a claim with an outline of its version and the references of its inputs.
     fn new(of: inputs::Claimed, outline: Version, lists: Lists) -> Arc<Whole> {
         let inputs::Claimed {
             jobs,
@@ -277,7 +282,7 @@ impl Whole {
         })
     }
 
-    /// Threads that have nothing to do may come and take a piece.
+    /// Requests helper threads for the other pieces.
     fn ask_for_help(self: &Arc<Self>) {
         let threads = self.pieces.count() - 1;
         if threads == 0 {
@@ -289,7 +294,7 @@ impl Whole {
         self.jobs.context.signals.notify_work();
     }
 
-    /// A piece has come so far.
+    /// Reports the progress of a piece.
     fn wrote(&self, piece: &Piece, running: &Running) {
         let written = self.pieces.wrote(piece, running.written_bytes);
         if let Some(InChain { family, share: Some(share), .. }) = &self.begun.in_chain {
@@ -300,7 +305,7 @@ impl Whole {
         }
     }
 
-    /// All pieces, in the order of keys.
+    /// Installs all pieces, in key order.
     fn install_merged(&self, merged: Vec<Merged>, created: &[Created]) -> Result<()> {
         let jobs = &self.jobs;
         jobs.files.sync_dir()?;
@@ -327,7 +332,8 @@ impl Whole {
         self.install(files, vssts, created)
     }
 
-    /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable.
+    /// Installs outputs and removes inputs in one version edit. The inputs become obsolete once the
+    /// edit is durable.
     fn install(&self, mut outputs: Vec<FileMeta>, vssts: Vec<VsstMeta>, created: &[Created]) -> Result<()> {
         let sums = Record::references(self.family.id, &mut outputs, self.lists.iter().map(Vec::as_slice));
         let output_bytes = outputs.iter().map(|f| f.len).sum();
@@ -355,7 +361,7 @@ impl Whole {
         };
         let mut records: Vec<Record> = self.compaction.input_files().map(remove).collect();
         records.extend(vssts.iter().map(|meta| Record::AddVsst { family, meta: meta.clone() }));
-        // A file that is moved may have been marked as shared since the move was picked.
+        // A file may have become shared since the move was picked.
         let shared = |number| state.table(number).is_some_and(|known| known.shared);
         records.extend(outputs.iter().map(|meta| {
             let meta = FileMeta { shared: meta.shared || shared(meta.number), ..meta.clone() };
@@ -400,12 +406,12 @@ impl Whole {
     }
 }
 
-/// How far a job has come.
+/// The result of a step.
 enum Came {
     Not(Progress),
     /// All pieces are merged.
     ToTheEnd(Vec<Merged>),
-    /// Another job has given up.
+    /// Another job has abandoned the compaction.
     ToNothing,
 }
 
@@ -414,7 +420,7 @@ impl CompactionJob {
         Box::new(CompactionJob { running: None, piece: None, made: Vec::new(), _helps: helps, whole })
     }
 
-    /// A step of its piece, or of the next one.
+    /// Runs a step of the present piece, or begins the next one.
     fn merge(&mut self, whole: &Whole) -> Result<Came> {
         if whole.pieces.are_over() {
             return Ok(Came::ToNothing);
@@ -461,7 +467,8 @@ impl Job for CompactionJob {
             return Ok(Progress::Done);
         }
         match self.merge(whole) {
-            // Its names lead nowhere any more, and nobody will miss what it makes: no failure of it means anything.
+            // The names of a dropped family are invalid, and its outputs are not needed, so errors
+            // are ignored.
             _ if whole.family.is_dropped() => self.abandon(),
             came => match came? {
                 Came::Not(progress) => return Ok(progress),
@@ -485,7 +492,8 @@ impl Job for CompactionJob {
         let begun = self.running.take().map(|running| running.created()).unwrap_or_default();
         let mut created = self.whole.pieces.leave(self.piece.take().map(|piece| (piece, begun)));
         created.append(&mut self.made);
-        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        // A failed commit may be durable nevertheless: its files may be removed only if the
+        // manifest does not name them.
         if !self.whole.jobs.context.health.outcome_unknown() {
             self.whole.jobs.tree.remove_outputs(&created);
         }

@@ -1,5 +1,6 @@
-//! What is seen of two disks where placement moves, once in a while, under no lock; and which tables have to follow, from what levels know of themselves. And which
-//! files of values have to go where those are made on the speed disk that are just written. (Which have lasted there a version's ledger keeps in order.)
+//! Samples of the two tiers, taken periodically without the mutex. They contain the misplaced
+//! tables, found by the sums of levels, and the value files to move to the capacity tier. The
+//! ledger of a version orders the long-lived files of the fast tier.
 
 use super::Jobs;
 use crate::context::event::Event;
@@ -14,7 +15,7 @@ use base::sync::lock;
 use version::FamilyId;
 use version::names::FileKind;
 
-/// Looks if it is time.
+/// Takes a sample if one is due.
 pub(super) fn see(jobs: &Jobs) {
     let (context, options) = (&jobs.context, &jobs.context.options);
     let has_values = options.expert.speed_values_bytes_max > 0;
@@ -31,7 +32,9 @@ pub(super) fn see(jobs: &Jobs) {
     }
 }
 
-/// Files of values that have lasted on the speed disk, as many as have to go: all of them, where only hot ones are to be there by now. One that is not to be collected takes no other's place: it stays until it is repaired.
+/// Returns the value files to move from the fast tier to the capacity tier: as many as exceed the
+/// bound, or all long-lived ones if only hot values belong on the fast tier. Damaged files are
+/// skipped until they are repaired.
 fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
     let families: Vec<_> =
         jobs.tree.families.all().into_iter().map(|family| (family.id, family.read_state())).collect();
@@ -56,7 +59,7 @@ fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
     noted
 }
 
-/// Takes in what is seen, and tells if the pointer has moved.
+/// Samples the tables, and notifies the listener if the pointer has moved.
 fn see_tables(jobs: &Jobs) {
     let Some(seen) = look(jobs) else { return };
     let (why, milli, ways) = {
@@ -73,33 +76,35 @@ fn see_tables(jobs: &Jobs) {
     }
 }
 
-/// Some of the tables that are not where the pointer says, and may go there.
+/// Returns misplaced tables that may move.
 fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     let leaving = leaving(jobs);
     for family in jobs.tree.families.all() {
         let version = family.read_state().version.clone();
         let left = NOTED_MAX.saturating_sub(wanted.len());
-        // One that cannot go yet takes no other's place.
+        // Tables that cannot move yet take no slot of the list.
         let may_go = |wanted: &Wanted| !leaving.contains(&moves::copy(wanted));
         wanted.extend(moves::misplaced(&version, family.id, pointer, ways).filter(may_go).take(left));
     }
-    // What goes down makes room for what goes up.
+    // Moves down first: they make room for moves up.
     wanted.sort_by_key(|wanted| (wanted.to, wanted.level));
     wanted
 }
 
-/// The files that nobody names any more and that wait for their last reader: there may be thousands, so they are asked once for all tables.
+/// Returns obsolete files that wait for their last reader. There may be thousands, so the set is
+/// computed once for all tables.
 fn leaving(jobs: &Jobs) -> HashSet<FileKind> {
     jobs.files.obsolete.map(DataFile::kind).into_iter().collect()
 }
 
-/// True if a file of this name is no table any more, and waits for its last reader. A table that has left a disk leaves one there.
+/// Returns whether an obsolete file of this name waits for its last reader. A table that moved
+/// leaves such a file on its old tier.
 pub(super) fn is_leaving(jobs: &Jobs, table: FileKind) -> bool {
     jobs.files.obsolete.any(|file| file.kind() == table)
 }
 
-/// What is seen of disks and levels.
+/// Samples the loads, the room and the levels.
 fn look(jobs: &Jobs) -> Option<Seen> {
     let (tree, context, options) = (&jobs.tree, &jobs.context, &jobs.context.options);
     let now_ns = context.now_ns();

@@ -1,16 +1,19 @@
-//! Flush: frozen memtables become tables in L0, their large values vSSTs.
+//! Flush: writes frozen memtables as tables in level 0, and their large values as vSSTs.
 //!
-//! One flush runs at a time. It takes all frozen memtables of the family with the oldest data, and those of further families as long as all
-//! are short together (`plan::next`). Each family gets one table, or several beside each other if its policy says so. After a volatile batch over
-//! several families it takes those of all families.
+//! One flush runs at a time. It takes all frozen memtables of the family with the oldest data, and
+//! those of further families while they are small in total (`plan::next`). Each family gets one
+//! table, or several side by side if its policy says so. After a volatile batch over several
+//! families the flush takes those of all families.
 //!
-//! **One edit, shared syncs.** The tables are written first, up to [`SYNCED_TOGETHER`] families at a time, and synced then: the first sync
-//! makes a file system commit what it has to of all. The directory, the log and the manifest are synced once. A crash before the edit is
-//! durable leaves no table of it, and one after it leaves all.
+//! **One edit, shared syncs.** The tables are written first, up to [`SYNCED_TOGETHER`] families at
+//! a time, and then synced: the first sync makes the file system commit most of the work for all of
+//! them. The directory, the log and the manifest are synced once. A crash before the version edit
+//! is durable leaves none of the tables, and a crash after it leaves all.
 //!
-//! The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
-//! again. Where another family has changes in the log alone that came before what is flushed, or with it in a batch, the log is made durable
-//! before the edit (see `write::commit`).
+//! The version edit that adds a table also raises the family's log floor, so that replay never
+//! applies a flushed record again. Another family may have changes only in the log that precede the
+//! flushed data, or share a batch with it. The log is then made durable before the edit (see
+//! `write::commit`).
 
 use super::claim::Claim;
 use super::seen::Seen;
@@ -36,49 +39,51 @@ use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
 use version::{FileMeta, Record, State, StoreRecord, VsstMeta};
 
-/// Families whose tables are open at once, written and not synced. Each open table has a descriptor and a write buffer.
+/// Maximum number of families with written, unsynced tables. Each open table has a descriptor and a
+/// write buffer.
 const SYNCED_TOGETHER: usize = 64;
 
-/// A flush under way.
+/// A running flush.
 pub(crate) struct FlushJob {
     jobs: Arc<Jobs>,
     units: Vec<Unit>,
-    /// The unit that is being written.
+    /// Index of the unit being written.
     current: usize,
-    /// Units whose tables are durable.
+    /// Number of units with durable tables.
     synced: usize,
-    /// When its first step began.
+    /// Start time of the first step.
     start_ns: Option<u64>,
     number: u64,
-    /// Nothing that is flushed came later than this sequence, nor does a batch with anything of it end later.
+    /// Upper bound of all flushed sequence numbers, including the ends of batches with flushed
+    /// entries.
     upto: SeqNo,
     grant: Grant,
     /// Dropped last.
     _claim: Claim,
 }
 
-/// What one family flushes.
+/// One family's part of a flush.
 struct Unit {
     family: Arc<Family>,
     memtables: Vec<Arc<MemTable>>,
     max_seq: SeqNo,
-    /// Bytes of the memtables, for the budget.
+    /// Bytes of the memtables, for the memory budget.
     bytes: usize,
     merge: MergeJob<CountedTable>,
-    /// Where its tables end, if it makes several. Known from the first step on.
+    /// Splits the output into several tables, if the policy does so. Set by the first step.
     cutter: Option<Box<dyn OutputCutter + Send>>,
-    /// Set if there were snapshots when it began.
+    /// Set if snapshots were open when the flush began.
     counting: Option<Arc<Counting>>,
     outputs: Vec<MergeOutput<WrittenTable>>,
     separation: Separation,
     vssts: Vec<VsstMeta>,
-    /// Bytes that it has written, as far as they are those of the memtables.
+    /// Bytes written so far, at most those of the memtables.
     written_bytes: u64,
-    /// When its first step began.
+    /// Start time of the first step.
     start_ns: Option<u64>,
 }
 
-/// Claims the flush of these memtables.
+/// Claims a flush of these memtables.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, units: Vec<Flushed>) -> Claimed {
     let start = claim_flush(jobs, set, units);
     Box::new(|| Box::new(start()))
@@ -92,7 +97,7 @@ fn claim_flush(
     set.running.flush = true;
     let number = set.job_number();
     let claim = Claim::new(jobs, |set| set.running.flush = false);
-    // They are frozen.
+    // All memtables of the units are frozen, so this bound covers them.
     let upto = jobs.tree.together.frozen_to();
     let jobs = jobs.clone();
     move || {
@@ -105,8 +110,8 @@ fn claim_flush(
 }
 
 impl FlushJob {
-    /// What is in tables must be a prefix of what was written, also after a loss of power: what other families have of it must not be in the
-    /// log alone while that is not durable.
+    /// Syncs the log if other families have older unflushed changes. The data in tables must be a
+    /// prefix of all writes, also after a power failure.
     fn sync_log(&self) -> Result<()> {
         let jobs = &self.jobs;
         let own = |id| self.units.iter().any(|unit| unit.memtables.iter().any(|m| m.id() == id));
@@ -120,8 +125,8 @@ impl FlushJob {
         Ok(())
     }
 
-    /// True if anything that came up to the end of what is flushed is in a memtable that is not. What comes later has a higher sequence, so it does not
-    /// matter that others write meanwhile.
+    /// Returns whether an unflushed memtable has an entry up to the end of this flush. Later
+    /// entries have higher sequence numbers, so concurrent writes do not matter.
     fn is_beside_others(&self, own: impl Fn(u64) -> bool) -> bool {
         let is_older =
             |m: &Arc<MemTable>| !own(m.id()) && m.seq_range().is_some_and(|(low, _)| low <= self.upto);
@@ -130,7 +135,7 @@ impl FlushJob {
         self.jobs.tree.families.unflushed().iter().any(has_older)
     }
 
-    /// Makes the tables of all written units durable. A dropped family needs none.
+    /// Syncs the tables of all written units, except those of dropped families.
     fn sync_tables(&mut self) -> Result<()> {
         let written = self.units[self.synced..self.current].iter_mut();
         let outputs = written.filter(|unit| !unit.family.is_dropped()).flat_map(|unit| &mut unit.outputs);
@@ -215,7 +220,8 @@ impl Unit {
         }
     }
 
-    /// Before the first step. Not when the flush is claimed: an index may be in the making under a file's lock.
+    /// Prepares the first step. Not part of the claim, because building an index may hold the mutex
+    /// of a file.
     fn begin(&mut self, jobs: &Jobs) {
         self.start_ns = Some(jobs.context.env.clock.now_ns());
         let (version, set_aside) =
@@ -223,7 +229,7 @@ impl Unit {
         self.cutter = self.family.policy().and_then(|policy| policy.flush_cutter(&version, &set_aside));
     }
 
-    /// One step. True when this unit's table is written.
+    /// Runs one step. Returns whether this unit's table is complete.
     fn step(&mut self, jobs: &Arc<Jobs>, number: u64) -> Result<bool> {
         if self.start_ns.is_none() {
             self.begin(jobs);
@@ -264,7 +270,7 @@ impl Unit {
         }
     }
 
-    /// What the edit is to say of it.
+    /// Returns the unit's records of the version edit.
     fn records(&self, files: &[FileMeta]) -> Vec<Record> {
         let family = self.family.id;
         let add_vsst = |meta: &VsstMeta| Record::AddVsst { family, meta: meta.clone() };
@@ -284,14 +290,15 @@ impl Unit {
         Part { flushed, flushed_bytes: self.bytes, created: self.created(), ..Part::new(&self.family) }
     }
 
-    /// Every file made so far.
+    /// Returns every file created so far.
     fn created(&self) -> Vec<(u64, PathBuf)> {
         [self.merge.created(), &self.separation.created()].concat()
     }
 
-    /// After the edit: what is in the family's version is the version's, also if the family has been dropped since.
+    /// Records a completed flush. The family's version owns the outputs, even if the family was
+    /// dropped since.
     fn finished(&self, jobs: &Jobs, files: &[FileMeta]) {
-        // Large values were written before they were logged.
+        // Segments were written before they were logged, so they do not count here.
         let value_bytes: u64 = self.vssts.iter().filter(|meta| !meta.segment).map(|meta| meta.len).sum();
         let output_bytes = files.iter().map(|f| f.len).sum::<u64>() + value_bytes;
         let taken: Vec<u64> = self.vssts.iter().map(|meta| meta.number).collect();
@@ -301,7 +308,7 @@ impl Unit {
         self.family.level_0.flushed(self.bytes as u64, files.iter().map(|file| file.len).sum());
         jobs.context.times.flush.record_ns(took_ns);
         self.family.demand.written(files.iter().map(|file| file.uses.sums().stored_bytes).sum());
-        // What a short flush takes are its syncs.
+        // The time of a short flush consists mainly of syncs.
         if self.bytes >= jobs.context.options.memtable_bytes / 4 {
             let waited_for = self.memtables.len() > 1 || jobs.space.memory.backlog() > 0;
             jobs.gc_pace
@@ -327,7 +334,7 @@ impl Job for FlushJob {
         }
         if let Some(unit) = self.units.get_mut(self.current) {
             let is_written = match unit.step(jobs, self.number) {
-                // Its files go, and nobody will miss them: no failure of it means anything.
+                // The outputs of a dropped family are not needed, so errors are ignored.
                 _ if unit.family.is_dropped() => true,
                 step => step?,
             };
@@ -348,14 +355,16 @@ impl Job for FlushJob {
         let jobs = &self.jobs.clone();
         jobs.drain.flush_ends();
         let created: Vec<(u64, PathBuf)> = self.units.iter().flat_map(Unit::created).collect();
-        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        // A failed commit may be durable nevertheless: its files may be removed only if the
+        // manifest does not name them.
         if !jobs.context.health.outcome_unknown() {
             jobs.tree.remove_outputs(&created);
         }
     }
 }
 
-/// Flushes everything frozen in one edit, on the caller's thread (recovery, before there are workers). False if nothing is frozen.
+/// Flushes all frozen memtables in one version edit on the caller's thread, for recovery before the
+/// workers start. Returns false if none is frozen.
 pub(crate) fn run_inline(jobs: &Arc<Jobs>) -> Result<bool> {
     let start = {
         let mut set = lock(&jobs.in_progress);
@@ -371,7 +380,8 @@ pub(crate) fn run_inline(jobs: &Arc<Jobs>) -> Result<bool> {
             Ok(Progress::Done) => return Ok(true),
             Ok(_) => {}
             Err(e) => {
-                // As with a worker, first the verdict: the edit may be durable, and then the job must keep its files.
+                // As in a worker, the error is reported first: the edit may be durable, and the job
+                // must then keep its files.
                 jobs.job_failed(e.clone(), &[]);
                 job.abandon();
                 return Err(e);

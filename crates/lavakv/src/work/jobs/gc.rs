@@ -1,12 +1,15 @@
-//! Garbage collection of vSSTs: what `values` picked, rewritten in steps, installed in one edit.
+//! Garbage collection of vSSTs: rewrites the live records of picked files in steps, and installs
+//! the outputs in one version edit.
 //!
-//! **When**, and how many at once: see `plan::collection`. How fast: see `plan::gc_pace`.
+//! `plan::collection` decides when, and how many at once; `plan::gc_pace` how fast.
 //!
-//! **Pins.** A compaction may emit any name that its inputs' references resolve to, and a collection must not see its
-//! inputs' names vanish. Both take their pins under the lock of what is in progress, together with the read state they work on (a
-//! compaction of all names of its family, until it has read which its inputs use: `jobs::compaction::inputs`), and let
-//! go of them under the same lock, after their edit is published: nobody can take a read state from before a collection and
-//! pin its names after the collection has let go of them.
+//! **Pins.** A compaction may write any name that its inputs' references resolve to, and a
+//! collection must keep the names of its inputs alive. Both pin names under the mutex of the work
+//! in progress, in the same critical section that captures their read state. (A compaction holds
+//! all names of its family until it has read the names of its inputs: `jobs::compaction::inputs`.)
+//! Both release them under the same mutex, after their version edit is published. So no job can
+//! capture a read state from before a collection and pin its names after the collection has
+//! released them.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -32,25 +35,25 @@ use table::{Fetched, Ksst, Vsst, Want};
 use values::{GcOutcome, GcStep, GcWorld, OutputVsst};
 use version::{FileMeta, Record, State, Version, VsstClass, VsstMeta};
 
-/// A collection under way.
+/// A running collection.
 pub(crate) struct GcJob {
     jobs: Arc<Jobs>,
     family: Arc<Family>,
     inputs: Vec<Arc<VsstMeta>>,
     input_numbers: Vec<u64>,
-    /// What the ledger took for garbage in each input.
+    /// Garbage in each input according to the ledger.
     expected: Vec<u64>,
     job: values::GcJob,
     files: VsstFiles,
     start_ns: u64,
     purpose: Purpose,
-    /// With the room that was granted.
+    /// Includes the space grant.
     claim: Claim,
-    /// The calls that wait for collections. Dropped last: they wait for what the claim gives back.
+    /// The calls that wait for collections. Dropped last: they wait for the release of the claim.
     callers: Vec<Caller>,
 }
 
-/// Claims a collection. `None` if there is no room for it any more.
+/// Claims a collection. `None` if its output does not fit any more.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Collection) -> Option<Claimed> {
     let Collection { family, read_state, gc, options, purpose } = collection;
     let grant = jobs.space.grants.grant(gc.expected_write)?;
@@ -90,14 +93,14 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
     }))
 }
 
-/// How near the space is to where somebody suffers: 100 is there.
+/// Returns the garbage pressure in percent; at 100 writers are throttled or space runs out.
 fn garbage_pressure_percent(jobs: &Jobs) -> u64 {
     let read_states: Vec<_> = jobs.tree.families.all().iter().map(|family| family.read_state()).collect();
     let digests = read_states.iter().map(|read_state| &read_state.summary);
     collection::garbage_pressure_percent(digests, jobs.space.has_own_limit(), jobs.space.fill_percent())
 }
 
-/// How long a collection should wait so that flushes are quick.
+/// Returns how long a collection should wait for the sake of flushes.
 fn paced_ns(jobs: &Jobs, now_ns: u64) -> u64 {
     if !jobs.context.options.expert.ablation.gc_pace {
         return 0;
@@ -105,7 +108,7 @@ fn paced_ns(jobs: &Jobs, now_ns: u64) -> u64 {
     jobs.gc_pace.wait_ns(now_ns, garbage_pressure_percent(jobs))
 }
 
-/// What collections may read and write in a second now; `None`: they are not bounded.
+/// Returns the present rate limit of collections, bytes per second; `None`: they are not bounded.
 pub(crate) fn pace_bytes_per_s(jobs: &Jobs) -> Option<u64> {
     jobs.gc_pace.bytes_per_s(jobs.context.now_ns(), garbage_pressure_percent(jobs))
 }
@@ -117,8 +120,8 @@ impl GcJob {
             GcOutcome::Abandoned { .. } => {
                 let jobs = &self.jobs;
                 jobs.context.stats.gc_abandoned.add(1);
-                // The estimate was wrong and stays wrong until something changes it: it is the estimate that must grow,
-                // beyond what was believed in vain, before the files are tried again.
+                // The estimate was too high, and stays so until the ledger changes. The files are
+                // retried once the ledger reports more garbage than this estimate.
                 let believed = self.input_numbers.iter().copied().zip(self.expected.iter().copied());
                 lock(&jobs.in_progress).learned.abandoned.extend(believed);
                 jobs.tree.remove_outputs(self.created());
@@ -127,7 +130,7 @@ impl GcJob {
         }
     }
 
-    /// One edit: the outputs take the place of the inputs under all their names.
+    /// Replaces the inputs by the outputs under all their names, in one version edit.
     fn install(&mut self, outputs: Vec<VsstMeta>) -> Result<()> {
         let jobs = &self.jobs.clone();
         jobs.files.sync_dir()?;
@@ -156,9 +159,10 @@ impl GcJob {
         if self.purpose == Purpose::SpeedDisk {
             jobs.context.stats.speed_values_moved_down.add(self.inputs.len() as u64);
         }
-        // A file without live records says nothing of how fast others can be collected, nor does one that was copied for its disk.
+        // Files without live records say nothing about the rate of other collections, nor do moves
+        // to the capacity tier.
         if output_bytes > 0 && self.purpose != Purpose::SpeedDisk {
-            // What runs beside it frees about as much.
+            // Concurrent collections free about as much.
             let together = lock(&jobs.in_progress).running.collections.max(1) as u64;
             jobs.drain.gc.record(freed * together, jobs.context.env.clock.now_ns() - self.start_ns);
         }
@@ -171,19 +175,21 @@ impl GcJob {
         jobs.context.tell(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
     }
 
-    /// True if callers asked for it, and all of them have cancelled. Garbage that the store collects by itself is picked again.
+    /// Returns whether callers requested it and all have cancelled. Automatic collections pick the
+    /// same garbage again.
     fn is_given_up(&self) -> bool {
         !self.callers.is_empty() && self.callers.iter().all(Caller::is_cancelled)
     }
 
-    /// Every output begun.
+    /// Returns every output created so far.
     fn created(&self) -> &[(u64, PathBuf)] {
         self.job.created()
     }
 }
 
-/// True if the files a collection replaces are still there. No other job may replace them, but clean-up may have decided
-/// to drop one without references a moment before the collection, with a read state from before that, pinned its names.
+/// Returns whether the inputs of a collection still exist. No other job may replace them. But the
+/// cleanup may have pruned an unreferenced one, by an older read state, just before the collection
+/// pinned its names.
 fn has_all(state: &State, family: version::FamilyId, inputs: &[u64]) -> bool {
     let there = |version: &Version| inputs.iter().all(|n| version.vssts.contains_key(n));
     state.families.get(&family).is_some_and(|family| there(&family.version))
@@ -216,7 +222,7 @@ impl Job for GcJob {
         }
         let job = &mut self.job;
         let step = match job.step(&mut World { files: &self.files }) {
-            // Nobody will miss what it makes: no failure of it means anything.
+            // The outputs of a dropped family are not needed, so errors are ignored.
             _ if self.family.is_dropped() => {
                 self.abandon();
                 return Ok(Progress::Done);
@@ -247,14 +253,15 @@ impl Job for GcJob {
 
     fn abandon(&mut self) {
         let jobs = &self.jobs.clone();
-        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        // A failed commit may be durable nevertheless: its files may be removed only if the
+        // manifest does not name them.
         if !jobs.context.health.outcome_unknown() {
             jobs.tree.remove_outputs(self.created());
         }
     }
 }
 
-/// The jobs, as a collection sees it.
+/// The interface of a collection to the store.
 struct World<'a> {
     files: &'a VsstFiles,
 }

@@ -1,12 +1,14 @@
-//! Hot and cold values go to vSSTs of their own.
+//! Separation of hot and cold values into different vSSTs.
 //!
-//! Compactions tell the family's [`DropCache`] which keys they drop older versions of ([`Drops`]); a flush asks it, key by
-//! key, and writes what is hot to one vSST and the rest to another ([`HotColdVssts`]). Whether it does follows from the
-//! shares that the flushes before it came to (`values::drop_cache`), and from how much there is to write: a memtable
-//! flushed early is not made two small files. A file is begun with its first value. What a compaction writes has lasted
-//! until then: it is cold.
+//! Compactions record in the family's [`DropCache`] the keys whose older versions they drop
+//! ([`Drops`]). A flush looks each key up, and writes hot values to one vSST and all others to
+//! another ([`HotColdVssts`]). Whether it separates them depends on the shares in previous flushes
+//! (`values::drop_cache`), and on its size: a memtable flushed early is not split into two small
+//! files. A file is created with its first value. Values written by a compaction are cold, because
+//! they have lasted until then.
 //!
-//! The cache is in memory only. After an open, everything is cold until compactions have dropped something.
+//! The cache is in memory only. After an open, all values are cold until compactions have dropped
+//! some.
 
 use crate::tree::output::{CreateVsst, VsstFiles};
 use base::hash::key_hash;
@@ -18,12 +20,13 @@ use table::Reference;
 use values::{DropCache, Parting, VsstSeries};
 use version::{VsstClass, VsstMeta};
 
-/// Values are parted where a flush writes at least this part of a memtable, or of a vSST if that is less.
+/// Divisor: values are separated if a flush writes at least this part of a memtable, or of a vSST
+/// if that is less.
 const FLUSH_PART_MIN: u64 = 4;
 
-/// The vSSTs of one job.
+/// The hot and cold output vSSTs of one job.
 pub(crate) struct HotColdVssts {
-    /// What a flush asks, and tells what came of it.
+    /// The cache that a flush queries, and updates with its shares.
     cache: Option<Arc<DropCache>>,
     hot: VsstSeries<CreateVsst>,
     cold: VsstSeries<CreateVsst>,
@@ -33,7 +36,8 @@ pub(crate) struct HotColdVssts {
 }
 
 impl HotColdVssts {
-    /// For a job that makes its vSSTs by `files`. `flush_bytes`: what it has to write, if it is a flush.
+    /// Creates the outputs of a job, with vSSTs created by `files`. `flush_bytes`: the size of a
+    /// flush.
     pub fn new(files: VsstFiles, flush_bytes: Option<u64>) -> Self {
         let options = files.family.options();
         let cache = files.family.drop_cache();
@@ -59,7 +63,7 @@ impl HotColdVssts {
         }
     }
 
-    /// Writes a value. Keys ascend strictly.
+    /// Writes a value. Keys must ascend strictly.
     pub fn add(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<Reference> {
         let mut hot = false;
         if let Some(cache) = &self.cache {
@@ -74,7 +78,7 @@ impl HotColdVssts {
         }
     }
 
-    /// Ends the open vSSTs; all that were written.
+    /// Ends the open vSSTs. Returns all written ones.
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
         let mut all = self.hot.finish()?;
         all.extend(self.cold.finish()?);
@@ -84,18 +88,18 @@ impl HotColdVssts {
         Ok(all)
     }
 
-    /// Every vSST made so far, finished or not.
+    /// Returns every vSST created so far, finished or not.
     pub fn created(&self) -> Vec<(u64, PathBuf)> {
         [self.hot.created(), self.cold.created()].concat()
     }
 
-    /// Bytes written since the last call.
+    /// Returns the bytes written since the last call.
     pub fn take_written_bytes(&mut self) -> u64 {
         self.hot.take_written_bytes() + self.cold.take_written_bytes()
     }
 }
 
-/// Tells the cache of the separated values that a compaction drops because of newer ones.
+/// Records in the cache the separated values that a compaction drops because of newer versions.
 pub(crate) struct Drops(pub Arc<DropCache>);
 
 impl DropObserver for Drops {

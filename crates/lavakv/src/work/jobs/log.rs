@@ -1,6 +1,7 @@
-//! The log's background work: write out buffered pages, prepare groups, release old ones, persist the watermark.
+//! The log's background work: write buffered pages, prepare groups, release old ones, persist the
+//! watermark.
 //!
-//! All of it is short, and writers wait for it sooner or later, so it is the most urgent class.
+//! Each task is short, and writers soon depend on it, so it is the most urgent class.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -24,7 +25,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
     Box::new(|| Box::new(LogJob { jobs, _claim: claim }))
 }
 
-/// True if the log has work.
+/// Returns whether the log has work.
 pub(crate) fn wanted(jobs: &Jobs) -> bool {
     jobs.log.upkeep().task().is_some()
 }

@@ -1,19 +1,21 @@
-//! The file of metrics: what `Db::metrics` tells, kept where other processes find it.
+//! The metrics file: the output of `Db::metrics`, for other processes.
 //!
-//! Counters are those of a process, so only the process that has the store open can tell them. With `metrics_file` it writes
-//! them out every few seconds, whole: to another name beside, which then takes the place of the file, so that whoever reads it
-//! sees one moment and never a part. Nothing is synced: after a loss of power the numbers are of no use.
+//! Counters belong to a process, so only the process with the open store can report them. With
+//! `metrics_file` it writes them every few seconds. It writes a new file under another name and
+//! renames it over the old one, so a reader always sees a complete page. Nothing is synced, because
+//! the numbers are worthless after a power failure.
 //!
-//! A page of metrics lists the store's directory, which is short work in most stores and not in those of a hundred thousand
-//! files: a quarter of a second, though under no lock for longer than a thousand names take. So the pause is at least
-//! [`PAUSE_TIMES`] what the last one took. Where the file cannot be written (a full disk, a directory that is gone) that is
-//! counted, and tried again with the next page: the store is not concerned.
+//! A metrics page lists the store's directory. That is fast in most stores, but takes a quarter of
+//! a second with a hundred thousand files (the mutex is held for at most a thousand names at a
+//! time). So the pause is at least [`PAUSE_TIMES`] the duration of the last page. Failed writes
+//! (full disk, missing directory) are counted and retried with the next page; the store is not
+//! affected.
 //!
-//! In the store's directory it counts with the store's files. Under a limit a page is written only where it fits beside what
-//! the jobs that free space need, and the page after it, too, while the one before is there; the limit itself is the
-//! meter's to keep.
+//! In the store's directory the file counts as a file of the store. Under a limit a page is written
+//! only if it fits beside the reserve of the jobs that free space. The same holds for the next
+//! page, while the previous one still exists. The space meter enforces the limit itself.
 //!
-//! A close removes the file. That of a process which was killed stays, and its age tells.
+//! A close removes the file. The file of a killed process stays; its age reveals that.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -26,12 +28,12 @@ use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::volumes::pages;
 
-/// From one page to the next, nanoseconds.
+/// Interval between pages, nanoseconds.
 const PAUSE_NS: u64 = 5_000_000_000;
-/// The pause after a page that took long is so many times that long.
+/// Minimum pause, as a multiple of the duration of the last page.
 const PAUSE_TIMES: u64 = 50;
 
-/// Where it is, and where it is written first.
+/// Returns the temporary path and the final path.
 fn paths(context: &Context) -> Option<(PathBuf, PathBuf)> {
     let file = context.dir.join(context.options.metrics_file.as_ref()?);
     let mut name = file.file_name()?.to_owned();
@@ -39,12 +41,12 @@ fn paths(context: &Context) -> Option<(PathBuf, PathBuf)> {
     Some((file.with_file_name(name), file))
 }
 
-/// True if it is time to write it.
+/// Returns whether the next page is due.
 pub(super) fn is_due(jobs: &Jobs, set: &InProgressSet) -> bool {
     jobs.context.options.metrics_file.is_some() && set.metrics.is_due(jobs.context.now_ns())
 }
 
-/// Claims the writing of a page.
+/// Claims the write of a page.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
     set.metrics.begin();
     let jobs = jobs.clone();
@@ -57,25 +59,25 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
     Box::new(move || Box::new(MetricsJob { jobs, _claim: claim }))
 }
 
-/// Removes the file, when the store is closed.
+/// Removes the file at close.
 pub(crate) fn remove(context: &Context) {
     if let Some((partial, file)) = paths(context) {
-        // Nothing depends on them, and there may be none.
+        // Errors are ignored: nothing depends on the files, and they may not exist.
         let _ = context.env.fs.remove(&partial);
         let _ = context.env.fs.remove(&file);
     }
 }
 
-/// What a page in the place of `file` needs besides what is there: itself, and the page after it, for which the one before
-/// makes room.
+/// Returns the additional space for a page in place of `file`: for itself, and for the next page
+/// minus the replaced one.
 fn room_bytes(fs: &dyn FileSystem, file: &Path, len: u64) -> u64 {
     let new = pages(len);
-    // Where it is not seen, as on the first time, there is nothing that makes room.
+    // Without a previous file, no space is freed.
     let before = fs.metadata(file).map_or(0, |before| pages(before.len));
     new.saturating_add(new.saturating_sub(before))
 }
 
-/// The writing of one page.
+/// A job that writes one page.
 struct MetricsJob {
     jobs: Arc<Jobs>,
     /// Dropped last.
@@ -83,7 +85,7 @@ struct MetricsJob {
 }
 
 impl MetricsJob {
-    /// False: there is no room for it.
+    /// Writes a page. Returns false if it does not fit.
     fn write(&self) -> Result<bool> {
         let context = &self.jobs.context;
         let Some((partial, file)) = paths(context) else { return Ok(true) };
@@ -103,7 +105,7 @@ impl MetricsJob {
         drop(page);
         let renamed = written.and_then(|()| fs.rename(&partial, &file));
         if renamed.is_err() {
-            // The first error is the one to count.
+            // The first error is the one to report.
             let _ = fs.remove(&partial);
         }
         renamed.map(|()| true)

@@ -1,20 +1,23 @@
-//! A table goes to the other disk while the store is open.
+//! Moves a table to the other tier while the store is open.
 //!
 //! ```text
 //! copy a piece at a time -> sync the copy -> sync both directories -> one edit: out and in again, with its new place -> the old file is obsolete
 //! ```
 //!
-//! The table keeps its number, and is what it was, byte for byte; only its name says another disk. Until the edit is durable the old file is the
-//! table and the copy is rubbish, from then on it is the other way round, so a crash at any moment leaves one of each at most. Who reads an older
-//! version holds the old file until it is done, as with every obsolete file.
+//! The table keeps its number and its content, byte for byte; only its name says another tier.
+//! Before the version edit is durable the old file is the table, and the copy is an orphan.
+//! Afterwards it is the other way round. So a crash at any moment leaves at most one of each.
+//! Readers of an older version hold the old file open, as with every obsolete file.
 //!
-//! A table may come back to a disk that it has left, and then its file has the name that the one from before had. So it comes back only when that
-//! is gone ([`plan::moves::pick`]).
+//! A table may return to its former tier, and its file then has the same name as before. So it
+//! returns only after the old file is removed ([`plan::moves::pick`]).
 //!
-//! Nobody waits for a move, so it stands in nobody's way: the table is not claimed while it is copied. Compactions may take it meanwhile; then it is
-//! overtaken, and the copy goes. Only for the edit it is claimed: a compaction that had it as its input would leave the copy behind.
+//! No request waits for a move, so a move blocks no other job: the table is not claimed while it is
+//! copied. If a compaction replaces the table meanwhile, the copy is removed. The table is claimed
+//! only for the edit: a compaction with this input would otherwise leave the copy behind.
 //!
-//! Where there is no room after all the move is given up, and nothing is said of the store: it was not short of room before.
+//! If the copy does not fit after all, the move is abandoned without an error: the store itself is
+//! not short of space.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -35,26 +38,26 @@ use store::space::Grant;
 use store::volumes::Volume;
 use version::{FileMeta, Record, State};
 
-/// What is copied in a step.
+/// Bytes copied per step.
 const STEP_BYTES: usize = 256 << 10;
 
-/// See the module.
+/// A move of one table. See the module.
 pub(crate) struct MoveJob {
     jobs: Arc<Jobs>,
     family: Arc<Family>,
-    /// The table as it was picked; it is held, and with it its file.
+    /// The table as picked; this reference pins its file.
     table: Arc<FileMeta>,
     wanted: Wanted,
     path: PathBuf,
     copy: Option<Under>,
     grant: Option<Grant>,
-    /// The copy is there.
+    /// True if the copy exists.
     is_made: bool,
     /// Dropped last.
     _claim: Claim,
 }
 
-/// A copy that is being made.
+/// An unfinished copy.
 struct Under {
     source: Arc<dyn ReadFile>,
     target: Box<dyn AppendFile>,
@@ -87,7 +90,7 @@ pub(super) fn claim(
 }
 
 impl MoveJob {
-    /// False: there is no room for it any more.
+    /// Creates the copy. Returns false if it does not fit any more.
     fn begin(&mut self) -> Result<bool> {
         let (context, table) = (&self.jobs.context, &self.table);
         if self.wanted.to == Volume::SPEED && !disk::has_room_for_move(&self.jobs.tree, table.len) {
@@ -95,7 +98,7 @@ impl MoveJob {
         }
         let source = context.open(table.volume, &table.kind().to_string(), context.options.access)?;
         match context.env.fs.remove(&self.path) {
-            // Left by a move that was cut off and is not cleared away yet.
+            // The file may be left over from an interrupted move.
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
@@ -112,7 +115,8 @@ impl MoveJob {
         Ok(true)
     }
 
-    /// Another piece. True when the copy is whole, and durable but for its name.
+    /// Copies another piece. Returns whether the copy is complete and synced; its directory entry
+    /// is not synced yet.
     fn copy(&mut self) -> Result<bool> {
         let Some(Under { source, target, buf }) = &mut self.copy else { return Ok(true) };
         let left = self.table.len.saturating_sub(target.len());
@@ -130,12 +134,12 @@ impl MoveJob {
         Ok(true)
     }
 
-    /// Makes the copy the table.
+    /// Installs the copy as the table.
     fn install(&mut self) -> Result<()> {
         let jobs = &self.jobs.clone();
         jobs.files.sync_dir()?;
         let (family, number) = (self.wanted.family, self.wanted.number);
-        // A compaction that begins from here on finds what the edit makes.
+        // A compaction that begins after this sees the new state.
         if !lock(&jobs.in_progress).of_mut(family).claim_table(number) {
             self.remove_copy();
             return Ok(());
@@ -152,7 +156,7 @@ impl MoveJob {
                 jobs.context.stats.speed_tables_moved_down.add(1);
                 jobs.context.stats.speed_bytes_moved.add(bytes);
             }
-            // The outputs are gone.
+            // The copy was removed.
             Installed::Overtaken | Installed::Dropped => {}
         }
         self.is_made = false;
@@ -168,7 +172,7 @@ impl MoveJob {
         let records = |state: &State, _| {
             let known =
                 state.families.get(&family)?.version.files(level).iter().find(|f| f.number == number)?;
-            // Nobody has linked the copy.
+            // No checkpoint has linked the copy.
             let meta =
                 FileMeta { volume: to, shared: false, copies: Arc::default(), ..FileMeta::clone(known) };
             let level = u32::try_from(level).ok()?;
@@ -181,7 +185,7 @@ impl MoveJob {
         Ok(installed.first().copied().unwrap_or(Installed::Dropped))
     }
 
-    /// It was no table yet.
+    /// Removes the copy, which is not part of the store yet.
     fn remove_copy(&mut self) {
         self.copy = None;
         if std::mem::take(&mut self.is_made) {
@@ -209,7 +213,7 @@ impl Job for MoveJob {
 
     fn step(&mut self) -> Result<Progress> {
         match self.advance() {
-            // What is not the store's yet was being made: nothing is in doubt.
+            // Only the copy failed, which is not part of the store yet.
             Err(e) if e.kind() == ErrorKind::NoSpace && !self.jobs.context.health.outcome_unknown() => {
                 if self.wanted.to == Volume::SPEED {
                     self.jobs.tree.speed.refused(&self.jobs.context);
@@ -227,7 +231,8 @@ impl Job for MoveJob {
     }
 
     fn abandon(&mut self) {
-        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        // A failed commit may be durable nevertheless: its files may be removed only if the
+        // manifest does not name them.
         if !self.jobs.context.health.outcome_unknown() {
             self.remove_copy();
         }

@@ -1,15 +1,15 @@
-//! Correlated compaction: how a compaction takes the records of vSSTs along, which it relocates in the order of keys.
+//! Correlated compaction: relocates the records of vSSTs into key order during a compaction.
 //!
-//! **When** says `plan::relocation`.
+//! `plan::relocation` decides when.
 //!
-//! **How.** The compaction meets references in the order of keys, and the records of a vSST lie in that order: so one
-//! buffer for each vSST, filled from where the record begins, holds those that follow. Where they lie in order of arrival it is
-//! filled with those that follow by key, read by their places (`ahead`). Records are verified and
-//! copied as they are stored, like those that garbage collection copies. References in other tables still lead to
-//! the old file, which is a file like any other, with more garbage.
+//! The compaction encounters references in key order, and the records of a vSST are in key order as
+//! well. So one buffer per vSST, filled from the requested record on, contains the next ones. A
+//! vSST in arrival order is read by the offsets of the next keys instead (`ahead`). Records are
+//! verified and copied in their stored form, as in garbage collection. References in other tables
+//! still lead to the old file, which remains valid, with more garbage.
 //!
-//! A record that is damaged, even when it is read again alone, stays where it is, with its reference, and its file is
-//! set aside (`damaged`). Nothing depends on its being moved.
+//! A record that is damaged even in a second read stays in its file, with its reference, and the
+//! file is set aside (`damaged`). Correctness does not depend on the move.
 
 use crate::tree::output::{CreateVsst, VsstFiles};
 use ahead::Ahead;
@@ -24,24 +24,24 @@ use version::{Dependency, Version, VsstClass, VsstMeta};
 
 mod ahead;
 
-/// Bytes of all read buffers of a compaction, and the least and most of one.
+/// Total bytes of the read buffers of a compaction, and the minimum and maximum of one buffer.
 const BUFFERS_BYTES: u64 = 16 << 20;
 const BUFFER_BYTES_MIN: u64 = 64 << 10;
 const BUFFER_BYTES_MAX: u64 = 512 << 10;
-/// The most vSSTs in order of arrival of which something is read ahead: each has a window of its keys as well.
+/// Maximum number of vSSTs in arrival order with read-ahead; each also holds a window of its keys.
 const AHEAD_MAX: usize = 16;
 
-/// One vSST that is read from.
+/// A vSST to relocate from.
 struct Input {
     vsst: Arc<Vsst>,
     buffer: Vec<u8>,
-    /// Where in the file the buffer begins.
+    /// File offset of the buffer.
     at: u64,
-    /// Of a file in order of arrival: what is read of it before it is asked for.
+    /// Read-ahead of a file in arrival order.
     ahead: Option<Ahead>,
 }
 
-/// The records that a compaction takes along. See the module.
+/// The relocated records of a compaction. See the module.
 pub(crate) struct Relocator {
     inputs: HashMap<u64, Input>,
     buffer_bytes: u64,
@@ -51,8 +51,8 @@ pub(crate) struct Relocator {
 }
 
 impl Relocator {
-    /// For a compaction of `version` that makes its vSSTs by `files`, and whose inputs reference what these lists have; `None` if it
-    /// relocates none.
+    /// Prepares a compaction of `version` that creates its vSSTs by `files`. `lists` has the
+    /// references of its inputs. Returns `None` if no vSST is relocated.
     pub fn new(
         files: VsstFiles,
         version: &Version,
@@ -69,7 +69,8 @@ impl Relocator {
                 }
                 opened => opened?,
             };
-            // What lasted until now is cold, as what survives a collection.
+            // Relocated values have lasted until now, so they are cold, like survivors of a
+            // collection.
             if meta.class != VsstClass::Mixed {
                 class = VsstClass::Cold;
             }
@@ -81,7 +82,7 @@ impl Relocator {
         let numbers: BTreeSet<u64> = inputs.keys().copied().collect();
         let of = |list: &Vec<Dependency>| lsm::policy::relocation::relocated_bytes(version, list, &numbers);
         let bytes: u64 = lists.iter().map(of).sum();
-        // Files of about one length, instead of a short one at the end.
+        // Files of about equal length, instead of a short one at the end.
         let wanted = files.family.options().expert.vsst_bytes;
         let vsst_bytes = bytes / ((bytes + wanted / 2) / wanted).max(1);
         let buffer_bytes = BUFFERS_BYTES / inputs.len() as u64;
@@ -95,7 +96,8 @@ impl Relocator {
         }))
     }
 
-    /// The new reference to a record of the vSST `file`, copied; `None` if it stays where it is.
+    /// Copies a record of the vSST `file`. Returns its new reference, or `None` if it stays in its
+    /// file.
     pub fn take(
         &mut self,
         file: u64,
@@ -127,7 +129,7 @@ impl Relocator {
         let mut error = None;
         for again in [false, true] {
             if again {
-                // A second look, as readers take one.
+                // A second read, as in the read path.
                 input.fill(offset, reference.stored_len, &mut self.counters)?;
             }
             let bytes = input.record(offset, reference.stored_len, again);
@@ -144,34 +146,34 @@ impl Relocator {
         Ok(None)
     }
 
-    /// Ends the open vSST; all that were written.
+    /// Ends the open vSST. Returns all written ones.
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
         self.series.finish()
     }
 
-    /// Every vSST made so far, finished or not.
+    /// Returns every vSST created so far, finished or not.
     pub fn created(&self) -> &[(u64, PathBuf)] {
         self.series.created()
     }
 
-    /// Bytes written since the last call.
+    /// Returns the bytes written since the last call.
     pub fn take_written_bytes(&mut self) -> u64 {
         self.series.take_written_bytes()
     }
 
-    /// Records that were not copied because they are damaged: the file, and what is wrong.
+    /// Returns the damaged records that were not copied: file and error.
     pub fn take_damaged(&mut self) -> Vec<(u64, Error)> {
         std::mem::take(&mut self.damaged)
     }
 
-    /// Bytes of vSSTs read so far.
+    /// Returns the bytes of vSSTs read so far.
     pub fn read_bytes(&self) -> u64 {
         self.counters.device_read_bytes
     }
 }
 
 impl Input {
-    /// True if the record was read ahead, or is now.
+    /// Returns whether the record is in the read-ahead buffer, reading more if needed.
     fn is_ahead(
         &mut self,
         offset: u64,
@@ -191,18 +193,18 @@ impl Input {
         ahead.get(offset, len).is_some()
     }
 
-    /// Has the record in the buffer, and what follows it in the file.
+    /// Reads the record and its successors in the file, unless the buffer has it.
     fn hold(&mut self, offset: u64, len: u64, buffer_bytes: u64, counters: &mut ReadCounters) -> Result<()> {
         let held = self.at..self.at + self.buffer.len() as u64;
         if offset >= held.start && offset + len <= held.end {
             return Ok(());
         }
-        // What follows in order of arrival is of any key.
+        // In arrival order, the successors have arbitrary keys.
         let follows = !self.vsst.properties().segment;
         self.fill(offset, if follows { len.max(buffer_bytes) } else { len }, counters)
     }
 
-    /// The record, from where it was read last.
+    /// Returns the record from the buffer of its last read.
     fn record(&self, offset: u64, len: u64, again: bool) -> &[u8] {
         let ahead = self.ahead.as_ref().filter(|_| !again).and_then(|ahead| ahead.get(offset, len));
         ahead.unwrap_or_else(|| {
@@ -211,7 +213,7 @@ impl Input {
         })
     }
 
-    /// Reads `len` bytes from `offset` on, less at the end of the records.
+    /// Reads `len` bytes from `offset` on, fewer at the end of the records.
     fn fill(&mut self, offset: u64, len: u64, counters: &mut ReadCounters) -> Result<()> {
         let len = len.min(self.vsst.properties().record_bytes - offset);
         self.buffer.clear();

@@ -1,6 +1,7 @@
-//! The flush of tombstones in a store at rest: until it, they free nothing.
+//! Rotation of memtables with tombstones in a store at rest: tombstones free nothing before they
+//! are flushed.
 //!
-//! The job freezes the memtables with tombstones; the next flush takes them.
+//! The job freezes these memtables; the next flush takes them.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -10,14 +11,14 @@ use base::Result;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 
-/// See the module.
+/// The rotation job. See the module.
 pub(crate) struct FreezeJob {
     jobs: Arc<Jobs>,
     /// Dropped last.
     _claim: Claim,
 }
 
-/// Claims the freezing, as a part of the next flush.
+/// Claims the rotation in place of the next flush.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
     set.running.flush = true;
     let claim = Claim::new(jobs, |set| set.running.flush = false);

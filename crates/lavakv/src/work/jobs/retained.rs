@@ -1,7 +1,9 @@
-//! Reads from the properties of tables from before the process, which of them have versions that were kept for snapshots.
+//! Reads the properties of tables written before the open, to find those with versions kept for
+//! snapshots.
 //!
-//! A store at rest reads them a table in a step; a `compact_range` reads those of its family at once. Tables whose
-//! entries have no sequences hold one version of each key. A table that cannot be read is left out: its reader reports the damage.
+//! A store at rest reads one table per step; a `compact_range` reads those of its family at once.
+//! Tables whose entries have no sequence numbers hold one version of each key. An unreadable table
+//! is skipped: its readers report the damage.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use version::{FileMeta, Version};
 
-/// See the module.
+/// The read job. See the module.
 pub(crate) struct ReadRetainedJob {
     jobs: Arc<Jobs>,
     family: Arc<Family>,
@@ -24,7 +26,7 @@ pub(crate) struct ReadRetainedJob {
     _claim: Claim,
 }
 
-/// Claims the reading, as a survey.
+/// Claims the read, in place of a survey.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, family: Arc<Family>) -> Claimed {
     set.running.survey = true;
     let claim = Claim::new(jobs, |set| set.running.survey = false);
@@ -32,7 +34,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, family: Arc<Famil
     Box::new(move || Box::new(ReadRetainedJob { jobs, family, tables: None, _claim: claim }))
 }
 
-/// Reads all of them, unless they are known.
+/// Reads all tables of the family, unless they are known.
 ///
 /// # Errors
 /// `Cancelled`.

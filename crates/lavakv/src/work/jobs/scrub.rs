@@ -1,13 +1,14 @@
-//! The scrub: everything that the store is read from is read and checked, again and again, at a bounded rate.
+//! The scrub: reads and verifies all files of the store repeatedly, at a limited rate.
 //!
-//! Damage that nobody meets is found too late: when the other copy is gone as well. So with `scrub_bytes_per_s` the store is
-//! walked through in the background as `verify` does it ([`crate::work::verify::walk`]), in steps of about half a megabyte, each of
-//! which waits until the ones before have had their time. It is the least urgent of all work: any other job goes first,
-//! between two steps. Damage never stops the store; what it leads to is the same whoever finds it.
+//! Damage that is found late may have reached every copy. So with `scrub_bytes_per_s` the store is
+//! verified in the background like by `verify` ([`crate::work::verify::walk`]). Each step reads
+//! about half a megabyte, and waits until the rate allows it. The scrub is the least urgent job:
+//! any other job preempts it between steps. Damage never stops the store; its handling does not
+//! depend on who finds it.
 //!
-//! A pass keeps nothing but the numbers of the files to come, and nothing of it is durable: after a restart it begins anew.
-//! Between two passes there is a pause, so that a store with little in it is not read all the time. A store at rest counts as
-//! idle while it is scrubbed.
+//! A pass holds only the numbers of the remaining files, and none of that is durable: a restart
+//! begins a new pass. A pause between passes avoids constant reads of a small store. A store counts
+//! as idle while it is scrubbed.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -20,20 +21,20 @@ use std::sync::Arc;
 use store::pacing::Budget;
 use store::run::{Job, JobClass, Progress};
 
-/// The longest that a step waits at once, nanoseconds: then it looks whether the store is being closed.
+/// Maximum wait of a step, nanoseconds, so that a close is noticed.
 const WAIT_NS_MAX: u64 = 500_000_000;
 
-/// A pass.
+/// A pass of the scrub.
 pub(crate) struct ScrubJob {
     jobs: Arc<Jobs>,
-    /// It begins with a list of all files, which is long: it is made by the first step.
+    /// Created by the first step, because listing all files takes long.
     walk: Option<Walk>,
     rate: Budget,
     /// Dropped last.
     _claim: Claim,
 }
 
-/// Claims a pass.
+/// Claims a pass of the scrub.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
     set.scrub.begin();
     let jobs = jobs.clone();

@@ -1,4 +1,4 @@
-//! The store as decisions see it.
+//! The facts of the real store, for decisions.
 
 use super::{Jobs, cleanup, disks, survey};
 use crate::context::options::Options;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use version::FamilyId;
 use version::names::FileKind;
 
-/// What is asked while one decision is made, under the lock of what is in progress.
+/// Facts for one decision, computed on demand under the mutex of the work in progress.
 pub(crate) struct Seen<'a> {
     jobs: &'a Jobs,
     in_progress: &'a InProgressSet,
     families: OnceCell<Vec<FamilyFacts>>,
     quiet: OnceCell<bool>,
     rest: OnceCell<Rest>,
-    /// Sequences that a job must keep readable.
+    /// Sequence numbers that a job must keep readable.
     snapshots: OnceCell<Vec<SeqNo>>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// True if no memtable waits to be flushed, or for somebody to let it be flushed.
+    /// Returns whether no memtable is frozen, including those whose flush is held back.
     pub fn is_flushed(&self) -> bool {
         !self.has_frozen()
     }

@@ -1,5 +1,5 @@
-//! What becomes of values when flush and compaction write entries: large ones go to vSSTs, references get the newest
-//! name of the file they lead to, and where `min_blob_size` has changed, values move between table and vSST.
+//! Values during flushes and compactions. Large values go to vSSTs, and references get the newest
+//! name of their file. After a change of `min_blob_size`, values move between tables and vSSTs.
 
 use super::Jobs;
 use super::hot_cold::HotColdVssts;
@@ -15,31 +15,33 @@ use std::sync::Arc;
 use table::{ReadCounters, Reference, SegmentReference};
 use version::{BlobId, Version, VsstMeta};
 
-/// The vSSTs of one job, across its steps.
+/// The separated values of one job, across its steps.
 pub(crate) struct Separation {
     separated: HotColdVssts,
-    /// Values of at least so many bytes are separated.
+    /// Minimum length of separated values.
     min_blob_size: usize,
     family: Arc<Family>,
-    /// Where the references among the inputs lead (compaction): an outline, which holds no files.
+    /// Resolves references of the inputs (compaction): an outline, which pins no files.
     version: Option<Arc<Version>>,
-    /// Names met that lead to one file whatever the key, and its number: most do, and a compaction meets them often.
+    /// Names that lead to one file for every key, with its number. Most names do, and a compaction
+    /// encounters them often.
     plain_names: HashMap<BlobId, u64>,
-    /// Takes records along from other vSSTs (compaction).
+    /// Copies records from vSSTs to relocate (compaction).
     relocator: Option<Relocator>,
-    /// Separated values are written anew (compaction).
+    /// Separated values are rewritten (compaction).
     rewrites: bool,
-    /// Segments of large values that the job's table refers to.
+    /// Segments referenced by the job's table.
     segments: Vec<VsstMeta>,
 }
 
 impl Separation {
-    /// For a flush of so many bytes that makes its vSSTs by `files`.
+    /// Creates the state of a flush of so many bytes, with vSSTs created by `files`.
     pub fn of_flush(files: VsstFiles, bytes: u64) -> Self {
         Self::new(files, Some(bytes), None)
     }
 
-    /// For a compaction that makes its vSSTs by `files`. The references among its inputs resolve in `version`.
+    /// Creates the state of a compaction, with vSSTs created by `files`. References of its inputs
+    /// resolve in `version`.
     pub fn of_compaction(files: VsstFiles, version: Arc<Version>) -> Self {
         Self::new(files, None, Some(version))
     }
@@ -60,22 +62,23 @@ impl Separation {
         }
     }
 
-    /// Records of these vSSTs are to be taken along.
+    /// Adds a relocator.
     pub fn with_relocator(self, relocator: Option<Relocator>) -> Self {
         Separation { relocator, ..self }
     }
 
-    /// Separated values are to be written anew, as they would be now; but for those of segments.
+    /// Enables rewriting: separated values, except those in segments, are written as new ones would
+    /// be.
     pub fn rewriting(self, rewrites: bool) -> Self {
         Separation { rewrites, ..self }
     }
 
-    /// The hook of one step.
+    /// Returns the hook of one step.
     pub fn hook<'a>(&'a mut self, jobs: &'a Jobs) -> SeparationStep<'a> {
         SeparationStep { separation: self, jobs }
     }
 
-    /// Ends the open vSST; all that were written, and the segments that were taken in.
+    /// Ends the open vSSTs. Returns all written ones, and the adopted segments.
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
         let mut all = self.separated.finish()?;
         if let Some(relocator) = &mut self.relocator {
@@ -85,13 +88,13 @@ impl Separation {
         Ok(all)
     }
 
-    /// Every vSST made so far, finished or not.
+    /// Returns every vSST created so far, finished or not.
     pub fn created(&self) -> Vec<(u64, PathBuf)> {
         let relocated = self.relocator.as_ref().map_or(&[][..], Relocator::created);
         [&self.separated.created(), relocated].concat()
     }
 
-    /// Bytes written since the last call.
+    /// Returns the bytes written since the last call.
     pub fn take_written_bytes(&mut self) -> u64 {
         let relocated = self.relocator.as_mut().map_or(0, Relocator::take_written_bytes);
         self.separated.take_written_bytes() + relocated
@@ -102,13 +105,13 @@ impl Separation {
         self.relocator.as_mut().map_or(Vec::new(), Relocator::take_damaged)
     }
 
-    /// Bytes of vSSTs read so far to relocate their values.
+    /// Returns the bytes of vSSTs read so far for relocation.
     pub fn relocation_read_bytes(&self) -> u64 {
         self.relocator.as_ref().map_or(0, Relocator::read_bytes)
     }
 }
 
-/// See [`Separation::hook`].
+/// The hook of one step. See [`Separation::hook`].
 pub(crate) struct SeparationStep<'a> {
     separation: &'a mut Separation,
     jobs: &'a Jobs,
@@ -131,10 +134,12 @@ impl SeparationStep<'_> {
             return self.moved(user_key, seq, reference, blob_id, out);
         }
         let file = crate::read::fetch::resolve(version, user_key, seq, &reference)?;
-        // The value of a segment stays where it is, however the options change: it may be longer than a block may.
+        // The value of a segment stays there, whatever the options: it may be longer than a block
+        // allows.
         if (!is_long || self.separation.rewrites) && !file.segment {
             return match self.value_of(user_key, seq, bytes) {
-                // The reference goes on to where the value cannot be read: the compaction needs no more.
+                // The reference is kept, although its value is unreadable: the compaction does not
+                // need the value.
                 Err(e) if damaged::is_of_reading(&e) && !e.is_passing() => {
                     self.jobs.tree.set_aside(file.number, &e);
                     Ok(renamed(reference, file.number, out))
@@ -155,7 +160,8 @@ impl SeparationStep<'_> {
         self.moved(user_key, seq, reference, blob_id, out)
     }
 
-    /// The reference to a record of the vSST `file`, or to a copy of it if that file is being relocated.
+    /// Returns the reference to a record of the vSST `file`, or to its copy if that file is being
+    /// relocated.
     fn moved(
         &mut self,
         user_key: &[u8],
@@ -173,8 +179,9 @@ impl SeparationStep<'_> {
         Ok(renamed(reference, file, out))
     }
 
-    /// The value of a reference. The inputs are in the present version still, so their names lead somewhere in
-    /// it; in a family that was dropped nothing does (`None`), and nobody will read the output.
+    /// Returns the value of a reference. The inputs are still in the present version, so their
+    /// names resolve in it. Names of a dropped family do not (`None`), and its output is not
+    /// needed.
     fn value_of(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8]) -> Result<Option<BlockSlice>> {
         let (read_state, mut counters) = (self.separation.family.read_state(), ReadCounters::default());
         let entry = (user_key, seq, ValueKind::Reference);
@@ -191,7 +198,7 @@ impl SeparationStep<'_> {
         }
     }
 
-    /// A large value comes to a table: its segment belongs to the version from now on.
+    /// Adopts a large value: its segment belongs to the version from now on.
     fn take_in(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
         let reference = SegmentReference::decode(bytes)?;
         self.separation.segments.push(self.jobs.large.segments.meta(user_key, seq, &reference));
@@ -200,7 +207,7 @@ impl SeparationStep<'_> {
     }
 }
 
-/// The reference under another name.
+/// Encodes the reference under another name.
 fn renamed(reference: Reference, blob_id: BlobId, out: &mut Vec<u8>) -> Rewrite {
     if blob_id == reference.blob_id {
         return Rewrite::Keep;

@@ -1,14 +1,16 @@
-//! A survey: estimates what tables hide of which that is unknown, from the samples of keys in the files.
+//! A survey: estimates the unknown unexposed garbage of tables from key samples in their files.
 //!
-//! The manifest holds no samples. So all entries of a table from before the process count as overwrites, for the throttle
-//! and for limits relative to the live data. So do those of a table that was written above it. A survey reads the samples of
-//! these tables and of those below them ([`table::Ksst::notes`]), a table in a step. Of short tables, and of tables from
-//! before samples were stored, it reads all entries.
+//! The manifest holds no samples. So all entries of a table written before the open count as
+//! overwrites, for the throttle and for limits relative to the live data. The same holds for tables
+//! written above such a table. A survey reads the samples of these tables and of those below them
+//! ([`table::Ksst::notes`]), one table per step. Of short tables, and of tables in formats without
+//! samples, it reads all entries.
 //!
-//! The estimates become part of the descriptions by an edit, so that everything derived from a version stays true. On disk
-//! the descriptions are the same. Compactions may take the tables meanwhile: the edit leaves out tables that are gone.
+//! A version edit adds the estimates to the table descriptions, so that all values derived from a
+//! version stay consistent. The encoded descriptions do not change. Compactions may replace the
+//! tables meanwhile: the edit leaves out deleted tables.
 //!
-//! A table that cannot be read is left unknown in this version of the family. Its reader reports the damage.
+//! An unreadable table stays unknown in this version of the family. Its readers report the damage.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
@@ -25,10 +27,10 @@ use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use version::{FileMeta, Hides, Record, State, Version};
 
-/// So many estimates are installed by an edit.
+/// Maximum number of estimates per version edit.
 const EDIT_TABLES_MAX: usize = 256;
 
-/// See the module.
+/// The survey of one family. See the module.
 pub(crate) struct SurveyJob {
     jobs: Arc<Jobs>,
     family: Arc<Family>,
@@ -36,15 +38,15 @@ pub(crate) struct SurveyJob {
     /// `None`: not listed yet.
     tables: Option<Tables>,
     estimates: Vec<Estimate>,
-    /// Some table stays unknown.
+    /// True if a table stays unknown.
     is_incomplete: bool,
     /// Dropped last.
     _claim: Claim,
 }
 
-/// Tables of a version, by their levels and places.
+/// Tables of a version, with their levels.
 struct Tables {
-    /// Samples that are not read yet.
+    /// Tables whose samples are not read yet.
     unread: Vec<Arc<FileMeta>>,
     /// Tables without an estimate.
     unknown: Vec<(usize, Arc<FileMeta>)>,
@@ -56,7 +58,7 @@ struct Estimate {
     hides: Hides,
 }
 
-/// True if samples of this family are to be read.
+/// Returns whether a survey of this family is due.
 pub(super) fn is_wanted(family: &FamilyFacts, set: &InProgressSet) -> bool {
     let tried = set.learned.surveyed.get(&family.family.id);
     let is_tried = tried.is_some_and(|tried| tried.as_ptr() == Arc::as_ptr(&family.read_state.version));
@@ -106,7 +108,8 @@ fn older<'v>(version: &'v Version, level: usize, file: &FileMeta) -> Older<'v> {
 }
 
 impl SurveyJob {
-    /// Reads the sample of a table, or estimates the garbage that one hides. False: nothing is left to do.
+    /// Reads the sample of a table, or estimates the garbage below one. Returns false when the
+    /// survey is complete.
     fn advance(&mut self) -> bool {
         let version = &self.read_state.version;
         let tables = self.tables.get_or_insert_with(|| Tables::of(version));
@@ -144,7 +147,7 @@ impl SurveyJob {
     }
 }
 
-/// The records that give a table this estimate, if it is there without one.
+/// Returns the records that add the estimate to a table, if the table still exists without one.
 fn described(family: u32, version: &Version, estimate: &Estimate) -> Option<[Record; 2]> {
     let Estimate { level, number, hides } = *estimate;
     let file = version.files(level).iter().find(|file| file.number == number)?;
@@ -157,7 +160,8 @@ fn described(family: u32, version: &Version, estimate: &Estimate) -> Option<[Rec
 
 impl Job for SurveyJob {
     fn class(&self) -> JobClass {
-        // Level 0 and urgent collections come between two steps, and it keeps to the budget of background work.
+        // Level 0 and urgent collections preempt it between steps, and the I/O budget of background
+        // work applies.
         JobClass::Compaction
     }
 

@@ -1,4 +1,4 @@
-//! What happens between two steps of a job, and to jobs for whose outputs there is no room.
+//! Tests of changes between two steps of a job, and of jobs whose outputs do not fit.
 
 use super::*;
 use crate::plan::collection;
@@ -35,8 +35,8 @@ fn key(i: u64) -> Vec<u8> {
     format!("key{i:06}").into_bytes()
 }
 
-/// A move that was picked before a checkpoint marked the table as shared must not take the mark away: the hard link would
-/// be forgotten, and with it that the blocks are not the store's alone.
+/// A move picked before a checkpoint marks the table as shared must keep the mark. Without it the
+/// store would treat the blocks of the hard-linked file as its own.
 #[test]
 fn a_table_that_is_moved_stays_shared() {
     let sim = SimEnv::new(1);
@@ -66,8 +66,8 @@ fn a_table_that_is_moved_stays_shared() {
     assert!(moved > 0, "a table was moved after a checkpoint");
 }
 
-/// Whenever a job ends, and however, what it had claimed is given back: nothing is in progress, nothing is pinned, nothing is
-/// granted, and the same is decided again.
+/// A job returns all its claims at its end, also on failure. Afterwards nothing is in progress,
+/// pinned or granted, and the next decision is the same.
 #[test]
 fn a_job_that_goes_leaves_nothing_claimed() {
     let sim = SimEnv::new(3);
@@ -76,13 +76,14 @@ fn a_job_that_goes_leaves_nothing_claimed() {
     let jobs = &db.engine().jobs;
     let (mut classes, mut rng) = (HashSet::default(), io::Rng::new(3));
     for i in 0..6000u64 {
-        // In no order that comes again: else each value file is dead as a whole sooner or later, and there is nothing to collect.
+        // Random order. With a periodic order each value file would eventually be entirely dead,
+        // and collections would have no live records.
         db.put(&key(rng.below(1500)), &[i as u8; 700]).unwrap();
         if i % 50 != 0 {
             continue;
         }
         let works = |jobs: &Jobs| lock(&jobs.in_progress).running.is_any();
-        // A write may have begun a job while it waited.
+        // A write may have started a job while it waited.
         while works(jobs) && db.run_background_step() {}
         for steps in [0, 200, 1, 200, 200, 3] {
             let Some(mut job) = next_job(jobs, Duty::All, JobClass::Idle) else { break };
@@ -107,7 +108,7 @@ fn tables(jobs: &Jobs) -> impl Iterator<Item = Arc<FileMeta>> {
     version.levels.iter().flatten().cloned().collect::<Vec<_>>().into_iter()
 }
 
-/// A store under a limit with garbage in its files, and nothing running.
+/// Returns a store under a limit with garbage in its files and no running jobs.
 fn with_garbage(sim: &SimEnv) -> Db {
     let db = Db::open_in(
         sim.env(),
@@ -129,7 +130,7 @@ fn with_garbage(sim: &SimEnv) -> Db {
     db
 }
 
-/// Bytes that the first choice of a collection would write, and the one that writes least.
+/// Returns the bytes written by the first choice of a collection, and by the smallest one.
 fn choices(facts: &dyn Facts) -> (u64, u64) {
     let family = &facts.families()[0];
     let options = collection::options(facts.options().expert.ablation, &family.read_state, 20);
@@ -170,7 +171,8 @@ fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told()
     db.collect_garbage(GcRequest { until_percent: Some(5), ..Default::default() }).unwrap();
 }
 
-/// A compaction on request that does not fit is refused to who asked for it, and to nobody else: writes and flushes have room of their own.
+/// A manual compaction that does not fit fails for its caller only: writes and flushes have
+/// reserved space.
 #[test]
 fn a_compaction_on_request_without_room_is_refused_alone() {
     let sim = SimEnv::new(4);
@@ -198,7 +200,8 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
     assert_eq!(db.get(&key(2)).unwrap().unwrap(), [2; 700]);
 }
 
-/// A table that a compaction took while it was copied stays where it is, and the copy goes: else the compaction would leave it behind.
+/// A table compacted during its copy is not moved, and the copy is removed. Otherwise the
+/// compaction would leave the copy behind.
 #[test]
 fn a_table_that_is_compacted_meanwhile_does_not_move() {
     let sim = SimEnv::new(5);

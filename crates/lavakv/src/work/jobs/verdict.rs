@@ -1,13 +1,15 @@
-//! What the failure of a job means for the store.
+//! The consequences of a failed job for the store.
 //!
-//! * There was no descriptor for a call, which therefore did nothing: the job is tried again a while later.
-//! * It passes by itself (no memory, interrupted) and concerns a file of data, or one that nothing names yet (a new group of
-//!   the log, a new manifest): the job is tried again as well. Its files are thrown away, so nothing is in doubt.
-//! * It comes from reading a file that the manifest lists: the file is set aside (`files::damaged`). A failure that says that
-//!   stored bytes are wrong and names no file sets all of the job's inputs aside.
-//! * There was no room: jobs are tried again, and what was kept for them is given up. Where it was a file of data of the second disk, such
-//!   files are made in the directory for a while (`tree::disk`, `tree::speed_values`), and nobody waits.
-//! * Anything else poisons the store, as what was written is in doubt.
+//! * The process had no descriptor for a call, so the call had no effect: the job is retried later.
+//! * The error is transient (no memory, interrupted), in a data file, a new log group or a new
+//!   manifest that nothing names yet: the job is retried as well. Its files are deleted, so no
+//!   state is in doubt.
+//! * The error comes from reading a file that the manifest lists: the file is set aside
+//!   (`files::damaged`). A corruption error without a file name sets all inputs of the job aside.
+//! * Space ran out: jobs are retried, and the space reserved for them is released. If a data file
+//!   of the fast tier did not fit, such files go to the capacity tier for a while (`tree::disk`,
+//!   `tree::speed_values`), without any wait.
+//! * Any other error poisons the store, because the outcome of a write is in doubt.
 
 use super::Jobs;
 use crate::context::event::Event;
@@ -18,7 +20,7 @@ use store::commit::Ballast;
 use version::names::FileKind;
 
 impl Jobs {
-    /// What the error of a failed job means. `inputs`: the files it read.
+    /// Handles the error of a failed job. `inputs`: its input files.
     pub fn job_failed(&self, error: Error, inputs: &[u64]) {
         let is_thrown_away = || error.file().is_some_and(|path| self.is_thrown_away(path));
         if error.lacks_descriptor() || error.is_passing() && is_thrown_away() {
@@ -31,23 +33,24 @@ impl Jobs {
         self.context.signals.notify_progress();
     }
 
-    /// A failure that is not of a file that was read.
+    /// Handles an error that does not come from reading a file.
     fn judge(&self, error: &Error) {
         match error.kind() {
             ErrorKind::NoSpace => {
                 let file = error.file();
                 let kind = file.and_then(|path| kind_of(&self.context, path));
                 if kind.is_some_and(FileKind::is_data_of_speed_disk) {
-                    // There is another disk for what was to be there: the next try is made at once, and not there.
+                    // The capacity tier takes the file instead, so the retry follows at once.
                     return self.tree.speed.refused(&self.context);
                 }
                 self.context.health.no_space_at(self.context.now_ns(), error);
                 if file.is_some_and(|path| is_on_speed_disk(&self.context, path)) {
-                    // What is kept for jobs is on the other disk, and would not help.
+                    // The reserved space is on the capacity tier, and would not help.
                     return;
                 }
                 self.space.volume_is_full();
-                // The next try finds more, and what it frees goes to nothing but deletes before this is made good.
+                // The retry finds the released space. Until the reserve is refilled, freed space is
+                // available only to deletes.
                 self.log.spares().give_ballast(Ballast::Jobs);
             }
             ErrorKind::Closed => {}
@@ -55,7 +58,7 @@ impl Jobs {
         }
     }
 
-    /// True if what a job writes to a file is nobody's before the job has come to its end.
+    /// Returns whether the file is not part of the store until its job ends.
     fn is_thrown_away(&self, path: &Path) -> bool {
         let manifest = &self.files.manifest;
         match kind_of(&self.context, path) {
@@ -66,7 +69,7 @@ impl Jobs {
         }
     }
 
-    /// True if this was a table that is on the other disk now.
+    /// Returns whether the path is the former file of a table that moved to the other tier.
     fn is_left(&self, path: &Path) -> bool {
         let kind = kind_of(&self.context, path);
         let number = kind.and_then(FileKind::table);
@@ -74,13 +77,14 @@ impl Jobs {
         table.is_some_and(|table| Some(table.kind()) != kind)
     }
 
-    /// Sets the files aside that a job's error concerns. False if there are none: then it is not damage.
+    /// Sets the files aside that a job's error refers to. Returns false if there are none: the
+    /// error is then not damage.
     fn sets_aside(&self, error: &Error, inputs: &[u64]) -> bool {
         if !is_of_reading(error) {
             return false;
         }
         match error.file() {
-            // A file that a table has left, by a job that still read it there. It is tried again, and reads the other one.
+            // A job still read the former file of a moved table. The retry reads the new one.
             Some(path) if self.is_left(path) => true,
             Some(path) => {
                 let number = number_of(&self.context, path);

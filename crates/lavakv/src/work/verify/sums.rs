@@ -1,22 +1,25 @@
-//! The sums of references under names, derived again from what the tables say, and held against those that versions carry along.
+//! Verification of the reference sums per name: recomputed from the tables, and compared with those
+//! in the versions.
 //!
-//! A verification reads each table, and notes what it references then ([`Noted`]): so no list is read twice, and no version is held on to meanwhile. At
-//! the end the lists of tables that have come since are read. If a table has gone since, what it had cannot be taken away again without it: then the lists of
-//! all tables of its family are read, one read for each, and the version is held on to as long as that takes. The scrub, which may take days, does
-//! nothing of this; it compares each table with what the manifest says of it alone.
+//! A verification reads each table, and notes its references ([`Noted`]). So no list is read twice,
+//! and no version is pinned meanwhile. At the end it reads the lists of newer tables. If a noted
+//! table no longer exists, its share cannot be subtracted. Then the lists of all tables of its
+//! family are read, one read each, while the version is pinned. The scrub, which may take days,
+//! does none of this: it only compares each table with its description in the manifest.
 //!
-//! Where the list of a table cannot be read, which its own check tells, the sums under its names are what they are at most: only a name
-//! under which other tables have more is wrong then.
+//! If the list of a table is unreadable, which the table's own check reports, the expected sums are
+//! only lower bounds. Then a name is reported only if the other tables reference more than the
+//! version states.
 
 use crate::work::jobs::Jobs;
 use base::{Error, HashMap, HashSet};
 use version::{Dependency, FamilyId, ReferenceSums, Version};
 
-/// What tables were found to reference when they were read.
+/// References of the tables read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Noted(HashMap<FamilyId, NotedTables>);
 
-/// Those of a family.
+/// The references of one family's tables.
 #[derive(Debug, Default)]
 struct NotedTables {
     sums: ReferenceSums,
@@ -24,7 +27,7 @@ struct NotedTables {
 }
 
 impl Noted {
-    /// A table, and its list.
+    /// Adds the list of a table.
     pub fn add(&mut self, family: FamilyId, table: u64, list: &[Dependency]) {
         let noted = self.0.entry(family).or_default();
         if noted.tables.insert(table) {
@@ -33,7 +36,7 @@ impl Noted {
     }
 }
 
-/// What is wrong with the sums of all families.
+/// Returns the errors in the sums of all families.
 pub(super) fn check(jobs: &Jobs, mut noted: Noted) -> Vec<Error> {
     let families = jobs.tree.families.all().into_iter();
     let checked = families.filter_map(|family| {
@@ -43,7 +46,7 @@ pub(super) fn check(jobs: &Jobs, mut noted: Noted) -> Vec<Error> {
     checked.collect()
 }
 
-/// What is wrong with those of a family.
+/// Returns the error in the sums of one family.
 fn of_family(jobs: &Jobs, family: &str, version: &Version, noted: NotedTables) -> Option<Error> {
     let error = differs(jobs, version, noted)?;
     Some(error.context(format!("column family \"{family}\"")).at_file(&jobs.context.dir))

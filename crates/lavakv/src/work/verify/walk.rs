@@ -1,15 +1,16 @@
-//! A walk over everything that a store is read from, in steps of about half a megabyte.
+//! A walk over the whole store, in steps of about half a megabyte.
 //!
-//! The walk begins with the numbers of all files of data, so that it holds on to no file but the one it reads: what is
-//! dropped meanwhile is passed over, what is new is the next walk's. Then come the pages of the log, each batch with the
-//! values that only it refers to, what is staged, and the manifest.
+//! The walk begins with the numbers of all data files, so it pins only the file being read. Files
+//! deleted meanwhile are skipped; new files are left to the next walk. Then follow the log pages,
+//! with the values and segments that only they reference, the staged pages, and the manifest.
 //!
-//! **What damage leads to.** A file of data is set aside (`damaged`). What the log has is in memory as well, so damage there
-//! is told, and the memtables are flushed: then tables hold it, and recovery does not depend on the log. A manifest is written anew from the state in
-//! memory. A store that was opened for reading is told and nothing else.
+//! **Consequences of damage.** A damaged data file is set aside (`damaged`). The content of the log
+//! is still in memory. So damage there is reported, and the memtables are flushed: then tables hold
+//! the data, and recovery does not depend on the log. A damaged manifest is rewritten from memory.
+//! In a store opened for reading, damage is only reported.
 //!
-//! A log group that was released meanwhile, or a value that was flushed, is nobody's any more: an error in it is looked into
-//! once more before it counts.
+//! An error in a released log group, or in a value flushed meanwhile, does not count: the state is
+//! checked again after an error.
 
 use super::VerifyReport;
 use super::sums::Noted;
@@ -31,25 +32,25 @@ use version::{Dependency, FamilyId, Manifest, Place};
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
 use wal::{Lane, LoggedBatch, TenantId};
 
-/// See the module.
+/// The walk of one verification or scrub pass. See the module.
 pub(crate) struct Walk {
-    /// Files of data to come.
+    /// Data files left to read.
     files: VecDeque<u64>,
-    /// The one that is read.
+    /// The data file being read.
     file: Option<FileWalk>,
     log: Option<LogWalk>,
     manifest_done: bool,
-    /// What tables reference, if anybody wants to know.
+    /// References of the tables, if requested.
     noted: Option<Noted>,
 }
 
-/// A file of data that is read.
+/// A data file being read.
 struct FileWalk {
     file: DataFile,
     check: FileCheck,
-    /// Bytes of it that were found sound.
+    /// Verified bytes of the file.
     sound: u64,
-    /// Some of it is damaged.
+    /// True if a part is damaged.
     is_damaged: bool,
 }
 
@@ -62,13 +63,13 @@ enum FileCheck {
 struct LogWalk {
     check: LogCheck,
     placed: PlacedValues,
-    /// Segments that batches of the last steps refer to.
+    /// Segments referenced by batches of the last steps.
     segments: VecDeque<LogSegment>,
     open: Option<(LogSegment, SegmentCheck)>,
     staged_done: bool,
 }
 
-/// A segment, or a value beside the log, that a change in the log refers to.
+/// A segment, or a value beside the log, referenced by a change in the log.
 struct LogSegment {
     family: FamilyId,
     seq: SeqNo,
@@ -82,22 +83,22 @@ impl Walk {
         Walk { files, file: None, log: None, manifest_done: false, noted: None }
     }
 
-    /// One that notes what the tables reference.
+    /// Creates a walk that notes the references of tables.
     pub fn noting(jobs: &Jobs) -> Walk {
         Walk { noted: Some(Noted::default()), ..Walk::new(jobs) }
     }
 
-    /// What it has noted.
+    /// Returns the noted references.
     pub fn noted(self) -> Noted {
         self.noted.unwrap_or_default()
     }
 
-    /// Files of data that are still to be read.
+    /// Returns the number of data files left to read.
     pub fn files_left(&self) -> u64 {
         self.files.len() as u64 + u64::from(self.file.is_some())
     }
 
-    /// Goes on. The bytes that were read; `None`: it is done.
+    /// Runs a step. Returns the bytes read, or `None` at the end.
     pub fn step(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport) -> Option<u64> {
         if let Some(file) = self.file.take() {
             return Some(self.read(jobs, report, file));
@@ -127,7 +128,7 @@ impl Walk {
         Some(check_manifest(jobs, report))
     }
 
-    /// Reads on in a file, behind what is damaged.
+    /// Runs a step of a file; it continues behind damage.
     fn read(&mut self, jobs: &Jobs, report: &mut VerifyReport, mut walk: FileWalk) -> u64 {
         let mut damage = Vec::new();
         let step = walk.check.step(&mut damage);
@@ -154,7 +155,7 @@ impl Walk {
                 report.bytes += bytes;
                 report.entries += entries;
                 self.note(jobs, &walk.file, &list);
-                // Footers, and what is not counted block by block.
+                // Footers, and other parts not counted per block.
                 bytes.saturating_sub(before)
             }
             Err(e) => {
@@ -172,12 +173,12 @@ impl Walk {
     }
 }
 
-/// A file that is as the manifest says.
+/// A file that matches its description in the manifest.
 #[derive(Debug)]
 struct Fits {
     bytes: u64,
     entries: u64,
-    /// What it references.
+    /// References of a table.
     list: Vec<Dependency>,
 }
 
@@ -210,7 +211,7 @@ impl FileCheck {
         }
     }
 
-    /// Length and entries, if they are those that the manifest states, and a table references what it says there.
+    /// Returns length, entries and references if they match the manifest.
     fn fits(&self, jobs: &Jobs, file: &DataFile) -> Result<Fits> {
         let mut list = Vec::new();
         let (found, stated) = match (self, file) {
@@ -353,7 +354,7 @@ impl LogWalk {
     }
 }
 
-/// What the batches of a step refer to.
+/// References of the batches of a step.
 #[derive(Default)]
 struct Batches {
     bytes: u64,
@@ -388,13 +389,15 @@ impl Batches {
     }
 }
 
-/// True if a change is in no table, as far as the manifest says; in a store that another process writes, as it says now.
+/// Returns whether a change is in no table yet, by the log floor in the manifest. In a store
+/// written by another process, by its present manifest.
 fn only_the_log_has(jobs: &Jobs, family: FamilyId, seq: SeqNo) -> bool {
     let state = jobs.files.manifest.state();
     state.families.get(&family).is_some_and(|family| seq >= family.version.log_floor)
 }
 
-/// True if a place of a group still belongs to the log. (Pages before its begin were overtaken by flushes, and perhaps never written.)
+/// Returns whether a position of a group still belongs to the log. (Pages before its start were
+/// superseded by flushes, and perhaps never written.)
 fn is_living(jobs: &Jobs, ltn: u64, offset: Option<u64>) -> bool {
     let counts = |begins: u64| offset.is_none_or(|offset| offset >= begins);
     if jobs.log.get().is_some() {
@@ -410,7 +413,7 @@ fn is_living(jobs: &Jobs, ltn: u64, offset: Option<u64>) -> bool {
     now.map_or(true, |now| uid_of(&now) == uid_of(&then) && counts(begins(&now)))
 }
 
-/// Something that the log has cannot be read.
+/// Reports damage in the log, and rotates the memtables.
 fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error) {
     report.damaged(error.clone());
     if error.is_passing() {
@@ -425,8 +428,8 @@ fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error) {
     jobs.writes.memtables.freeze_all(&mut writer);
 }
 
-/// The writer's lock, if it is free within a tenth of a second. A holder may wait for the log thread, and that for the thread that
-/// is here. The next pass meets the same damage, and tries again.
+/// Returns the writer lock, if it is free within a tenth of a second. Its holder may wait for the
+/// log thread, which may wait for this thread. The next pass finds the same damage and retries.
 fn writer_soon(jobs: &Jobs) -> Option<MutexGuard<'_, Writer>> {
     for _ in 0..100 {
         if let Some(writer) = jobs.writes.memtables.try_lock() {
@@ -452,7 +455,7 @@ fn segment_is_bad(jobs: &Jobs, report: &mut VerifyReport, segment: &LogSegment, 
     report.damaged(error);
 }
 
-/// Reads the manifest as an open would, and writes it anew if it is damaged. Returns its bytes.
+/// Reads the manifest like an open, and rewrites a damaged one. Returns its bytes.
 fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
     if let Err(e) = jobs.files.manifest.state().verify() {
         report.damaged(e);
@@ -466,7 +469,7 @@ fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
     };
     let is_damage = |e: &Error| damaged::is_of_reading(e) && !e.is_passing();
     if found.iter().any(is_damage) && jobs.log.get().is_some() {
-        // It is told below; a failure to write it anew leaves things as they are.
+        // The damage is reported below; a failed rewrite changes nothing.
         let _ = jobs.files.manifest.commits().roll();
     }
     for error in found {

@@ -1,4 +1,4 @@
-//! The text is compared with a file, byte by byte: dashboards and alerts are made for it.
+//! Compares the text with a file byte by byte, because dashboards and alerts depend on it.
 
 #![allow(clippy::disallowed_methods, reason = "writes the file of this test")]
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Threads that merge pieces of one job say how far it has come at the same time.
+/// Threads that merge pieces of one job report progress concurrently.
 #[test]
 fn nothing_is_lost_between_threads() {
     for _ in 0..50 {

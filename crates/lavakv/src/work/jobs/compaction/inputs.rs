@@ -1,12 +1,14 @@
-//! What a compaction has to know of its inputs before it merges them: which names they use.
+//! The first step of a compaction: reading the names that its inputs reference.
 //!
-//! That stands in the tables, not in the version, and no file is read under the lock under which a compaction is claimed. So a
-//! claim holds all names of the family ([`values::Pins::hold`]), and the first step of the job reads the lists, one read for each table that
-//! references anything, and begins to merge. There the job pins the names that it may emit and lets go of the others; what of the version it
-//! needs is made of the same lists ([`values::outline`]), and so is what its edit says of the sums under names.
+//! The names are stored in the tables, not in the version, and the mutex of the claim must not be
+//! held during I/O. So a claim holds all names of the family ([`values::Pins::hold`]). The first
+//! step of the job reads the list of each table with references, then begins to merge. The job pins
+//! the names that it may write, and releases the others. The outline of the version
+//! ([`values::outline`]) and the reference sums of the version edit are computed from the same
+//! lists.
 //!
-//! Where no input references anything, and where tables only move, there is nothing to read and nothing to hold: what a table that moves
-//! references stays.
+//! Inputs without references need no reads and no holds. Moves need none either: the references of
+//! a moved table stay.
 
 use super::{Begun, CompactionJob, Whole, class_of};
 use crate::plan::requests::Caller;
@@ -20,32 +22,32 @@ use store::run::{Job, JobClass, Progress};
 use values::PinGuard;
 use version::{Dependency, Version};
 
-/// What each input references, by name.
+/// The references of each input, by name.
 pub(super) type Lists = Vec<Vec<Dependency>>;
 
-/// A compaction that is claimed and has not looked at its inputs yet.
+/// A claimed compaction before its inputs are read.
 pub(super) struct Claimed {
     pub jobs: Arc<Jobs>,
     pub family: Arc<Family>,
     pub compaction: Arc<Compaction>,
     pub policy: Arc<dyn CompactionPolicy>,
     pub number: u64,
-    /// The version it was picked from, whole.
+    /// The complete version it was picked from.
     pub version: Arc<Version>,
     pub pieces_max: usize,
     pub begun: Begun,
-    /// With a hold on all names of the family, if there is something to look at.
+    /// Holds all names of the family if the inputs have references.
     pub claim: Claim,
-    /// The call that asked for it. Dropped last.
+    /// The call that requested it. Dropped last.
     pub caller: Option<Caller>,
 }
 
-/// True if its inputs have to be looked at.
+/// Returns whether the references of the inputs must be read.
 fn looks(compaction: &Compaction) -> bool {
     !compaction.trivial_move && compaction.input_files().any(|(_, f)| f.uses.sums().names > 0)
 }
 
-/// What a compaction keeps until it knows its names. Under the lock under which it is claimed.
+/// Returns the names to hold until the references are read. Called under the mutex of the claim.
 pub(super) fn pins(jobs: &Jobs, family: &Family, compaction: &Compaction) -> PinGuard {
     match looks(compaction) {
         true => jobs.files.pins.hold(family.id),
@@ -54,7 +56,7 @@ pub(super) fn pins(jobs: &Jobs, family: &Family, compaction: &Compaction) -> Pin
 }
 
 impl Claimed {
-    /// The job. What needs no look at its inputs is merged from the first step on, as it is claimed.
+    /// Builds the job. Without references to read, the first step merges.
     pub fn job(self) -> Box<dyn Job> {
         match looks(&self.compaction) {
             true => Box::new(LookingJob { job: None, claimed: Some(self) }),
@@ -67,7 +69,7 @@ impl Claimed {
         self.compaction.input_files().map(|(_, file)| tables.dependencies(file)).collect()
     }
 
-    /// All lists are there: merging can begin.
+    /// Begins the merge, with the references of all inputs.
     fn begin(mut self, lists: Lists) -> Box<CompactionJob> {
         let used = values::used_names(lists.iter().map(Vec::as_slice));
         self.claim.narrow(values::names_to_pin(&self.version, &used));
@@ -78,19 +80,19 @@ impl Claimed {
     }
 }
 
-/// First it reads what its inputs reference, then it is the compaction.
+/// A compaction job that first reads the references of its inputs.
 struct LookingJob {
     job: Option<Box<CompactionJob>>,
-    /// Dropped last, as what was claimed goes with it.
+    /// Dropped last, because it releases the claim.
     claimed: Option<Claimed>,
 }
 
 impl LookingJob {
-    /// The compaction, once its inputs are known. `None`: nobody will miss what it makes.
+    /// Returns the compaction job, after reading its inputs. `None`: the family was dropped.
     fn look(&mut self) -> Result<Option<&mut CompactionJob>> {
         if let Some(claimed) = &self.claimed {
             let lists = claimed.lists();
-            // No failure of it means anything.
+            // Errors in a dropped family are ignored.
             if claimed.family.is_dropped() {
                 return Ok(None);
             }

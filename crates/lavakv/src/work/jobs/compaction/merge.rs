@@ -18,24 +18,25 @@ use std::sync::Arc;
 use table::IterOptions;
 use version::Level;
 
-/// Compaction reads its inputs in runs of this size, around the cache.
+/// Read size of compaction inputs, which bypass the cache.
 const READAHEAD_BYTES: usize = 512 << 10;
 
-/// See the module.
+/// The merge of a piece. See the module.
 pub(super) struct Running {
     merge: MergeJob<CountedTable>,
-    /// Set if there were snapshots when it began.
+    /// Set if snapshots were open at its start.
     counting: Option<Arc<Counting>>,
     separation: Separation,
     drops: Option<Drops>,
     cutter: Box<dyn OutputCutter + Send>,
     below: DeeperLevels,
-    /// Bytes that it has written.
+    /// Bytes written so far.
     pub written_bytes: u64,
 }
 
 impl Running {
-    /// Opens what is to be merged. The snapshots are those of now: a piece that begins later keeps nothing for those who went before.
+    /// Opens the inputs. The snapshots are those of now: a piece that begins later retains nothing
+    /// for snapshots released before.
     pub fn begin(whole: &Whole, piece: &Piece) -> Result<Running> {
         let (jobs, compaction) = (&whole.jobs, &whole.compaction);
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
@@ -46,7 +47,7 @@ impl Running {
             compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
         let bounds = Bounds { lower: piece.lower.as_deref(), upper: piece.upper.as_deref() };
         sources.add(levels.iter().map(|(level, files)| (*level, files)), bounds)?;
-        // Files of level 0 are in order of age by their sequences, so these must stay.
+        // Sequence numbers order the files of level 0 by age, so they must be kept.
         let zero_sequences = compaction.output_level > 0;
         let counting = Counting::new(&jobs.tree.kept, &snapshots, &sources.tombstones);
         let (lower, upper) = (piece.lower.clone(), piece.upper.clone());
@@ -77,7 +78,7 @@ impl Running {
         })
     }
 
-    /// A step; what came of the piece when it is merged.
+    /// Runs a step. Returns the outputs once the piece is merged.
     pub fn step(&mut self, whole: &Whole) -> Result<Option<Merged>> {
         let jobs = &whole.jobs;
         let mut files = TableFiles {
@@ -110,7 +111,7 @@ impl Running {
         Ok(Some(Merged { outputs, vssts }))
     }
 
-    /// Every file made so far.
+    /// Returns every file created so far.
     pub fn created(&self) -> Vec<Created> {
         [self.merge.created(), &self.separation.created()].concat()
     }

@@ -1,15 +1,16 @@
-//! The pieces of one compaction: which wait, which are being merged, and what came of them.
+//! The state of the pieces of one compaction.
 //!
 //! ```text
 //! waiting --next--> at work --end--> merged     the last one to end gets all that was merged, and installs it
 //!                      \-----leave-> over       from then on none begins, and whoever is at work leaves as well
 //! ```
 //!
-//! A job works on one piece after the other, as long as there are any. So there is a job as long as there is a piece that is not
-//! merged, and who gives up, and when, needs no more than this: who leaves takes along the files of all pieces that nobody is at,
-//! and each file is removed by one, after its last writer.
+//! A job merges one piece after the other while pieces are waiting. So each unmerged piece has a
+//! job or is waiting. A job that abandons the compaction takes the files of all pieces without a
+//! job. So each file is removed exactly once, after its last writer.
 //!
-//! Invariants: a piece is at work in one job; no piece begins after one was left; what is installed is all of them, in the order of keys.
+//! Invariants: each piece has at most one job; no piece begins after another was abandoned; either
+//! all pieces are installed, in key order, or none.
 
 use crate::tree::retained::WrittenTable;
 use base::sync::{Mutex, lock, rank};
@@ -17,47 +18,48 @@ use lsm::MergeOutput;
 use std::path::PathBuf;
 use version::VsstMeta;
 
-/// A file that was begun: number and path.
+/// Number and path of a created file.
 pub(super) type Created = (u64, PathBuf);
 
-/// A piece to be merged.
+/// A key range to merge.
 pub(super) struct Piece {
     nth: usize,
-    /// From this user key on; `None`: from the first.
+    /// First user key; `None`: from the start.
     pub lower: Option<Vec<u8>>,
-    /// Up to that one, which is not part of it; `None`: to the last.
+    /// End user key, exclusive; `None`: to the end.
     pub upper: Option<Vec<u8>>,
 }
 
-/// What came of a piece.
+/// The outputs of a piece.
 #[derive(Default)]
 pub(super) struct Merged {
     pub outputs: Vec<MergeOutput<WrittenTable>>,
     pub vssts: Vec<VsstMeta>,
 }
 
-/// What is left to do when a piece has ended.
+/// The state after the end of a piece.
 pub(super) enum Ended {
-    /// Others are at work, or wait.
+    /// Other pieces are running or waiting.
     More,
-    /// It was the last: everything, in the order of keys, and the files, which are who ended it's from now on.
+    /// All pieces are merged: their outputs in key order, and their files, which the caller owns
+    /// from now on.
     All(Vec<Merged>, Vec<Created>),
-    /// Another piece has failed. Whoever has ended leaves.
+    /// Another piece has failed, so the caller leaves.
     Over,
 }
 
-/// See the module.
+/// The pieces of one compaction. See the module.
 pub(super) struct Pieces {
-    /// Where one ends and the next begins.
+    /// User keys at which the pieces are split.
     cuts: Vec<Vec<u8>>,
-    /// Guards how far each has come, and who owns its files.
+    /// Guards the progress of the pieces, and the ownership of their files.
     state: Mutex<State, rank::CompactionPieces>,
 }
 
 struct State {
-    /// All, in the order of keys.
+    /// All pieces, in key order.
     all: Vec<One>,
-    /// The first so many have begun.
+    /// Number of started pieces; they start in key order.
     begun: usize,
     is_over: bool,
 }
@@ -71,18 +73,18 @@ struct One {
 }
 
 impl Pieces {
-    /// Cut at these user keys, which ascend.
+    /// Splits at these ascending user keys.
     pub fn new(cuts: Vec<Vec<u8>>) -> Pieces {
         let all = (0..=cuts.len()).map(|_| One::default()).collect();
         Pieces { cuts, state: Mutex::new(State { all, begun: 0, is_over: false }) }
     }
 
-    /// How many there are.
+    /// Returns the number of pieces.
     pub fn count(&self) -> usize {
         self.cuts.len() + 1
     }
 
-    /// One that nobody has begun, if there is any.
+    /// Starts the next waiting piece.
     pub fn next(&self) -> Option<Piece> {
         let mut state = lock(&self.state);
         let nth = state.begun;
@@ -95,26 +97,26 @@ impl Pieces {
         Some(Piece { nth, lower, upper: self.cuts.get(nth).cloned() })
     }
 
-    /// A piece was left: so should the others be.
+    /// Returns whether a piece was abandoned, so that all must be.
     pub fn are_over(&self) -> bool {
         lock(&self.state).is_over
     }
 
-    /// A piece has written so much by now. What all have written.
+    /// Records the bytes written by a piece. Returns the sum of all pieces.
     pub fn wrote(&self, piece: &Piece, written_bytes: u64) -> u64 {
         let mut state = lock(&self.state);
         state.all[piece.nth].written_bytes = written_bytes;
         state.all.iter().map(|one| one.written_bytes).sum()
     }
 
-    /// A piece has begun these files by now. Those of all.
+    /// Records the files created by a piece. Returns those of all pieces.
     pub fn created(&self, piece: &Piece, created: Vec<Created>) -> Vec<Created> {
         let mut state = lock(&self.state);
         state.all[piece.nth].created = created;
         state.all.iter().flat_map(|one| one.created.iter().cloned()).collect()
     }
 
-    /// A piece is merged, into these files.
+    /// Ends a merged piece with these files.
     pub fn end(&self, piece: Piece, merged: Merged, created: Vec<Created>) -> Ended {
         let mut state = lock(&self.state);
         let one = &mut state.all[piece.nth];
@@ -131,8 +133,8 @@ impl Pieces {
         Ended::All(merged.collect(), created)
     }
 
-    /// Nothing comes of it. If a piece was at work, it is no more, and has begun these files. Those that go now: of all pieces that
-    /// nobody works on.
+    /// Abandons the compaction, including the caller's piece with its files. Returns the files to
+    /// remove: those of all pieces without a job.
     pub fn leave(&self, piece: Option<(Piece, Vec<Created>)>) -> Vec<Created> {
         let mut state = lock(&self.state);
         state.is_over = true;

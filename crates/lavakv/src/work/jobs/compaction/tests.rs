@@ -1,4 +1,4 @@
-//! Compactions in pieces, their jobs moved by hand.
+//! Tests of compactions in pieces, with manually stepped jobs.
 
 use super::*;
 use crate::work::jobs::next_job;
@@ -47,13 +47,14 @@ fn contents(db: &Db, options: ReadOptions) -> Model {
     db.iter(options).unwrap().entries().map(|entry| entry.unwrap()).collect()
 }
 
-/// What is to be done next: if that is a compaction in pieces, its jobs, those that help included. Everything else is done.
+/// Returns the jobs of the next compaction in pieces, helpers included. Other jobs run to their
+/// end.
 fn jobs_of_pieces(jobs: &Arc<Jobs>) -> Vec<Box<dyn Job>> {
     let mut all: Vec<Box<dyn Job>> = next_job(jobs, Duty::AllButLog, JobClass::Idle).into_iter().collect();
     let wants = |set: &InProgressSet| set.to_help(JobClass::L0).or(set.to_help(JobClass::Compaction));
     let knows = wants(&lock(&jobs.in_progress)).is_some();
     if !all.is_empty() && !knows {
-        // Perhaps it has to look at its inputs first.
+        // The first step may read the references of its inputs.
         step(jobs, &mut all, 0);
     }
     loop {
@@ -73,7 +74,7 @@ fn jobs_of_pieces(jobs: &Arc<Jobs>) -> Vec<Box<dyn Job>> {
     all
 }
 
-/// A step of one of them. True if it went, without having come to its end.
+/// Steps one of the jobs. Returns whether it failed.
 fn step(jobs: &Arc<Jobs>, all: &mut Vec<Box<dyn Job>>, at: usize) -> bool {
     match all[at].step() {
         Ok(Progress::Done) => drop(all.swap_remove(at)),
@@ -88,20 +89,20 @@ fn step(jobs: &Arc<Jobs>, all: &mut Vec<Box<dyn Job>>, at: usize) -> bool {
     false
 }
 
-/// What is to go wrong.
+/// The injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Somebody gives up.
+    /// A job is abandoned.
     Abandoned,
-    /// There is no room for a table.
+    /// A table does not fit.
     NoSpace,
 }
 
 struct Seen {
     installed: u64,
     failed: u64,
-    /// More than one for each compaction.
+    /// Pieces beyond one per compaction.
     pieces: u64,
 }
 
@@ -158,7 +159,7 @@ fn run(seed: u64, seen: &mut Seen) {
     db.close().unwrap();
 }
 
-/// The jobs of one compaction to its end, in any order.
+/// Runs the jobs of one compaction to their end, in random order.
 fn together(rng: &mut Rng, sim: &SimEnv, db: &Db, mut all: Vec<Box<dyn Job>>, seen: &mut Seen) {
     let jobs = &db.engine().jobs;
     let fault = [Fault::None, Fault::None, Fault::Abandoned, Fault::NoSpace][rng.below(4) as usize];
@@ -175,7 +176,7 @@ fn together(rng: &mut Rng, sim: &SimEnv, db: &Db, mut all: Vec<Box<dyn Job>>, se
     while !all.is_empty() {
         let at = rng.below(all.len() as u64) as usize;
         if fault == Fault::Abandoned && rng.one_in(8) {
-            // Whoever comes when all is done gives up nothing.
+            // A job abandoned after the installation changes nothing.
             gave_up |= db.stats().compactions == before;
             all.swap_remove(at).abandon();
             continue;
@@ -195,7 +196,7 @@ fn together(rng: &mut Rng, sim: &SimEnv, db: &Db, mut all: Vec<Box<dyn Job>>, se
     assert!(jobs.files.pins.is_empty());
     seen.installed += installed;
     seen.failed += u64::from(gave_up);
-    // What an input that is gone leaves is cleaned up by another job; nothing else lies around.
+    // Another job removes obsolete inputs; no other file is left behind.
     let listed = db.engine().jobs.context.env.fs.list(Path::new("/store")).unwrap();
     let there: HashSet<String> =
         listed.into_iter().map(|entry| entry.name).filter(|name| name.ends_with("sst")).collect();

@@ -1,53 +1,56 @@
-//! Records of a vSST whose records are in order of arrival, read before they are asked for.
+//! Read-ahead in a vSST whose records are in arrival order.
 //!
-//! They are asked for in the order of keys, and lie anywhere. The keys that follow in the vSST say where those lie that may be asked for next: of so
-//! many as fit a buffer the places are sorted, neighbours joined across gaps that cost less than a request, and all runs
-//! read together. Some of what is read may be garbage, which nobody asks for; there is no more of that in a file than collection leaves.
+//! Records are requested in key order but lie at arbitrary offsets. The following keys of the vSST
+//! give the offsets of likely next requests. The offsets of one buffer are sorted, neighbors are
+//! joined across gaps that cost less than a request, and all runs are read together. Part of the
+//! result may be garbage, which is never requested; its share is bounded by collection.
 //!
-//! It helps and no more: whatever fails here ends the reading ahead, and who asks for a record reads it alone, and is told then.
+//! Read-ahead is optional: any failure ends it. A later request for the record then reads it alone,
+//! and returns the error.
 
 use base::{Result, SeqNo};
 use io::{FileRead, ReadCosts};
 use std::sync::Arc;
 use table::{ReadCounters, Vsst, VsstKeys};
 
-/// The most records of a buffer.
+/// Maximum number of records in a buffer.
 const RECORDS_MAX: usize = 4 << 10;
-/// The longest gap that is read over where nobody knows what reads cost.
+/// Maximum gap between joined reads when read costs are unknown.
 const GAP_UNKNOWN: u64 = 12 << 10;
 
-/// See the module.
+/// The read-ahead of one vSST. See the module.
 pub(super) struct Ahead {
     vsst: Arc<Vsst>,
-    /// The keys, from the first on that was not read yet.
+    /// Cursor over the keys, at the first unread one.
     keys: VsstKeys,
-    /// No record of a key above this is asked for.
+    /// Upper bound of requested keys.
     last_key: Vec<u8>,
-    /// By place: where the record begins, its bytes, and where it is in the buffer.
+    /// By offset: file offset, length, and position in the buffer.
     records: Vec<(u64, usize, usize)>,
     buffer: Vec<u8>,
 }
 
 impl Ahead {
-    /// Of a vSST, of which nothing is read yet, and nothing is asked for above `last_key`; `None` if it is no file in order of arrival, or its keys
-    /// cannot be read.
+    /// Starts read-ahead for requests up to `last_key`. Returns `None` if the vSST is not in
+    /// arrival order, or its keys are unreadable.
     pub fn of(vsst: &Arc<Vsst>, last_key: &[u8]) -> Option<Ahead> {
         let keys = vsst.properties().segment.then(|| vsst.keys().ok()).flatten()?;
         let (vsst, last_key) = (vsst.clone(), last_key.to_vec());
         Some(Ahead { vsst, keys, last_key, records: Vec::new(), buffer: Vec::new() })
     }
 
-    /// The record at `offset`, if it was read.
+    /// Returns the record at `offset`, if it is in the buffer.
     pub fn get(&self, offset: u64, len: u64) -> Option<&[u8]> {
         let at = self.records.binary_search_by_key(&offset, |record| record.0).ok()?;
         let (_, stored_len, from) = self.records[at];
         (stored_len as u64 == len).then(|| &self.buffer[from..from + stored_len])
     }
 
-    /// Reads the record of this key, which is behind all that were read, and those that follow it: about `bytes` of them.
+    /// Reads the record of this key, which follows all earlier ones, and its successors: about
+    /// `bytes` of them.
     ///
     /// # Errors
-    /// Those of the file: nothing is read ahead any more.
+    /// Those of the file: read-ahead ends.
     pub fn fill(
         &mut self,
         user_key: &[u8],
@@ -62,7 +65,7 @@ impl Ahead {
             if entry.user_key > &self.last_key[..] {
                 break;
             }
-            // Keys ascend, and of one key sequences descend.
+            // Keys ascend, and the sequence numbers of one key descend.
             if (entry.user_key, std::cmp::Reverse(entry.seq)) >= (user_key, std::cmp::Reverse(seq)) {
                 taken += entry.stored_len;
                 self.records.push((entry.offset, entry.stored_len as usize, 0));
@@ -73,12 +76,12 @@ impl Ahead {
         self.read(2 * bytes, counters)
     }
 
-    /// Reads what was chosen, with gaps as long as all is no more than `most`.
+    /// Reads the chosen records, joined across gaps while the total is at most `most`.
     fn read(&mut self, most: u64, counters: &mut ReadCounters) -> Result<()> {
         let file = self.vsst.file();
         let gap_max = ReadCosts::of(&**file).gap_bytes.unwrap_or(GAP_UNKNOWN);
         let mut left = most.saturating_sub(self.records.iter().map(|record| record.1 as u64).sum());
-        // Where they begin, and their bytes.
+        // Offset and length of each run.
         let (mut runs, mut len): (Vec<(u64, usize)>, usize) = (Vec::new(), 0);
         for (offset, stored_len, from) in &mut self.records {
             let gap = runs.last().and_then(|(begin, len)| offset.checked_sub(begin + *len as u64));

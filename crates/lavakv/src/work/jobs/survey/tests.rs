@@ -1,9 +1,10 @@
-//! Estimates for tables of an earlier process.
+//! Tests of estimates for tables written before the open.
 
 use crate::{Db, Options};
 use io::sim::SimEnv;
 
-/// A long table of level 0 from the process before: its sample is in the file, and no compaction is due.
+/// A long table of level 0 from an earlier process: its file has a sample, and no compaction is
+/// due.
 #[test]
 fn tables_of_an_earlier_process_get_estimates() {
     let sim = SimEnv::new(4);

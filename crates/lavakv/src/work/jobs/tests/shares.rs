@@ -1,18 +1,19 @@
-//! How threads are shared out between compactions and collections of a store at work, by equations 4 to 6 (`plan::slots`), with four threads and with eight.
+//! Division of threads between compactions and collections in a busy store, by equations 4 to 6
+//! (`plan::slots`), with four and with eight threads.
 
 use super::*;
 use crate::context::ablation::Ablation;
 use crate::tree::summary::Pressure;
 use io::Rng;
 
-/// What was seen between two steps of jobs.
+/// Samples between steps of jobs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shares {
     looks: usize,
-    /// Threads that the equations have for collections, and that they were given; sums of all looks.
+    /// Threads that the equations assign to collections, and their slots; sums over all samples.
     due: f64,
     given: usize,
-    /// Collections and jobs of compactions that ran, sums and most.
+    /// Running collections and compaction jobs; sums and maxima.
     collections: usize,
     merges: usize,
     collections_max: usize,
@@ -39,7 +40,7 @@ impl Shares {
     }
 }
 
-/// A store of `keys` values of `len` bytes, half of which are overwritten again and again, at work.
+/// Runs a store with `keys` values of `len` bytes, half of which are overwritten repeatedly.
 fn at_work(threads: usize, ablation: Ablation, (keys, len): (u64, usize)) -> Shares {
     let sim = SimEnv::new(threads as u64);
     let options =
@@ -61,7 +62,8 @@ fn at_work(threads: usize, ablation: Ablation, (keys, len): (u64, usize)) -> Sha
     shares
 }
 
-/// Values that are overwritten press: collections get the threads that are due to them, and compactions one at least. Where there is nothing to collect compactions have all but one.
+/// With garbage of overwritten values, collections get their share of threads, and compactions at
+/// least one. Without garbage, compactions have all threads but one.
 #[test]
 fn threads_are_shared_out_by_the_pressures() {
     for threads in [4, 8] {
@@ -70,8 +72,8 @@ fn threads_are_shared_out_by_the_pressures() {
         println!("{threads} threads: {due:.2} due to collections, {given:.2} given: {values:?}");
         let most = threads as f64 - 1.0;
         assert!(due > threads as f64 / 2.0 && (due.min(most) - given).abs() < 0.75, "{values:?}");
-        // They take more where garbage is at its bound and nothing else is to be done, and no more than there are. (Both together may be more: what more urgent work has
-        // interrupted on its thread has not ended.)
+        // With garbage at its bound, collections also take idle threads, up to all of them. The
+        // total may exceed the threads, because preempted jobs count as running.
         assert!(
             (1..=threads).contains(&values.merges_max) && values.collections_max <= threads,
             "{values:?}"

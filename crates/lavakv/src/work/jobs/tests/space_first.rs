@@ -1,7 +1,9 @@
-//! Space before level 0, and what could starve what: a store far above its bound of garbage comes back to it beside families whose level 0 always has something to compact, on one
-//! thread and on several; no level 0 meets its stop meanwhile, levels are not left behind, and garbage that stays is in nobody's way.
+//! Tests that space precedes level 0 without starving either, on one thread and on several. A store
+//! far above its garbage bound returns to it, beside families whose level 0 always needs
+//! compaction. No level 0 reaches its stop, levels keep up, and garbage that cannot be freed has no
+//! effect.
 //!
-//! Jobs run on stacks as those of the scheduler's threads, between which the device is shared out evenly.
+//! Jobs run on stacks like those of the scheduler's threads, which share the device evenly.
 
 use super::*;
 use crate::context::ablation::Ablation;
@@ -10,39 +12,40 @@ use io::Rng;
 use io::sim::Costs;
 use store::run::Progress;
 
-/// Values that are apart, in the family with the garbage; a quarter as many in the default one.
+/// Number of separated values in the family with the garbage; the default family has a quarter as
+/// many.
 const KEYS: u64 = 800;
 const LEN: usize = 1000;
 const DATA_LEN: u64 = KEYS * LEN as u64;
-/// Keys of each family of short values, and bytes of these.
+/// Number of keys in each family of short values, and the length of a value.
 const SHORT_KEYS: u64 = 10_000;
 const SHORT_LEN: usize = 100;
 const BATCH: u64 = 128;
-/// Short values that are written at most, in percent of the values that are apart.
+/// Maximum of short values to write, in percent of the separated values.
 const WRITTEN_PERCENT_MAX: u64 = 600;
-/// A writer of 500 MB/s on a device of 80.
+/// A writer with 500 MB/s on a device with 80 MB/s.
 const WRITER_NS_PER_BYTE: u64 = 2;
 const KIB_NS: u64 = 12_000;
-/// What is far above the bound, in percent of it.
+/// Garbage that counts as far above the bound, in percent of it.
 const FAR_PERCENT: u64 = 130;
 
-/// What is attacked, and how.
+/// The parameters of one test run.
 #[derive(Clone, Copy, Debug)]
 struct Attack {
     policy: &'static str,
     threads: usize,
-    /// From how deep a level 0 on writers are slowed down, and where they stop.
+    /// Depths of level 0 at which writers are slowed down, and stopped.
     slowdown: usize,
     stop: usize,
-    /// A family before the others, with little garbage, of which there is always something to collect.
+    /// Whether another family, earlier in order, always has a little garbage to collect.
     others_collect: bool,
-    /// Nothing can be freed of the family that is far above its bound.
+    /// Whether the garbage of the family far above its bound cannot be freed.
     is_kept: bool,
     written_percent_max: u64,
     without: Option<&'static str>,
 }
 
-/// Garbage in percent of the bound.
+/// Returns the garbage pressure in percent.
 fn pressure(jobs: &Jobs) -> u64 {
     let of = |family: &Arc<Family>| family.read_state().summary.garbage_pressure_percent(false);
     jobs.tree.families.all().iter().map(of).max().unwrap_or(0)
@@ -53,24 +56,25 @@ fn deepest(jobs: &Jobs) -> usize {
     jobs.tree.families.all().iter().map(of).max().unwrap_or(0)
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 struct Outcome {
-    /// Short values written until the garbage was not far above its bound any more, in percent of the values that are apart.
+    /// Short values written until garbage was no longer far above its bound, in percent of the
+    /// separated values.
     written_percent: Option<u64>,
-    /// How deep a level 0 was at most, and how far levels were above their targets, in percent.
+    /// Maximum depth of a level 0, and maximum distance of levels above their targets, in percent.
     deepest: usize,
     excess_percent: u64,
-    /// How long writers were slowed down for level 0 and levels, milliseconds.
+    /// Total delay of writers for level 0 and levels, milliseconds.
     slowed_ms: u64,
     compacted: u64,
 }
 
-/// A thread, as the scheduler has it: a stack of jobs, the most urgent on top.
+/// A thread of the scheduler: a stack of jobs, the most urgent on top.
 struct Worker {
     duty: Duty,
     stack: Vec<Box<dyn Job>>,
-    /// Time of the device that it has had.
+    /// Device time used so far.
     had_ns: u64,
 }
 
@@ -79,7 +83,7 @@ impl Worker {
         Worker { duty, stack: Vec::new(), had_ns: 0 }
     }
 
-    /// A step; false: it has nothing to do.
+    /// Runs a step. Returns false if the thread has no work.
     fn step(&mut self, jobs: &Arc<Jobs>) -> bool {
         let (start_ns, below) = (jobs.context.now_ns(), self.stack.last().map(|job| job.class()));
         self.stack.extend(next_job(jobs, self.duty, below.unwrap_or(JobClass::Idle)));
@@ -96,7 +100,7 @@ impl Worker {
     }
 }
 
-/// All of them; the device is shared out evenly among those that have something to do.
+/// All threads; those with work share the device evenly.
 struct Workers(Vec<Worker>);
 
 impl Workers {
@@ -105,7 +109,7 @@ impl Workers {
         Workers(duties.map(Worker::new).collect())
     }
 
-    /// A step of whoever has had the least; false: none has anything to do.
+    /// Runs a step of the thread with the least device time. Returns false if no thread has work.
     fn step(&mut self, jobs: &Arc<Jobs>) -> bool {
         self.0.sort_by_key(|worker| worker.had_ns);
         let Some(at) = self.0.iter_mut().position(|worker| worker.step(jobs)) else { return false };
@@ -114,7 +118,7 @@ impl Workers {
         true
     }
 
-    /// They have so long, if they have anything to do.
+    /// Runs the threads for this device time, while they have work.
     fn work(&mut self, jobs: &Arc<Jobs>, budget_ns: &mut u64) {
         while *budget_ns > 0 {
             let start_ns = jobs.context.now_ns();
@@ -166,7 +170,7 @@ impl Attack {
         outcome
     }
 
-    /// Values that were overwritten at random while nobody collected.
+    /// Writes and randomly overwrites values, with collection paused.
     fn fill(&self, db: &Db, far: &ColumnFamily, rng: &mut Rng) {
         let pause = db.pause_gc();
         (0..KEYS).for_each(|at| db.put_cf(far, &key(at), &[1; LEN]).unwrap());
@@ -201,7 +205,7 @@ impl Attack {
             if self.others_collect {
                 (0..4).for_each(|n| writes.put(&key(rng.below(KEYS / 4)), &[n; LEN]));
             }
-            // Who has no memory waits for a flush, and at the stop for level 0.
+            // A writer without memory waits for a flush, and at the stop for level 0.
             let waits = || jobs.space.memory.backlog() > 0 || deepest(jobs) >= self.stop;
             while waits() && workers.step(jobs) {}
             let before_ns = slowed_ns();
@@ -225,7 +229,7 @@ impl Attack {
     }
 }
 
-/// An attack with each policy, on one thread and on several, and with level 0 deep and flat.
+/// Runs each policy, on one thread and on several, with deep and with shallow bounds for level 0.
 fn each(of: impl Fn(Attack)) {
     for policy in ["leveled", "vlsm"] {
         for (threads, slowdown, stop) in
@@ -252,7 +256,8 @@ fn garbage_goes_beside_a_level_0_that_is_always_busy() {
         println!("{attack:?}\n{on:?}");
         let written = on.written_percent.unwrap_or(u64::MAX);
         assert!(written < 400 && on.excess_percent < 65, "{attack:?}: {on:?}");
-        // Without it garbage stays, or goes much later; and where level 0 is flat it comes as near to its stop.
+        // Without the mechanism the garbage stays, or is freed much later. With low bounds level 0
+        // comes just as near to its stop.
         let written_percent_max = written + written / 2;
         let off = Attack { without: Some("space_first"), written_percent_max, ..attack }.run();
         assert!(on.deepest < attack.stop.max(off.deepest + 1), "{attack:?}: {on:?}, without {off:?}");
@@ -262,7 +267,7 @@ fn garbage_goes_beside_a_level_0_that_is_always_busy() {
     });
 }
 
-/// Of the families that have something to collect the one with the garbage comes first.
+/// Among families with work for collections, the one with the most garbage goes first.
 #[test]
 fn garbage_goes_beside_other_collections() {
     each(|attack| {
@@ -273,7 +278,7 @@ fn garbage_goes_beside_other_collections() {
     });
 }
 
-/// Where nothing can be freed all is as if there were no garbage.
+/// Garbage that cannot be freed has no effect.
 #[test]
 fn garbage_that_stays_is_in_nobodys_way() {
     each(|attack| {

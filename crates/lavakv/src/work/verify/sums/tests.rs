@@ -6,7 +6,7 @@ use std::sync::Arc;
 use version::{FileMeta, ReferenceTotals, UseSums};
 
 thread_local! {
-    /// How many lists were read to add the sums up.
+    /// Number of lists read to compute the sums, on this thread.
     pub(super) static LISTS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -19,7 +19,7 @@ fn options() -> Options {
     Options { memtable_bytes: 64 << 10, memory_bytes: 512 << 10, family, ..Options::default() }
 }
 
-/// Overwrites, with compactions and collections among them.
+/// Returns a store with overwrites, compactions and collections.
 fn filled(sim: &SimEnv) -> Db {
     let db = Db::open_in(sim.env(), "/store", options()).unwrap();
     let mut rng = io::Rng::new(7);
@@ -49,7 +49,7 @@ fn verification_adds_up_what_tables_reference() {
     assert!(version.levels.iter().flatten().all(|f| f.uses.sums().names == 0 || f.uses.list().is_none()));
     let errors = db.verify().unwrap().errors;
     assert!(errors.is_empty(), "{errors:?}");
-    // What no edit leads to.
+    // Wrong sums, which no edit can produce.
     let jobs = &db.engine().jobs;
     let (name, totals) = version.references.iter().next().map(|(name, totals)| (name, *totals)).unwrap();
     for wrong in [ReferenceTotals { count: totals.count + 1, ..totals }, ReferenceTotals::default()] {
@@ -63,7 +63,8 @@ fn verification_adds_up_what_tables_reference() {
     db.close().unwrap();
 }
 
-/// Each list is read once, with its table; another time only what came meanwhile, or all of a family of which a table went.
+/// A list is read once, with its table. At the end only lists of newer tables are read, or all of a
+/// family if a table was deleted.
 #[test]
 fn a_list_is_read_with_its_table() {
     let sim = SimEnv::new(4);
@@ -88,7 +89,7 @@ fn a_list_is_read_with_its_table() {
     };
     assert_eq!(read(&flushed), 1, "the table of the flush");
     assert_eq!(read(&|| db.compact_range(db.default_column_family(), None, None).unwrap()), users());
-    // What was noted is held against the sums as what is read is.
+    // Noted lists are compared with the sums in the same way as lists read at the end.
     let version = version_of(&db);
     let mut noted = Noted::default();
     for file in version.levels.iter().flatten() {
@@ -100,7 +101,8 @@ fn a_list_is_read_with_its_table() {
     db.close().unwrap();
 }
 
-/// What a table references is held against the manifest before anybody makes an edit of it; else the edit would be refused, which stops the store.
+/// The references of a table are compared with the manifest before an edit uses them. A wrong edit
+/// would be refused, which stops the store.
 #[test]
 fn a_list_that_is_not_what_the_manifest_says_is_damage_of_its_table() {
     let sim = SimEnv::new(3);
@@ -116,7 +118,7 @@ fn a_list_that_is_not_what_the_manifest_says_is_damage_of_its_table() {
     let e = jobs.files.tables.dependencies(&wrong).unwrap_err();
     let is_there = e.file().is_some_and(|file| file.ends_with(table.kind().to_string()));
     assert!(e.is_corruption() && is_there, "{e}");
-    // A job that meets that.
+    // A job encounters the damage.
     jobs.job_failed(e, &[table.number]);
     assert_eq!(db.damaged_files().len(), 1);
     db.put(b"key", b"value").unwrap();
@@ -124,7 +126,7 @@ fn a_list_that_is_not_what_the_manifest_says_is_damage_of_its_table() {
     db.close().unwrap();
 }
 
-/// The sums come back with the store, and so does what is wrong with a table.
+/// Sums are recovered with the store, and so is the damage of a table.
 #[test]
 fn a_table_that_cannot_be_read_leaves_its_sums() {
     let sim = SimEnv::new(2);
@@ -145,7 +147,7 @@ fn a_table_that_cannot_be_read_leaves_its_sums() {
         "{errors:?}"
     );
     assert!(!errors.is_empty());
-    // What it may refer to is kept.
+    // Files that the damaged table may reference are kept.
     let quarantine = &db.engine().files.tables.quarantine;
     let kept = after.vssts.keys().filter(|n| quarantine.is_uncollected(*n)).count();
     assert!(kept as u64 >= 1, "{}", after.describe());

@@ -1,4 +1,4 @@
-//! Files that are not what the manifest states, each sound in itself.
+//! Tests with files that are sound but do not match the manifest.
 
 use super::*;
 use crate::{Db, Options};
@@ -31,7 +31,7 @@ impl Script {
         Script { db, table, vsst }
     }
 
-    /// The file that the manifest states: one of both, or one of them changed.
+    /// Returns the description in the manifest: of one of both files, or a modified one.
     fn stated(&self, name: &str) -> Result<DataFile> {
         let (table, vsst) = (FileMeta::clone(&self.table), VsstMeta::clone(&self.vsst));
         Ok(match name {

@@ -1,4 +1,4 @@
-//! Compactions that have not looked at their inputs yet, and what becomes of them.
+//! Tests of compactions that have not read their inputs yet.
 
 use super::*;
 use crate::work::jobs::next_job;
@@ -31,12 +31,12 @@ fn run(jobs: &Arc<Jobs>, mut job: Box<dyn Job>) {
     }
 }
 
-/// True if all names of the family are held, whatever they are.
+/// Returns whether all names of the family are held, including future ones.
 fn is_held(db: &Db) -> bool {
     db.engine().jobs.files.pins.is_pinned(db.default_column_family().id(), version::BlobId::MAX)
 }
 
-/// A store that is written until a compaction begins that has to look at its inputs, and that job.
+/// Writes a store until a compaction begins that must read its inputs; returns that job.
 fn looking(sim: &SimEnv) -> (Db, Box<dyn Job>) {
     let db = Db::open_in(sim.env(), "/store", options()).unwrap();
     let mut rng = Rng::new(3);
@@ -56,7 +56,8 @@ fn looking(sim: &SimEnv) -> (Db, Box<dyn Job>) {
     panic!("nothing to compact");
 }
 
-/// All names of the family are held until it knows which it needs; nothing is in its way afterwards, however it ends.
+/// A compaction holds all names of its family until it knows its own, and none after its end,
+/// however it ends.
 #[test]
 fn until_it_knows_its_names_a_compaction_holds_all_of_its_family() {
     for (seed, ends) in (1..).zip(["dropped", "read", "merged"]) {
@@ -84,7 +85,7 @@ fn until_it_knows_its_names_a_compaction_holds_all_of_its_family() {
     }
 }
 
-/// An input whose list cannot be read is set aside as for any other damage, and the store goes on.
+/// An input with an unreadable list is set aside as damaged, and the store continues.
 #[test]
 fn an_input_whose_list_cannot_be_read_is_set_aside() {
     let sim = SimEnv::new(9);

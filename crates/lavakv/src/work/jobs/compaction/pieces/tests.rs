@@ -39,7 +39,8 @@ fn pieces_cover_all_keys_and_the_last_one_gets_everything_in_order() {
     assert!(pieces.leave(None).is_empty(), "what was made belongs to who ended it");
 }
 
-/// Whoever gives up, and whenever: each file goes once, after its last writer, or is handed over with all the others.
+/// Whatever job abandons the compaction, each file is removed once, after its last writer, or is
+/// handed over with all others.
 #[test]
 fn every_file_has_one_owner() {
     let (mut whole, mut over) = (0, 0);
@@ -47,9 +48,10 @@ fn every_file_has_one_owner() {
         let mut rng = Rng::new(seed);
         let cuts = (0..rng.below(5) as u8).map(|n| vec![n]).collect();
         let pieces = Pieces::new(cuts);
-        // Where space is limited files are told after each step; else only with what was merged.
+        // With limited space, files are reported after each step; otherwise with the merged
+        // outputs.
         let (fails, limited) = (rng.one_in(2), rng.one_in(2));
-        // By job: the piece it is at, and the files of that.
+        // Per job: its piece, and the files of that piece.
         let mut jobs: Vec<Option<(Piece, Vec<Created>)>> = (0..1 + rng.below(4)).map(|_| None).collect();
         let mut gone: HashMap<u64, bool> = HashMap::default();
         let (mut last_file, mut installed) = (0, None);
