@@ -1,5 +1,5 @@
-//! A store whose sequences, file numbers, log groups and log pages cross 2^32: nothing may be cut to 32 bits on the way
-//! to disk or back.
+//! A store whose sequences, file numbers, log groups and log pages cross 2^32: nothing may be cut
+//! to 32 bits on the way to disk or back.
 
 mod common;
 
@@ -23,7 +23,8 @@ fn highest_table(sim: &SimEnv) -> u64 {
     numbers.max().unwrap()
 }
 
-/// The highest numbers of a group and of a page that the log's pages carry (see `docs/format/wal.md`).
+/// The highest numbers of a group and of a page that the log's pages carry (see
+/// `docs/format/wal.md`).
 fn highest_in_log(sim: &SimEnv) -> (u64, u64) {
     let word = |page: &[u8], at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
     let mut highest = (0, 0);

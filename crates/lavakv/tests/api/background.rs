@@ -1,4 +1,4 @@
-//! Background work as its owner sees it: it ends, it keeps its limits, and it tells the listener.
+//! Background work as seen by its owner: it ends, it keeps its limits, and it reports events.
 
 use crate::common::*;
 use lavastore_lavakv::{Db, Event, EventListener, Options, sim::SimEnv};
@@ -18,7 +18,7 @@ fn after_wait_idle_nothing_is_written() {
         sim.advance_ns(100_000_000);
         assert!(!db.run_background_step(), "{}", sim.trace());
     }
-    // In ten seconds it looks ten times whether another process requests a checkpoint.
+    // In ten seconds it checks ten times for checkpoint requests of other processes.
     assert!(sim.op_count() - ops <= 10 && sim.state_hash() == hash, "{}", sim.trace());
     assert!(db.wait_idle(Duration::ZERO));
 }
@@ -36,7 +36,7 @@ fn wait_idle_gives_up_in_time() {
     assert!(contents(&db) == model);
 }
 
-/// What background jobs read and write keeps the budget over time.
+/// Background reads and writes keep the budget over time.
 #[test]
 fn the_io_budget_binds() {
     let rate = 2 << 20;
@@ -52,7 +52,7 @@ fn the_io_budget_binds() {
         settle(&db);
         let stats = db.stats();
         assert_eq!(stats.io_budget_bytes_per_s, limit);
-        // A flush reads nothing; a compaction reads what it merges.
+        // A flush reads nothing; a compaction reads its inputs.
         assert_eq!(stats.io_flush_bytes, stats.flush_bytes_written);
         assert!(stats.io_compaction_bytes > stats.compaction_bytes_written, "{stats:?}");
         let moved =
@@ -145,7 +145,7 @@ fn a_background_error_is_told() {
     assert!(contents(&open(&sim)) == model);
 }
 
-/// Memtables and cache keep their budgets while everything runs at full speed.
+/// Memtables and cache keep their budgets at full speed.
 #[test]
 fn memory_budgets_are_kept() {
     let tmp = TempDir::new("budgets");
@@ -178,7 +178,7 @@ fn memory_budgets_are_kept() {
     );
 }
 
-/// Levels keep near their targets, and L0 does not pile up.
+/// Levels stay near their targets, and level 0 does not pile up.
 #[test]
 fn the_tree_keeps_its_shape() {
     let sim = SimEnv::new(5);
@@ -195,7 +195,8 @@ fn the_tree_keeps_its_shape() {
     assert!(contents(&db) == model);
 }
 
-/// Tables of large memtables look deep to small ones; writers must not wait for a compaction that nobody wants.
+/// Tables of large memtables look deep to small ones. Writes must not wait for a compaction that is
+/// not due.
 #[test]
 fn a_store_reopened_with_smaller_memtables() {
     let sim = SimEnv::new(6);
@@ -218,7 +219,8 @@ fn a_store_reopened_with_smaller_memtables() {
     assert!(contents(&db) == model);
 }
 
-/// Nice values of this process's threads whose names begin so; empty where the system does not tell.
+/// Nice values of this process's threads with this name prefix; empty if the system does not report
+/// them.
 #[allow(
     clippy::disallowed_methods,
     reason = "what the kernel says of threads is read from outside the engine"
@@ -228,21 +230,22 @@ fn nice_of_threads(prefix: &str) -> Vec<i32> {
     let of = |task: std::path::PathBuf| {
         let name = std::fs::read_to_string(task.join("comm")).ok()?;
         let stat = std::fs::read_to_string(task.join("stat")).ok()?;
-        // After the name, which is in parentheses: the nice value is the seventeenth field.
+        // After the name, which is in parentheses, the nice value is the seventeenth field.
         let nice = stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.parse().ok()?;
         name.starts_with(prefix).then_some(nice)
     };
     tasks.filter_map(|task| of(task.path())).collect()
 }
 
-/// Work that can wait yields to the program that the store is part of; what its writers wait for does not.
+/// Background threads yield to the surrounding program; the log thread, for which writers wait,
+/// does not.
 #[test]
 fn background_threads_are_nice_and_the_logs_is_not() {
     let own = nice_of_threads("");
     let Some(&own) = own.first() else { return println!("skipped: no /proc") };
     let tmp = TempDir::new("nice");
     let _db = Db::open_with(tmp.path(), small()).unwrap();
-    // A thread has its name and priority soon after it was started.
+    // A thread gets its name and priority soon after its start.
     for _ in 0..500 {
         let (background, log) = (nice_of_threads("lava-bg"), nice_of_threads("lava-log"));
         let lowered = background.len() >= 2 && background.iter().all(|&nice| nice == (own + 10).min(19));

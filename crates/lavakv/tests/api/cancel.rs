@@ -1,4 +1,4 @@
-//! Long calls that are cancelled: they leave no files, and the store is as if they had not been asked for.
+//! Cancelled long calls: they leave no files and no changes.
 
 use crate::common::*;
 use lavastore_lavakv::{
@@ -28,7 +28,8 @@ fn worn(sim: &SimEnv) -> (Db, Model) {
     (db, model)
 }
 
-/// Every file of the directory is one that the store names, and the ledger has every byte.
+/// Checks that each file in the directory is named by the store, and that the ledger has every
+/// byte.
 fn nothing_is_left(sim: &SimEnv, db: &Db) {
     assert!(db.wait_idle(WAIT));
     let live = db.live_files();
@@ -40,7 +41,7 @@ fn nothing_is_left(sim: &SimEnv, db: &Db) {
     assert_eq!(space.parts().iter().map(|(_, bytes)| bytes).sum::<u64>(), space.total_bytes);
 }
 
-/// Runs a call again and again, each time with a later deadline, until it comes to its end.
+/// Runs a call repeatedly, each time with a later deadline, until it is completed.
 fn at_every_moment(
     seed: u64,
     step_ns: u64,
@@ -112,7 +113,7 @@ fn nothing_is_left_of_a_cancelled_checkpoint() {
     let copy = |db: &Db, cancel: Cancel, dir: &Path| db.checkpoint_unless(dir, Some(&cancel));
     let left = |sim: &SimEnv, db: &Db, dir: &Path| {
         assert!(!env(sim).fs.exists(dir).unwrap(), "{:?}", env(sim).fs.list(dir));
-        // The next one is made in its place.
+        // The next checkpoint can use the same place.
         db.checkpoint(dir).unwrap();
         let copy = Db::open_in(env(sim), dir, small()).unwrap();
         assert!(contents(&copy) == contents(db));
@@ -120,7 +121,7 @@ fn nothing_is_left_of_a_cancelled_checkpoint() {
     at_every_moment(5, 20_000, copy, left);
 }
 
-/// A checkpoint that finds no room leaves its directory as it was: missing, or empty.
+/// A checkpoint without room leaves its directory as before: missing or empty.
 #[test]
 fn nothing_is_left_of_a_checkpoint_without_room() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -151,7 +152,7 @@ fn nothing_is_left_of_a_checkpoint_without_room() {
     assert!(refused > 5, "{refused}");
 }
 
-/// Two calls at once: the token of one does not end the other.
+/// Two concurrent calls: the token of one does not end the other.
 #[test]
 fn a_token_ends_the_calls_that_have_it() {
     let tmp = TempDir::new("cancel");
@@ -176,7 +177,8 @@ fn a_token_ends_the_calls_that_have_it() {
     db.close().unwrap();
 }
 
-/// A repair that is cancelled, or that finds no room, leaves nothing of the new store, and the damaged one as it was.
+/// A cancelled repair, or one without room, leaves no files of the new store, and the damaged one
+/// unchanged.
 #[test]
 fn nothing_is_left_of_a_repair_that_does_not_end() {
     if skipped_on_lavafs(because::FAULTS) {

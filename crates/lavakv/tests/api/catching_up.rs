@@ -1,4 +1,5 @@
-//! Catching up: the later reader shows the state that an open would show, and the earlier reader keeps its state.
+//! Catch-up: the later reader shows the state that an open would show, and the earlier reader keeps
+//! its state.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -159,7 +160,7 @@ fn separated_values_are_found_by_a_reader_that_catches_up() {
     }
 }
 
-/// A compaction drops a key with its tombstone. The memtable of the earlier reader has the key still.
+/// A compaction drops a key with its tombstone. The earlier reader's memtable still has the key.
 #[test]
 fn a_deleted_key_does_not_come_back() {
     let sim = SimEnv::new(1);
@@ -176,7 +177,7 @@ fn a_deleted_key_does_not_come_back() {
     assert!(later.catch_up().unwrap().get(b"after").unwrap().is_some());
 }
 
-/// Neither pages of the log nor tables are read a second time.
+/// Neither log pages nor tables are read a second time.
 #[test]
 fn a_reader_that_catches_up_reads_little() {
     let sim = SimEnv::new(1);
@@ -186,7 +187,7 @@ fn a_reader_that_catches_up_reads_little() {
     fill(&db, &mut model, 0..5_000, 0);
     db.flush().unwrap();
     fill(&db, &mut model, 0..20_000, 1);
-    // Pieces that are read (the first page of each file of the log is, in either case), and tables that are opened.
+    // Reads (including the first page of each log file in either case), and opened tables.
     let reads_of = |work: &mut dyn FnMut() -> Db| {
         let reads =
             || [("", OpKind::Read), (".ksst", OpKind::Open)].map(|(of, kind)| sim.count_ops(Some(kind), of));
@@ -199,11 +200,11 @@ fn a_reader_that_catches_up_reads_little() {
     let (reader, to_catch_up) = reads_of(&mut || reader.catch_up().unwrap());
     assert!(contents(&reader) == model);
     assert!(to_catch_up[0] + 20 < to_open[0], "{to_catch_up:?} of {to_open:?}");
-    // A file of a volume has no name on the device.
+    // The files of a volume have no names on the device.
     assert!(to_catch_up[1] == 0 && (to_open[1] > 0 || on_lavafs()), "{to_catch_up:?} of {to_open:?}");
 }
 
-/// However often a reader catches up, a read looks into few memtables.
+/// After any number of catch-ups a read searches few memtables.
 #[test]
 fn many_small_steps_keep_reads_short() {
     let sim = SimEnv::new(1);

@@ -23,7 +23,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
     assert!(contents(&copy) == then);
     assert_eq!(contents_cf(&copy, &copy.column_family("family").unwrap()).len(), 1);
     assert!(copy.verify().unwrap().errors.is_empty());
-    // Both go their own ways.
+    // The two stores are independent.
     copy.put(b"only here", b"1").unwrap();
     copy.compact_range(copy.default_column_family(), None, None).unwrap();
     settle(&copy);
@@ -33,7 +33,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
     assert!(contents(&db) == model);
     let copy = Db::open_in(env(&sim), "/copies/one", small()).unwrap();
     assert_eq!(contents(&copy).len(), then.len() + 1);
-    // A checkpoint of a checkpoint, then the first goes.
+    // A checkpoint of a checkpoint; then the first one is removed.
     copy.checkpoint("/copies/two").unwrap();
     drop(copy);
     assert_eq!(contents(&Db::open_in(env(&sim), "/copies/two", small()).unwrap()).len(), then.len() + 1);
@@ -47,7 +47,7 @@ fn an_empty_store_can_be_copied() {
     assert!(contents(&Db::open_in(env(&sim), "/copy", small()).unwrap()).is_empty());
 }
 
-/// Writers go on while checkpoints are taken; each checkpoint is a prefix of what they wrote, over both families.
+/// Checkpoints during writes: each holds a prefix of the writes over both families.
 #[test]
 fn taken_while_writing() {
     let tmp = TempDir::new("checkpoint");
@@ -58,7 +58,8 @@ fn taken_while_writing() {
         let writer = s.spawn(|| {
             let mut n = 0u64;
             while !stop.load(Ordering::Relaxed) {
-                // Each batch goes to both families; keys ascend, so a prefix of the batches is a prefix of the keys.
+                // Each batch goes to both families; keys ascend, so a prefix of the batches is a
+                // prefix of the keys.
                 let mut batch = WriteBatch::new();
                 batch.put(&key(n), &value(n, 0));
                 batch.put_cf(&family, &key(n), &value(n, 1));
@@ -87,7 +88,7 @@ fn taken_while_writing() {
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// Where the file system cannot link, files are copied; a checkpoint that was cut off is no store.
+/// Files are copied if the file system has no links. An interrupted checkpoint is no store.
 #[test]
 fn a_checkpoint_cut_off_by_a_crash_is_no_store() {
     if skipped_on_lavafs(because::RECORD) {
@@ -111,14 +112,14 @@ fn a_checkpoint_cut_off_by_a_crash_is_no_store() {
     }
 }
 
-/// Two stores are copied to the same place at the same time: one of the copies is refused, and the other is whole.
+/// Two concurrent checkpoints into the same place: one is refused, and the other is complete.
 #[test]
 fn of_two_checkpoints_in_one_directory_one_is_refused() {
     let tmp = TempDir::new("checkpoint-twice");
     let into = tmp.join("copy");
     let (held, holds) = (Arc::new(Barrier::new(2)), AtomicBool::new(true));
     let gate = held.clone();
-    // The first to have marked the directory waits there until the other has come to its end.
+    // The first checkpoint with a mark in the directory waits there for the end of the other.
     let env = around_syncs(move |path, sync| {
         sync()?;
         if path.ends_with("copy/UNFINISHED") && holds.swap(false, Ordering::Relaxed) {
@@ -145,8 +146,8 @@ fn of_two_checkpoints_in_one_directory_one_is_refused() {
     assert_eq!(contents(&copy), Model::from([(b"first".to_vec(), b"1".to_vec())]));
 }
 
-/// A checkpoint that fails at any call leaves no file behind, and the store goes on: memtables are flushed, and the next checkpoint
-/// into the same place is whole.
+/// A checkpoint that fails at any call leaves no file behind, and the store continues: memtables
+/// are flushed, and the next checkpoint into the same place is complete.
 #[test]
 fn a_failed_checkpoint_removes_its_files() {
     use lavastore_lavakv::sim::{FaultEffect, FaultPlan};
@@ -169,7 +170,7 @@ fn a_failed_checkpoint_removes_its_files() {
             failed += 1;
             let left = sim.files().into_iter().filter(|(path, _)| path.starts_with("/copy"));
             let left: Vec<_> = left.filter(|(path, _)| !path.ends_with("LOCK")).collect();
-            // The call that fails may be the one that clears away.
+            // The failing call may be one of the clean-up.
             assert!(left.is_empty(), "operation {nth}: {left:?}");
         }
         if taken.is_err() {

@@ -1,4 +1,4 @@
-//! Checkpoints that another process requests of a store that is open.
+//! Checkpoints of an open store at the request of another process.
 
 use crate::common::*;
 use lavastore_lavakv::{
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const TAKE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Requests a checkpoint of the simulated store; `meanwhile` runs at each look of the client.
+/// Requests a checkpoint of the simulated store; `meanwhile` runs at each check of the client.
 fn ask(sim: &SimEnv, target: &str, meanwhile: &mut dyn FnMut(CheckpointRequest)) -> Result<()> {
     request_checkpoint(&env(sim), Path::new(DIR), Path::new(target), TAKE_WITHIN, meanwhile)
 }
@@ -27,7 +27,7 @@ fn a_requested_checkpoint_has_all_that_was_written_before() {
         let before = model.clone();
         let mut n = 0;
         ask(&sim, "/copy", &mut |_| {
-            // Writers go on.
+            // Writes continue.
             fill(&db, &mut model, 1000 + n..1001 + n, 1);
             n += 1;
             (0..8).for_each(|_| {
@@ -37,7 +37,7 @@ fn a_requested_checkpoint_has_all_that_was_written_before() {
         .unwrap();
         assert!(!requests_dir(&sim));
         let copy = contents(&Db::open_in(env(&sim), "/copy", small()).unwrap());
-        // A prefix of what the writer wrote, of at least what was there when the request was made.
+        // A prefix of the writes, with at least those before the request.
         let after = copy.len() - before.len();
         assert!(before.iter().all(|(key, value)| copy.get(key) == Some(value)), "seed {seed}");
         let written: Vec<_> = model.range(key(1000)..).map(|(key, _)| key.clone()).collect();
@@ -48,7 +48,7 @@ fn a_requested_checkpoint_has_all_that_was_written_before() {
     }
 }
 
-/// Requires the outcome of a request beside the steps of the store.
+/// Returns the outcome of a request while the store's background steps run.
 fn served(sim: &SimEnv, db: &Db, target: &str) -> Result<()> {
     ask(sim, target, &mut |_| {
         (0..8).for_each(|_| {
@@ -67,7 +67,7 @@ fn a_request_for_a_directory_with_contents_is_refused_like_the_call() {
     assert_eq!(e.kind(), ErrorKind::AlreadyExists);
     assert!(e.message().contains("a checkpoint needs a new or empty directory"), "{e}");
     served(&sim, &db, "/other").unwrap();
-    // The store goes on.
+    // The store continues.
     db.put(b"k", b"w").unwrap();
     settle(&db);
 }
@@ -89,7 +89,7 @@ fn the_close_of_the_store_ends_the_wait() {
     let e = ask(&sim, "/copy", &mut |_| drop(db.take())).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Closed);
     assert!(!requests_dir(&sim));
-    // The next process opens the store as ever.
+    // The next process can open the store.
     assert_eq!(contents(&open(&sim)).len(), 1);
 }
 
@@ -111,7 +111,7 @@ fn without_room_the_request_is_refused_and_the_store_goes_on() {
     }
 }
 
-/// Real threads: two requests at once, beside a writer, and a close beside a request.
+/// With real threads: two concurrent requests beside a writer, and a close beside a request.
 #[test]
 fn two_requests_at_once_are_both_served() {
     let tmp = TempDir::new("requests");
@@ -139,7 +139,7 @@ fn two_requests_at_once_are_both_served() {
     });
     std::thread::sleep(Duration::from_millis(300));
     drop(db);
-    // Made before the close, or refused by it.
+    // Completed before the close, or refused by it.
     if let Err(e) = asked.join().unwrap() {
         assert_eq!(e.kind(), ErrorKind::Closed, "{e}");
     }

@@ -1,4 +1,4 @@
-//! Close, beside calls that run and handles that live.
+//! Close beside running calls and live handles.
 
 use crate::common::*;
 use lavastore_lavakv::{
@@ -23,7 +23,8 @@ fn iterators_are_refused((standing, fresh): (&mut DbIterator, &mut DbIterator), 
     is_closed(fresh.beside(family, ReadOptions::default()));
 }
 
-/// Every handle of a closed store is refused, and does no harm to the store that is opened after it.
+/// Every handle of a closed store is refused, and does not disturb the store that is opened
+/// afterwards.
 fn refused_after(db: Db, open: impl Fn() -> Db) {
     let mut model = Model::new();
     fill(&db, &mut model, 0..300, 0);
@@ -107,7 +108,7 @@ fn handles_of_a_closed_store_are_refused_on_the_machine() {
     refused_after(open(), open);
 }
 
-/// A store that is only read is closed as well, and a later state of it is not.
+/// A read-only store is closed as well; its later state is not.
 #[test]
 fn a_reader_is_closed_alone() {
     let sim = SimEnv::new(2);
@@ -124,7 +125,7 @@ fn a_reader_is_closed_alone() {
     late.close().unwrap();
 }
 
-/// A progress report may close the store: the call ends.
+/// A progress callback may close the store: the call ends.
 #[test]
 fn a_call_that_closes_its_store_ends() {
     let sim = SimEnv::new(3);
@@ -148,7 +149,8 @@ fn ends(told: Result<()>) -> bool {
     }
 }
 
-/// Writers, readers, and every long call run on threads while the store is closed: what was acknowledged is there, and the rest was told.
+/// Writers, readers and every long call run on threads during a close: acknowledged writes persist,
+/// and all other calls get an error.
 #[test]
 fn calls_that_run_beside_a_close_end() {
     for round in 0..12 {
@@ -191,7 +193,7 @@ fn calls_that_run_beside_a_close_end() {
             let began = std::time::Instant::now();
             db.close().unwrap();
             assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-            // The lock is given up before the calls have told their threads.
+            // The lock is released before the calls have returned on their threads.
             let next = open();
             for (nth, done) in acknowledged.iter().enumerate() {
                 for i in 1..=done.load(Ordering::Acquire) {
@@ -201,7 +203,7 @@ fn calls_that_run_beside_a_close_end() {
             }
             next.close().unwrap();
         });
-        // A checkpoint that did not come to its end left nothing.
+        // An incomplete checkpoint leaves nothing.
         for entry in std::fs::read_dir(tmp.path()).unwrap() {
             let path = entry.unwrap().path();
             Db::open_with(&path, options()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -209,7 +211,7 @@ fn calls_that_run_beside_a_close_end() {
     }
 }
 
-/// Requests in flight are answered: done, or closed.
+/// Requests in flight complete at a close: performed, or `Closed`.
 #[test]
 fn requests_in_flight_are_answered_at_close() {
     let tmp = TempDir::new("requests-close");

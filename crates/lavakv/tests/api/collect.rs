@@ -1,4 +1,4 @@
-//! Garbage collection on request: the plan holds, the bound is kept, pauses hold.
+//! Garbage collection on request: predictions, the bound on garbage, and pauses.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -8,15 +8,15 @@ use lavastore_lavakv::{
 };
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A store whose values of about 100 bytes are separated, in vSSTs of a few hundred.
+/// Values of about 100 bytes, separated into value files of a few hundred.
 fn separated() -> Options {
     let family =
         FamilyOptions { min_blob_size: 32, ..small_family() }.expert(|expert| expert.vsst_bytes = 32 << 10);
     Options { family, ..small() }
 }
 
-/// Keys whose values were overwritten, the more of them the higher they are: vSSTs with none to seven eighths of garbage.
-/// Settled but for garbage collection.
+/// Creates overwritten keys, the more the higher they are: value files with no garbage up to seven
+/// eighths. Idle except for garbage collection.
 fn with_garbage(sim: &SimEnv) -> (Db, Model) {
     let (db, mut model) = (Db::open_in(env(sim), DIR, separated()).unwrap(), Model::new());
     let pause = db.pause_gc();
@@ -45,7 +45,7 @@ fn the_plan_is_what_happens() {
     assert!(total.exact && total.freed_bytes > plan.garbage_bytes / 2, "{plan:?}");
     assert_eq!(db.gc_plan(ask.clone()).unwrap(), plan, "a plan changes nothing");
     let read_only = Db::open_read_only_in(env(&sim), DIR, separated()).unwrap();
-    // It has a cache and open files of its own, and reads accordingly.
+    // The reader has its own cache and open files, which changes its predicted reads.
     let mut of_reader = read_only.gc_plan(ask.clone()).unwrap();
     for (own, other) in of_reader.collections.iter_mut().zip(&plan.collections) {
         own.read_bytes = other.read_bytes;
@@ -66,7 +66,7 @@ fn the_plan_is_what_happens() {
     let near = |is: u64, said: u64| is.abs_diff(said) <= said / 20 + (1 << 10) * report.collections;
     assert!(near(report.freed_bytes, total.freed_bytes), "{report:?} {total:?}");
     assert!(near(report.written_bytes, total.written_bytes), "{report:?} {total:?}");
-    // It reads the keys in the tables, too.
+    // A collection also reads the keys in the tables.
     let most = total.input_bytes + db.space().unwrap().table_bytes * report.collections;
     let least = total.read_bytes - total.read_bytes / 5;
     assert!((least..=most).contains(&report.read_bytes), "{report:?} {total:?}");
@@ -78,7 +78,8 @@ fn the_plan_is_what_happens() {
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// Where values are much longer than their references, reads are predicted to a fifth, with a cold cache as with a warm one.
+/// With values much longer than their references, reads are predicted to a fifth, with a cold or a
+/// warm cache.
 #[test]
 fn reads_are_predicted_to_a_fifth() {
     if skipped_on_lavafs(because::READS) {
@@ -92,7 +93,7 @@ fn reads_are_predicted_to_a_fifth() {
         let put = |db: &Db, i: u64, round: u8| db.put(&key(i), &[i as u8 ^ round; 1500]).unwrap();
         (0..2000).for_each(|i| put(&db, i, 0));
         db.flush().unwrap();
-        // Three in five die, here and there.
+        // Three in five values become garbage, scattered.
         (0..2000).filter(|i| i * 7919 % 2003 % 5 < 3).for_each(|i| put(&db, i, 1));
         db.compact_range(db.default_column_family(), None, None).unwrap();
         settle(&db);
@@ -111,13 +112,14 @@ fn reads_are_predicted_to_a_fifth() {
     }
 }
 
-/// Values hardly longer than the references to them: reads of tables are a large part. All reads of the device are predicted to a fifth.
+/// With values hardly longer than their references, table reads are a large part. All device reads
+/// are predicted to a fifth.
 #[test]
 fn reads_of_tables_are_predicted_to_a_fifth() {
     if skipped_on_lavafs(because::READS) {
         return;
     }
-    // Files with keys of the whole range, of parts of it, and of the whole range but few.
+    // Files with keys of the whole range, of parts of it, and of the whole range with few keys.
     let sizes = [(256 << 10, 4 << 20), (16 << 10, 4 << 20), (16 << 10, 48 << 10)];
     let cases = sizes.into_iter().flat_map(|sizes| [(sizes, false), (sizes, true)]);
     for ((flushed_bytes, memory_bytes), is_cold) in cases {
@@ -165,7 +167,7 @@ fn reads_of_tables_are_predicted_to_a_fifth() {
     }
 }
 
-/// What is told while it collects begins with the prediction and ends with what was done.
+/// The progress reports begin with the prediction and end with the result.
 fn comes_nearer(told: &[GcProgress], planned: &PlannedGc, report: &GcReport) {
     let (first, last) = (told.first().unwrap(), told.last().unwrap());
     assert_eq!((first.freed_bytes, first.remaining_bytes, first.eta_ns()), (0, planned.freed_bytes, None));
@@ -175,7 +177,7 @@ fn comes_nearer(told: &[GcProgress], planned: &PlannedGc, report: &GcReport) {
     assert!(told.len() as u64 > report.collections, "{told:?}");
     assert!(told.is_sorted_by_key(|p| (p.freed_bytes, p.elapsed_ns)), "{told:?}");
     for p in told {
-        // Freed and to be freed is always about what was predicted.
+        // Freed and remaining bytes always sum to about the prediction.
         let sum = p.freed_bytes + p.remaining_bytes;
         assert!(
             sum.abs_diff(planned.freed_bytes) <= planned.freed_bytes / 10 + (4 << 10),
@@ -184,7 +186,7 @@ fn comes_nearer(told: &[GcProgress], planned: &PlannedGc, report: &GcReport) {
     }
 }
 
-/// Collections of what collections wrote: predictions stay near, the nearer where the ledger is exact.
+/// Collections of collection outputs: predictions stay close, closer where the ledger is exact.
 #[test]
 fn plans_hold_round_after_round() {
     let sim = SimEnv::new(4);
@@ -196,7 +198,7 @@ fn plans_hold_round_after_round() {
             fill(&db, &mut model, i..i + 1, round);
         }
         db.compact_range(db.default_column_family(), None, None).unwrap();
-        // Files without any live record are dropped meanwhile, without a collection.
+        // Files without live records are dropped in between, without a collection.
         settle(&db);
         drop(pause);
         let plan = db.gc_plan(GcRequest::default()).unwrap();
@@ -212,7 +214,7 @@ fn plans_hold_round_after_round() {
     assert_eq!(contents(&db), model);
 }
 
-/// With collection held off by the user, garbage is not a reason to slow writers down: nobody would take it away.
+/// During a pause, garbage does not slow writes down, since no collection would reduce it.
 #[test]
 fn a_pause_does_not_slow_writers_down() {
     let sim = SimEnv::new(5);

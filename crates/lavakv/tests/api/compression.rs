@@ -1,4 +1,4 @@
-//! Compression, family by family, changed at reopen.
+//! Compression options of each family, changed at reopen.
 
 use crate::common::*;
 use lavastore_lavakv::{Compression, Db, FamilyOptions, Options, sim::SimEnv};
@@ -35,7 +35,7 @@ fn each_family_has_its_own() {
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// Tables of all kinds side by side, then all of the last kind after a full compaction.
+/// Tables of all kinds side by side; after a full compaction all of the last kind.
 #[test]
 fn changed_at_reopen() {
     let sim = SimEnv::new(2);
@@ -56,12 +56,12 @@ fn changed_at_reopen() {
         assert!(contents(&db) == model, "{compression:?}");
         assert!(db.verify().unwrap().errors.is_empty());
     }
-    // A read-only opening with other options reads what is there.
+    // A read-only store with other options reads the existing tables.
     let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     assert!(contents(&db) == model);
 }
 
-/// Bytes that do not compress are stored as they are.
+/// Incompressible bytes are stored uncompressed.
 #[test]
 fn incompressible_values() {
     let sim = SimEnv::new(3);

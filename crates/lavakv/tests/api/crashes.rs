@@ -1,17 +1,17 @@
-//! Runs that are crashed all over: what was written when, and what of it a crash may leave.
+//! Runs with crashes at any operation: the writes with their times, and the states that a crash may
+//! leave.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{Result, WriteOptions};
 
-/// A write of a run.
+/// A write of a run, with the operations at which it began and was acknowledged.
 struct Written {
-    /// The operation at which it began, and at which it was acknowledged.
     started: u64,
     acknowledged: u64,
     durable: bool,
-    /// What the store held after it.
+    /// The contents of the store after it.
     state: Model,
 }
 
@@ -43,7 +43,7 @@ impl CrashRun {
         self.writes.push(Written { started, acknowledged, durable, state });
     }
 
-    /// Checks what is left by crashes of these kinds, up to `step_max` operations apart.
+    /// Checks the state after crashes of these kinds, up to `step_max` operations apart.
     pub fn crash_all_over(
         &self,
         kinds: &[CrashKind],
@@ -62,11 +62,11 @@ impl CrashRun {
         }
     }
 
-    /// Asserts that a crash at that operation may leave this.
+    /// Asserts that a crash at that operation may leave `found`.
     pub fn assert_explains(&self, at: u64, kind: CrashKind, found: &Model) {
         let promised = |w: &Written| w.acknowledged <= at && (w.durable || kind == CrashKind::ProcessKill);
         let least = self.writes.iter().rposition(promised).map_or(0, |n| n + 1);
-        // The operation at which it dies is done, and may be the first of a write.
+        // The operation of the crash is done, and may be the first of a write.
         let most = self.writes.iter().filter(|w| w.started <= at).count();
         let empty = Model::new();
         let state = |n: usize| if n == 0 { &empty } else { &self.writes[n - 1].state };

@@ -1,5 +1,6 @@
-//! Compactions that several threads merge in pieces, under schedules: beside writers, readers and snapshots, while a call of the file system
-//! fails, a family is dropped, or the store is closed. A compaction is installed whole or not at all, and no file stays that is nobody's.
+//! Compactions merged in parts by several threads, under schedules: beside writers, readers and
+//! snapshots; while a file system call fails, a family is dropped, or the store is closed. A
+//! compaction is installed as a whole or not at all, and no orphaned file stays.
 
 use crate::common::*;
 use lavastore_lavakv::io::sim::threads::Plan;
@@ -14,7 +15,7 @@ use std::time::Duration;
 const SEEDS: u64 = 200;
 const KEYS: u64 = 300;
 
-/// What happens while the pieces are merged.
+/// The event during the merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Reads,
@@ -32,7 +33,7 @@ fn options(seed: u64) -> Options {
     Options { background_threads: 3, family, ..small() }
 }
 
-/// Tables of level 0, with deletes of ranges among them.
+/// Writes tables of level 0, with range deletions among them.
 fn write(db: &Db, family: &ColumnFamily, model: &mut Model) {
     for round in 0..2 {
         for i in (0..KEYS).filter(|i| (i + round) % 2 == 0 || i % 5 == 0) {
@@ -52,7 +53,7 @@ fn check_files(db: &Db, env: &Env) {
     assert_eq!(data, db.live_files().files, "files that are nobody's");
 }
 
-/// The pieces more than one for each compaction, of one schedule.
+/// Returns the number of parts beyond one per compaction, under one schedule.
 fn run(seed: u64, beside: Beside) -> u64 {
     let sim = SimEnv::new(seed);
     let machine = sim.clone();
@@ -72,7 +73,7 @@ fn run(seed: u64, beside: Beside) -> u64 {
             machine.inject(plan.path("sst"));
         }
         let (worker, of) = (db.clone(), family.clone());
-        // Who closes the store has it alone: what runs then is what the tree wants by itself.
+        // A close must own the store, so only automatic compactions run then.
         let compact = Box::new(move || match beside {
             Beside::Close => {}
             _ => drop(worker.compact_range(&of, None, None)),

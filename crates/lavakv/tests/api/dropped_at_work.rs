@@ -1,5 +1,5 @@
-//! A family is dropped while a job works on it, under schedules: every file goes, none before its last reader, and the
-//! job's failures stop nobody.
+//! A family is dropped while a job works on it, under schedules. Every file is removed, none before
+//! its last reader, and the job's failure stops no other work.
 
 use crate::common::*;
 use lavastore_lavakv::io::Priority;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Schedules of each kind of job.
 const SEEDS: u64 = 1000;
 
-/// One schedule: `prepare` leaves the job something to do, `job` does it while the family is dropped.
+/// Runs one schedule: `prepare` creates work for the job, `job` runs while the family is dropped.
 fn run(seed: u64, prepare: fn(&Db, &ColumnFamily), job: fn(&Db, &ColumnFamily)) {
     let sim = SimEnv::new(seed);
     let ran = sim.run_threads(&Plan::new(seed), move |env| {
@@ -78,7 +78,7 @@ fn a_collection() {
     (0..SEEDS).for_each(|seed| run(seed, prepare, |db, _| drop(db.collect_garbage(GcRequest::default()))));
 }
 
-/// Reads: what was there, or that the family is gone, and never that there is nothing in it.
+/// A read returns the old value, or that the family is gone, and never that the key is missing.
 #[test]
 fn a_read() {
     let prepare = |db: &Db, family: &ColumnFamily| write(db, family, 0);

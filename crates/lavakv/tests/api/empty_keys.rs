@@ -1,4 +1,4 @@
-//! The empty key is a key like any other, in stores whose format has it.
+//! The empty key is an ordinary key in stores whose format allows it.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -15,7 +15,7 @@ fn options() -> Options {
     options
 }
 
-/// Of either policy, with and without compression.
+/// Either policy, with and without compression.
 fn options_of(seed: u64) -> Options {
     let vlsm = VlsmOptions { table_bytes: 4 << 10, level_1_tables: 2, ..VlsmOptions::default() };
     let mut options = options();
@@ -26,7 +26,7 @@ fn options_of(seed: u64) -> Options {
     options
 }
 
-/// Few keys, the empty one among them.
+/// One of a few keys, with the empty one among them.
 fn some_key(rng: &mut Rng) -> Vec<u8> {
     match rng.below(4) {
         0 => Vec::new(),
@@ -57,7 +57,7 @@ fn change(db: &Db, model: &mut Model, rng: &mut Rng) {
             model.remove(&b""[..]);
         }
         nth => {
-            // Inline, separated, and sometimes in a file of its own.
+            // Inline, separated, sometimes in a file of its own.
             let len = if rng.one_in(60) { 40_000 } else { [20, 300][nth as usize % 2] };
             let value: Vec<u8> = (0..len).map(|_| rng.below(256) as u8).collect();
             db.put(&key, &value).unwrap();
@@ -147,7 +147,7 @@ fn the_empty_key_is_a_key_like_any_other() {
     }
 }
 
-/// Repair makes a store that has the empty key, too, whether it finds it in a table, in the log, or in a file of its own.
+/// Repair keeps the empty key, from a table, from the log, or with a value in a file of its own.
 #[test]
 fn repair_saves_the_empty_key() {
     for (len, flushed) in [(20, true), (20, false), (300, true), (40_000, true), (40_000, false)] {
@@ -195,7 +195,7 @@ fn an_empty_key_is_refused_where_the_format_has_none() {
         assert!(e.message().starts_with("empty key: the store has format 1"), "{nth}: {e}");
     }
     assert!(contents(&db).is_empty());
-    // Bounds of ranges may be empty in every format.
+    // Range bounds may be empty in every format.
     db.put(b"a", b"1").unwrap();
     db.delete_range(b"", b"b").unwrap();
     db.flush().unwrap();

@@ -1,4 +1,4 @@
-//! A sync that failed is believed, and remembered: nobody builds on what it may have lost, whoever asks next.
+//! A failed sync is remembered: no later operation builds on data that it may have lost.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
@@ -9,8 +9,9 @@ fn durable() -> Options {
     Options { durability: Durability::Durable, ..small() }
 }
 
-/// The directory's sync fails for a large value, while a flush has made its table and not yet named it: the failed sync may
-/// have lost the name of that too. `None`: there was no such moment in this run.
+/// The directory sync of a large value fails while a flush has created its table and not yet listed
+/// it: the failed sync may have lost the table's name too. `None`: there was no such moment in this
+/// run.
 fn directory_sync_fails_beside_a_flush(seed: u64) -> Option<()> {
     let sim = SimEnv::new(seed);
     let db = Db::open_in(sim.env(), DIR, durable()).unwrap();
@@ -49,7 +50,7 @@ fn a_failed_sync_of_the_directory_stops_the_jobs_under_way() {
     assert!(tried >= 10, "{tried} runs had a table that was made and not named");
 }
 
-/// Nothing is acknowledged after a failed sync of the log, whether it needs the log or not.
+/// No write is acknowledged after a failed sync of the log, whether it needs the log or not.
 #[test]
 fn a_failed_sync_of_the_log_stops_all_writes() {
     let sim = SimEnv::new(1);
@@ -67,8 +68,8 @@ fn a_failed_sync_of_the_log_stops_all_writes() {
     assert_eq!(db.get(b"before").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// Each sync of a checkpoint fails in turn. If the checkpoint is then taken again in the same place and succeeds, it is there
-/// after a loss of power, whatever the sync that failed has lost.
+/// Each sync of a checkpoint fails in turn. A successful second checkpoint in the same place is
+/// durable, whatever the failed sync has lost.
 #[test]
 fn a_checkpoint_that_is_taken_again_after_a_failed_sync_is_durable() {
     let (mut failed, mut taken) = (0, 0);
@@ -98,7 +99,7 @@ fn a_checkpoint_that_is_taken_again_after_a_failed_sync_is_durable() {
     assert!(failed >= 6 && taken >= 5, "{failed} syncs of a checkpoint, {taken} taken again");
 }
 
-/// Holds the next sync of a manifest up, does it, and lets it fail.
+/// Delays the next sync of a manifest, performs it, and fails it.
 #[derive(Debug, Default)]
 struct Gate(Mutex<Stage>, Condvar);
 
@@ -132,8 +133,8 @@ impl Gate {
     }
 }
 
-/// A flush that nobody waits for is held up in the manifest's sync while the store is closed; then the sync fails, although
-/// the edit is durable. Its table must stay, and close must tell.
+/// A background flush is delayed in the manifest's sync while the store is closed. Then the sync
+/// fails, although the edit is durable. Its table must stay, and the close must return the error.
 #[test]
 fn a_sync_of_the_manifest_that_fails_while_the_store_is_closed() {
     let tmp = TempDir::new("close-fails");
@@ -159,7 +160,8 @@ fn a_sync_of_the_manifest_that_fails_while_the_store_is_closed() {
         }
     });
     let db = Db::open_in(env, tmp.join("store"), options()).unwrap();
-    // A full memtable, and at rest a spare log group: the next write freezes the one and needs no edit for the other.
+    // A full memtable, and an idle spare log group: the next write rotates the memtable and needs
+    // no edit for the group.
     let n = 100;
     let mut batch = WriteBatch::new();
     (0..n).for_each(|i| batch.put(&key(i), &[1; 300]));
@@ -171,7 +173,7 @@ fn a_sync_of_the_manifest_that_fails_while_the_store_is_closed() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let closing = std::thread::spawn(move || db.close());
-    // Too short a time would not make it fail, but find nothing.
+    // A shorter time could miss the bug, but would not fail the test.
     std::thread::sleep(std::time::Duration::from_millis(300));
     gate.set(Stage::Failing);
     let closed = closing.join().unwrap();

@@ -1,4 +1,4 @@
-//! Column families: made and dropped under writes, across reopen, and what an idle one costs the others.
+//! Column families: created and dropped under writes, across reopen, and the cost of an idle one.
 
 use crate::common::*;
 use lavastore_lavakv::{
@@ -39,8 +39,8 @@ fn made_listed_dropped_and_made_again() {
     assert_eq!(contents_cf(&db, &db.column_family("b").unwrap()).len(), 1);
 }
 
-/// The tables of many families share a flush: one edit and one sync of the directory for all of them. A loss of power in the middle loses nothing
-/// that was durable.
+/// The tables of many families share one edit and one directory sync per flush. A power loss in the
+/// middle loses nothing durable.
 #[test]
 fn flush_of_many_families_shares_syncs() {
     const FAMILIES: u64 = 500;
@@ -71,7 +71,7 @@ fn flush_of_many_families_shares_syncs() {
     }
 }
 
-/// A flush says how far the store is; what a family had last, that was dropped before, counts as well.
+/// A flush records the last sequence of the store, including sequences of families dropped before.
 #[test]
 fn sequences_of_a_dropped_family_are_not_given_again() {
     let sim = SimEnv::new(4);
@@ -91,7 +91,7 @@ fn sequences_of_a_dropped_family_are_not_given_again() {
     }
 }
 
-/// Space of a dropped family comes back, unless an iterator still reads it.
+/// The space of a dropped family is freed, unless an iterator still reads it.
 #[test]
 fn a_drop_frees_space_once_nobody_reads() {
     let sim = SimEnv::new(2);
@@ -114,7 +114,7 @@ fn a_drop_frees_space_once_nobody_reads() {
     assert_eq!(space.memtable_bytes, 0, "{space:?}");
 }
 
-/// The log may not grow without bound because one family is idle.
+/// An idle family must not retain the log without bound.
 #[test]
 fn an_idle_family_does_not_hold_the_log() {
     let sim = SimEnv::new(3);
@@ -182,7 +182,7 @@ fn made_and_dropped_under_writes() {
     assert!(contents(&Db::open_with(tmp.path(), small()).unwrap()) == before);
 }
 
-/// Many small families share one memory budget.
+/// Many small families share one memtable budget.
 #[test]
 fn many_families_keep_one_memory_budget() {
     let sim = SimEnv::new(4);
@@ -200,7 +200,7 @@ fn many_families_keep_one_memory_budget() {
     assert_eq!(total, 6000);
 }
 
-/// The default family takes the options of each open; they apply to what is written from then on.
+/// Each open sets the options of the default family; they apply to later writes.
 #[test]
 fn options_of_the_default_family_change_at_open() {
     let sim = SimEnv::new(5);
@@ -219,7 +219,8 @@ fn options_of_the_default_family_change_at_open() {
     }
 }
 
-/// A volatile batch is in no log: if it spans families, nothing but one flush of them all keeps its halves together.
+/// A volatile batch is in no log. If it spans families, only one flush of all of them keeps it
+/// atomic.
 #[test]
 fn a_volatile_batch_over_families_is_flushed_whole() {
     let sim = SimEnv::new(7);
@@ -229,7 +230,7 @@ fn a_volatile_batch_over_families_is_flushed_whole() {
     batch.put(b"here", b"1");
     batch.put_cf(&other, b"there", b"1");
     db.write_opt(&batch, &WriteOptions::volatile()).unwrap();
-    // Only the memtable of the default family fills up.
+    // Only the default family's memtable fills up.
     let flushes = db.stats().flushes;
     for n in 0.. {
         db.put_opt(db.default_column_family(), &key(n), &value(n, 0), &WriteOptions::volatile()).unwrap();
@@ -245,8 +246,9 @@ fn a_volatile_batch_over_families_is_flushed_whole() {
     assert_eq!(db.get_cf(&other, b"there").unwrap().as_deref(), Some(&b"1"[..]), "and so was its other half");
 }
 
-/// A batch fills the memtable of one family. Its last change is the first in the memtable of another, and the last sequence before the
-/// flush: the log must have it durable before the table of the first is installed.
+/// A batch fills the memtable of one family. Its last change is the first in another family's
+/// memtable, and the last sequence before the flush. The log must be durable up to it before the
+/// first family's table is installed.
 #[test]
 fn the_end_of_a_batch_in_another_memtable_is_durable_before_a_flush() {
     let sim = SimEnv::new(8);

@@ -1,7 +1,7 @@
-//! Stores that descend from one another, on one volume: what one of them writes is never seen by another, although they
-//! have the same numbers and use the same blocks one after the other.
+//! Forks of a store on one volume: a fork never reads data of another, although they have the same
+//! numbers and reuse the same blocks.
 //!
-//! All of it on LavaFS, where a log group takes blocks as they are.
+//! All of it on LavaFS, where a log group takes over blocks without clearing them.
 
 use crate::common::{DIR, Model, contents, fill, key, lavafs_env as env, small};
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
@@ -9,14 +9,14 @@ use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{Db, Durability, Options};
 use std::path::Path;
 
-/// How a store ends before it is opened again.
+/// The end of a store before it is opened again.
 const ENDS: [Option<CrashKind>; 3] = [Some(CrashKind::ProcessKill), Some(CrashKind::PowerLoss), None];
 
 fn options() -> Options {
     Options { durability: Durability::Durable, ..small() }
 }
 
-/// The store with a checkpoint of its first 50 keys in each of these directories, and these keys.
+/// Returns the store, with its first 50 keys, and a checkpoint of these in each directory.
 fn source(sim: &SimEnv, checkpoints: &[&str]) -> (Db, Model) {
     let db = Db::open_in(env(sim), DIR, options()).unwrap();
     let mut model = Model::new();
@@ -43,7 +43,7 @@ fn delete(sim: &SimEnv, dir: &str) {
     fs.sync_dir(Path::new("/")).unwrap();
 }
 
-/// Ends an open store in this way; what is left of the machine.
+/// Ends an open store in this way, and returns the machine after it.
 fn end(sim: &SimEnv, db: Db, how: Option<CrashKind>, seed: u64) -> SimEnv {
     match how {
         Some(kind) => {
@@ -58,7 +58,7 @@ fn end(sim: &SimEnv, db: Db, how: Option<CrashKind>, seed: u64) -> SimEnv {
     }
 }
 
-/// The store holds what the model says; else a line about the difference.
+/// Checks that the store equals the model, or returns the difference.
 fn check(sim: &SimEnv, dir: &str, model: &Model) -> Result<(), String> {
     let db = Db::open_in(env(sim), dir, options()).map_err(|e| format!("refused to open: {e}"))?;
     let found = contents(&db);
@@ -67,7 +67,7 @@ fn check(sim: &SimEnv, dir: &str, model: &Model) -> Result<(), String> {
     if strange + lost == 0 { Ok(()) } else { Err(format!("{lost} keys lost, {strange} from elsewhere")) }
 }
 
-/// Copies the files of a closed store, as a hand would.
+/// Copies the files of a closed store without the engine.
 fn copy(sim: &SimEnv, from: &str, to: &str) {
     let fs = env(sim).fs;
     fs.create_dir_all(Path::new(to)).unwrap();
@@ -87,13 +87,13 @@ fn a_checkpoint_does_not_see_what_was_written_to_another() {
     one_after_the_other(false);
 }
 
-/// Nobody tells a copy that it is one: it has the uid of the store, and all its numbers.
+/// A file copy does not know that it is one: it has the uid of the store and all its numbers.
 #[test]
 fn a_copy_does_not_see_what_was_written_to_another() {
     one_after_the_other(true);
 }
 
-/// Of two forks of a store one is used and deleted, and the other gets its blocks.
+/// One of two forks is used and deleted, and the other reuses its blocks.
 fn one_after_the_other(by_hand: bool) {
     for how in ENDS {
         for (first, len) in [(40, 100), (300, 300), (40, 3000), (3, 100), (200, 480)] {
@@ -134,7 +134,7 @@ fn a_checkpoint_opened_in_place_of_its_source_does_not_see_what_came_later() {
     }
 }
 
-/// Two stores that are not one have two identities, whatever else they share.
+/// Different stores have different uids, whatever else they share.
 #[test]
 fn a_checkpoint_has_a_uid_of_its_own() {
     let sim = SimEnv::new(1);

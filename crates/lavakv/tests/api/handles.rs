@@ -1,4 +1,4 @@
-//! The life of handles: clones in threads, close, and drop while iterators and snapshots live.
+//! Handles: clones in threads, close, and drop beside iterators and snapshots.
 
 use crate::common::*;
 use lavastore_lavakv::{Db, ErrorKind, ReadOptions, WriteBatch, WriteOptions, sim::SimEnv};
@@ -17,7 +17,7 @@ fn clones_in_threads() {
                     let options =
                         if i % 200 == 0 { WriteOptions::durable() } else { WriteOptions::default() };
                     db.put_opt(db.default_column_family(), &key(n), &value(n, t), &options).unwrap();
-                    // One's own writes are visible at once.
+                    // A thread's own writes are visible at once.
                     assert_eq!(db.get(&key(n)).unwrap().as_deref(), Some(&value(n, t)[..]));
                     if i % 500 == 0 {
                         let mut i = db.iter(ReadOptions::default()).unwrap();
@@ -36,7 +36,7 @@ fn clones_in_threads() {
     assert!(contents(&Db::open_with(tmp.path(), small()).unwrap()) == found);
 }
 
-/// Batches of two threads never mix: whoever wrote one key wrote the other.
+/// Batches of two threads never mix: the same thread wrote both keys.
 #[test]
 fn batches_are_atomic_to_readers() {
     let tmp = TempDir::new("atomic");
@@ -89,7 +89,7 @@ fn drop_with_readers(db: Db, reopen: impl Fn() -> lavastore_lavakv::Result<Db>) 
     drop(db);
     assert!(contents(&clone) == model, "a clone keeps it open");
     drop(clone);
-    // The store is closed; what was pinned is still there.
+    // The store is closed; pinned data stays readable.
     assert_eq!(early.key(), key(10));
     fails(reopen(), ErrorKind::Locked);
     assert_eq!(early.entries().count(), 2990);
@@ -117,7 +117,7 @@ fn readers_outlive_the_store_on_the_machine() {
     drop_with_readers(reopen().unwrap(), reopen);
 }
 
-/// A value pins the block it lies in, past everything.
+/// A value pins its block, even after the store is gone.
 #[test]
 fn values_outlive_the_store() {
     if skipped_on_lavafs(because::DAMAGE) {

@@ -83,7 +83,7 @@ fn prefixes() {
         let mut i = db.iter(options()).unwrap();
         assert_eq!(forward(&mut i), expected, "{prefix}");
         assert_eq!(backward(&mut i), expected, "{prefix}");
-        // A prefix and a bound: both hold.
+        // A prefix and a bound apply together.
         let bounded = ReadOptions { lower_bound: Some(key(200)), ..options() };
         let expected: Vec<_> = expected.into_iter().filter(|k| *k >= key(200)).collect();
         assert_eq!(forward(&mut db.iter(bounded).unwrap()), expected, "{prefix}");
@@ -141,7 +141,7 @@ fn keys_only_and_entries() {
     assert!(entries.next().is_none() && entries.next().is_none());
 }
 
-/// An iterator sees the moment it was made, whatever happens meanwhile.
+/// An iterator sees the moment of its creation.
 #[test]
 fn an_iterator_sees_one_moment() {
     let sim = SimEnv::new(5);
@@ -175,7 +175,7 @@ fn an_empty_store() {
     assert_eq!(i.entries().count(), 0);
 }
 
-/// However many tables there are: what a seek needs of their indexes is one batch of reads, and the blocks are another.
+/// With any number of tables, a cold seek takes one batch of reads for indexes and one for blocks.
 #[test]
 fn a_cold_seek_waits_twice_for_reads() {
     for (cache_bytes, tables) in [(0, 1), (0, 2), (0, 3), (1 << 20, 3)] {
@@ -200,7 +200,7 @@ fn a_cold_seek_waits_twice_for_reads() {
         let again = seek(40);
         match cache_bytes {
             0 => assert_eq!((cold, again), ((2, 2 * tables), (2, 2 * tables))),
-            // What was just written may be in the cache; what was just read is.
+            // Recently written data may be cached; recently read data is.
             _ => assert_eq!(again, (0, 0), "{cold:?}"),
         }
     }

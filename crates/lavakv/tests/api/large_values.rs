@@ -1,4 +1,5 @@
-//! Large values: each in a segment of its own, in and out in pieces, gone when nothing refers to it.
+//! Large values: each in a segment of its own, written and read in pieces, removed with the last
+//! reference.
 
 use crate::common::*;
 use crate::crashes::CrashRun;
@@ -8,10 +9,11 @@ use lavastore_lavakv::{
 };
 use std::io::{Read, Seek, SeekFrom, Write};
 
-/// The longest value that goes through log and memtable with [`small`] options: a quarter of a log group.
+/// The longest value that goes through log and memtable with [`small`] options: a quarter of a log
+/// group.
 const ORDINARY_MAX: usize = 32 << 10;
 
-/// A value that tells its key and round in every part.
+/// A value in which every part depends on key and round.
 fn large(i: u64, round: u64, len: usize) -> Vec<u8> {
     let mut rng = lavastore_lavakv::io::Rng::new(i << 20 | round);
     let mut value = vec![0; len];
@@ -132,7 +134,7 @@ fn files_go_when_their_values_are_overwritten_or_deleted() {
     let sim = SimEnv::new(3);
     let db = open(&sim);
     let family = db.default_column_family().clone();
-    // In the same memtable: the flush drops the older one, and no edit ever names its file.
+    // In the same memtable: the flush drops the older one, and no edit names its file.
     for round in 0..5 {
         db.put(b"same", &large(0, round, 40_000)).unwrap();
     }
@@ -140,7 +142,7 @@ fn files_go_when_their_values_are_overwritten_or_deleted() {
     db.flush().unwrap();
     settle(&db);
     assert_eq!(segments(&sim).len(), 1);
-    // In different tables: compaction drops the reference, and the file with it.
+    // In different tables: compaction drops the reference and the file.
     for round in 5..9 {
         db.put(b"same", &large(0, round, 40_000)).unwrap();
         db.flush().unwrap();
@@ -206,7 +208,8 @@ fn what_is_not_finished_leaves_nothing() {
     assert_eq!(segments(&sim).len(), 0);
     assert!(db.get_cf(&family, b"k").unwrap().is_none());
 
-    // The family goes while a value is being written, and while others are in its memtable and in its tables.
+    // The family is dropped while a value is being written, and others are in its memtable and
+    // tables.
     db.put_cf(&family, b"table", &large(1, 2, 40_000)).unwrap();
     db.put_cf(&family, b"gone", &large(1, 2, 40_000)).unwrap();
     db.put_cf(&family, b"gone", &large(1, 3, 40_000)).unwrap();
@@ -262,7 +265,7 @@ fn a_value_of_more_than_a_gigabyte_is_refused() {
     let sim = SimEnv::new(7);
     let db = open(&sim);
     let mut writer = db.put_stream(db.default_column_family(), b"k", WriteOptions::default()).unwrap();
-    // The limit is checked before anything is written.
+    // The limit is checked before the first write.
     let gigabyte = vec![0; (1 << 30) + 1];
     fails(writer.append(&gigabyte), ErrorKind::TooLarge);
     fails(writer.append(b"x"), ErrorKind::TooLarge);
@@ -358,7 +361,7 @@ fn segments_waiting_for_a_flush_are_bounded() {
         db.put(b"k", &large(0, round, 60_000)).unwrap();
         db.wait_idle(std::time::Duration::from_millis(100));
     }
-    // 512 KB of log bound what waits; 2.4 MB were written.
+    // 512 KB of log bound the unflushed segments; 2.4 MB were written.
     assert!(segments(&sim).len() < 20, "{}", segments(&sim).len());
     assert!(db.stats().flushes > 2);
 }
@@ -401,7 +404,7 @@ fn recovery_names_a_segment_that_is_missing_or_damaged() {
         let db = open(&copy);
         assert_eq!(db.damaged_files()[0].file, name);
         db.put(b"b", &large(1, 2, 90_000)).unwrap();
-        // Also once it is in a table, and merged with others.
+        // Also in a table, and after a merge.
         for _ in 0..2 {
             refused(db.get(b"a"), ErrorKind::Corruption, &name);
             assert!(*db.get(b"b").unwrap().unwrap() == *large(1, 2, 90_000));
@@ -443,8 +446,8 @@ fn a_full_disk_fails_the_write_and_leaves_nothing() {
     }
 }
 
-/// What a crash may leave, all over a run with large values: the store opens, what was acknowledged is there, what is
-/// there is whole, and no file is left over.
+/// Crashes all over a run with large values: the store opens, acknowledged values exist, existing
+/// values are complete, and no file is left over.
 #[test]
 fn crashes_lose_nothing_and_leave_nothing() {
     for seed in 0..3 {
@@ -478,8 +481,8 @@ fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind) -> lava
     Ok(())
 }
 
-/// What gets files of its own does not count for the limit of a batch: 20 MB of such values are one batch, which is there as a
-/// whole or not at all. What is logged does count, and a batch that is refused leaves nothing.
+/// Values in files of their own do not count towards the limit of a batch: 20 MB of them are one
+/// atomic batch. Logged bytes do count, and a refused batch leaves nothing.
 #[test]
 fn a_batch_is_bounded_by_what_is_logged() {
     if skipped_on_lavafs(because::RECORD) {
@@ -496,7 +499,7 @@ fn a_batch_is_bounded_by_what_is_logged() {
     db.write_opt(&batch, &WriteOptions::durable()).unwrap();
     let (acknowledged, record) = (sim.op_count(), sim.record());
     for nth in 0..=12 {
-        // The power fails at some moment of it, and when it is acknowledged.
+        // The power fails during the write, and at its acknowledgement.
         let after = record.crash_at(begun + (acknowledged - begun) * nth / 12, CrashKind::PowerLoss, nth);
         let db = open(&after);
         let found = (0..40)
@@ -518,7 +521,7 @@ fn a_batch_is_bounded_by_what_is_logged() {
     assert_eq!((sim.op_count(), segments(&sim).len()), (before, 0));
 }
 
-/// A value that a put takes is taken by a batch, whatever its length: it is there with the rest of the batch, or nothing is.
+/// A batch accepts values of any length that a put accepts, and stays atomic.
 #[test]
 fn a_batch_takes_values_as_long_as_a_put_does() {
     if skipped_on_lavafs(because::RECORD) {

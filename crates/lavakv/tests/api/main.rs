@@ -1,4 +1,4 @@
-//! The public API, method by method: what is written is read back, by whatever way it is asked for.
+//! The public API, method by method: every way to read returns the written data.
 #![allow(clippy::disallowed_methods, reason = "tests run threads and look at directories from outside")]
 
 #[path = "../common/mod.rs"]

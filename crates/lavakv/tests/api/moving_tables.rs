@@ -1,4 +1,5 @@
-//! Tables that go from one disk to the other while the store is open, as what is measured says.
+//! Moving placement: tables move between two tiers while the store is open, according to
+//! measurements.
 
 use crate::common::{
     DIR, Model, because, contents, fill, key, put_twice, remove_manifest, settle, skipped_on_lavafs, small,
@@ -18,13 +19,13 @@ fn options(levels: usize) -> Options {
     })
 }
 
-/// The tables that are in a directory, by their names there.
+/// Returns the names of the tables in a directory.
 fn tables(env: &Env, dir: &str) -> Vec<String> {
     let listed = env.fs.list(Path::new(dir)).unwrap_or_default();
     listed.into_iter().map(|entry| entry.name).filter(|name| name.contains(".ksst")).collect()
 }
 
-/// Tables on both disks, by the fixed rule.
+/// Tables on both tiers, by the fixed rule.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut model) = (SimEnv::new(seed), Model::new());
     let db = Db::open_in(sim.env(), DIR, options(7).expert(|expert| expert.speed_moving = false)).unwrap();
@@ -39,13 +40,13 @@ fn store(seed: u64) -> (SimEnv, Model) {
     (sim, model)
 }
 
-/// What is told of the disks.
+/// Formats the statistics of the tiers.
 fn told(stats: &Statistics) -> String {
     let fields = stats.fields().into_iter();
     format!("{:?}", fields.filter(|(name, _)| name.starts_with("speed")).collect::<Vec<_>>())
 }
 
-/// Lets so many seconds pass, in which jobs do what they find.
+/// Lets `seconds` pass while jobs run.
 fn pass(db: &Db, sim: &SimEnv, seconds: u64) {
     for _ in 0..seconds {
         sim.advance_ns(1_000_000_000);
@@ -53,7 +54,7 @@ fn pass(db: &Db, sim: &SimEnv, seconds: u64) {
     }
 }
 
-/// From its first entry on the iterator has what the model has.
+/// Checks that the iterator returns the model from its present entry on.
 fn reads_all(mut iterator: DbIterator, model: &Model) {
     let mut seen = 0;
     while iterator.valid() {
@@ -64,7 +65,8 @@ fn reads_all(mut iterator: DbIterator, model: &Model) {
     assert_eq!(seen, model.len());
 }
 
-/// With no level for the disk all that is there goes down, one table at a time, and readers keep what they read.
+/// With no level on the fast tier all of its tables move down, one at a time, and readers keep
+/// their data.
 #[test]
 fn tables_go_down_while_they_are_read() {
     if skipped_on_lavafs(because::RECORD) {
@@ -95,7 +97,7 @@ fn tables_go_down_while_they_are_read() {
     assert!(contents(&db) == model && tables(&sim.env(), SPEED).is_empty());
 }
 
-/// At every operation of a session in which tables go down the store is whole, and each table is on one disk.
+/// At every operation of a session with moves the store is complete, and each table is on one tier.
 #[test]
 fn a_crash_leaves_a_moved_table_on_one_disk() {
     if skipped_on_lavafs(because::RECORD) {
@@ -129,7 +131,8 @@ fn a_crash_leaves_a_moved_table_on_one_disk() {
     assert!(tried > 100, "{tried}");
 }
 
-/// Two machines, of which each has a clock: what is done on the second costs the first no time, but what is charged here.
+/// Two machines with a clock each: work on the second takes no time on the first, except for the
+/// costs set here.
 fn two(slow: Costs) -> (SimEnv, SimEnv, Env) {
     let (sim, fast) = (SimEnv::new(3), SimEnv::new(4));
     sim.set_costs(slow);
@@ -137,7 +140,8 @@ fn two(slow: Costs) -> (SimEnv, SimEnv, Env) {
     (sim, fast, env)
 }
 
-/// Work waits for the capacity disk: flushes go to the other one, then deeper levels, and what is in the way follows. When that has no room, all go back.
+/// A slow capacity tier: flushes go to the fast tier, then deeper levels, and misplaced tables
+/// follow. Without room there, all go back.
 #[test]
 fn levels_go_up_from_a_slow_disk_and_down_for_want_of_room() {
     let (sim, fast, env) =
@@ -156,7 +160,7 @@ fn levels_go_up_from_a_slow_disk_and_down_for_want_of_room() {
     assert!(stats.speed_tables > 0 && !tables(&fast.env(), SPEED).is_empty(), "{}", told(&stats));
     pass(&db, &sim, 30);
     assert!(contents(&db) == model);
-    // Somebody else has filled the disk up to what the log needs.
+    // Another program has filled the fast tier up to the log's reserve.
     let before = db.stats().speed_tables_moved_down;
     fast.set_capacity(Some(small().expert.wal_bytes_max));
     pass(&db, &sim, 60);
@@ -171,7 +175,7 @@ fn levels_go_up_from_a_slow_disk_and_down_for_want_of_room() {
     assert!(contents(&db) == model);
 }
 
-/// A move that finds no room, or cannot read, disturbs nobody.
+/// A failed move, for want of room or for a read error, disturbs no other work.
 #[test]
 fn a_move_that_fails_is_given_up() {
     if skipped_on_lavafs(because::RECORD) {
@@ -187,7 +191,7 @@ fn a_move_that_fails_is_given_up() {
     db.flush().unwrap();
 }
 
-/// What is there already goes up in a store that is only read, and leaves the log its room.
+/// Existing tables move up in a store that is only read, and leave the log its room.
 #[test]
 fn a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room() {
     for room in [true, false] {
@@ -207,7 +211,7 @@ fn a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room() {
         settle(&db);
         db.close().unwrap();
         if !room {
-            // All of the log, and nothing beside it.
+            // Room for the log only.
             fast.set_capacity(Some(small().expert.wal_bytes_max + small().expert.wal_bytes_max / 4));
         }
         let db = Db::open_in(env, DIR, options()).unwrap();
@@ -227,7 +231,8 @@ fn a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room() {
     }
 }
 
-/// A table that has left the disk comes back there, while somebody still reads the file that it left: that one goes with its reader, and the table stays.
+/// A table returns to the fast tier while an iterator still reads its former file there. That file
+/// goes with its reader, and the table stays.
 #[test]
 fn a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left() {
     let (sim, fast, env) = two(Costs { read_ns: 4_000_000, ..Costs::default() });
@@ -250,7 +255,7 @@ fn a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left() {
     assert!(up > 0, "{}", told(&db.stats()));
     let mut iterator = db.iter(ReadOptions::default()).unwrap();
     iterator.seek_to_first().unwrap();
-    // Somebody else takes the room, and gives it back.
+    // Another program takes the room, and returns it.
     fast.set_capacity(Some(small().expert.wal_bytes_max));
     pass(&db, &sim, 60);
     let down = db.stats().speed_tables_moved_down;
@@ -267,8 +272,9 @@ fn a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left() {
     assert!(contents(&Db::open_in(env, DIR, options()).unwrap()) == model);
 }
 
-/// A store that died while tables moved has some of them on both disks, of which one may be torn in the middle. A repair takes each once, and of the two the one that the
-/// manifest names; without a manifest the one that is whole.
+/// After a crash some moved tables are on both tiers, and one copy may be torn in the middle. A
+/// repair takes each table once: the copy named by the manifest, or without a manifest the intact
+/// one.
 #[test]
 fn a_repair_takes_a_table_that_is_on_both_disks_once() {
     if skipped_on_lavafs(because::RECORD) {
@@ -288,7 +294,8 @@ fn a_repair_takes_a_table_that_is_on_both_disks_once() {
     }
 }
 
-/// Where placement stands is in the ledger, in the statistics and on the page of metrics, and in none of them where there is no second disk.
+/// The placement pointer is in the ledger, in the statistics and in the metrics, and in none of
+/// them without a second tier.
 #[test]
 fn the_place_of_the_pointer_is_told() {
     let milli = |db: &Db| (db.space().unwrap().speed_levels_milli, db.stats().speed_levels_milli);

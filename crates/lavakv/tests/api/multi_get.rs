@@ -1,4 +1,4 @@
-//! Many keys in one call: the answers of single gets, with fewer reads at a time.
+//! Many keys in one call: the same answers as single gets, with fewer rounds of reads.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -16,7 +16,8 @@ fn options(cache_bytes: usize, open_files_max: usize) -> Options {
     options
 }
 
-/// Puts, deletes of keys and of ranges; two thirds of the values are long enough to be separated, a few get a file of their own.
+/// Puts, deletes, range deletions. Two thirds of the values are separated, a few get a file of
+/// their own.
 fn change(db: &Db, model: &mut Model, rng: &mut Rng, changes: u64) {
     for _ in 0..changes {
         let nth = rng.below(KEYS);
@@ -40,7 +41,7 @@ fn change(db: &Db, model: &mut Model, rng: &mut Rng, changes: u64) {
     }
 }
 
-/// Some keys, of which some are not there and some are there twice.
+/// Keys, with missing and duplicate ones among them.
 fn some_keys(rng: &mut Rng) -> Vec<Vec<u8>> {
     let count = [0, 1, 5, 64, 700][rng.below(5) as usize];
     (0..count).map(|_| key(rng.below(KEYS + 5))).collect()
@@ -50,7 +51,7 @@ fn multi_get(db: &Db, keys: &[Vec<u8>], options: &ReadOptions) -> Vec<Result<Opt
     db.multi_get_at(db.default_column_family(), keys, options.at())
 }
 
-/// The answers of a call are what the model has.
+/// Checks the answers of a call against the model.
 fn agrees(db: &Db, model: &Model, keys: &[Vec<u8>], options: &ReadOptions) {
     let answers = multi_get(db, keys, options);
     assert_eq!(answers.len(), keys.len());
@@ -91,7 +92,7 @@ fn answers_are_those_of_a_model() {
     }
 }
 
-/// A closed store with tables and value files, and what is in it.
+/// A closed store with tables and value files, and its contents.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
     let db = Db::open_in(env(&sim), DIR, options(0, 1000)).unwrap();
@@ -124,13 +125,13 @@ fn damage_is_told_of_each_key_as_a_get_tells_it() {
         for round in 0..6 {
             let damaged = sim.fork(round);
             let mut rng = Rng::new(nth as u64 * 100 + round);
-            // In the footer and close to it, too.
+            // Also in the footer and close to it.
             let at = if round < 2 { len - 1 - rng.below(300) } else { rng.below(len) };
             damaged.flip_bit(path(name), at, rng.below(8) as u32).unwrap();
             if round == 5 {
                 damaged.erase(path(name)).unwrap();
             }
-            // Each in a store of its own, so that neither profits of what the other read.
+            // In a separate store each, so that neither profits from the other's reads.
             let open = |seed| Db::open_in(env(&damaged.fork(seed)), DIR, options(64 << 10, 1000));
             let (Ok(one), Ok(other)) = (open(1), open(2)) else { continue };
             let answers = multi_get(&one, &keys, &ReadOptions::default());
@@ -187,7 +188,7 @@ fn each_value_is_read_once_and_neighbours_together() {
     db.compact_range(db.default_column_family(), None, None).unwrap();
     let uncached = ReadOptions { fill_cache: false, ..Default::default() };
     let apart: Vec<Vec<u8>> = (0..64).map(|i| key(i * 7)).collect();
-    // The indexes are cached from here on, the values are not.
+    // From here on the indexes are cached, the values are not.
     multi_get(&db, &apart, &uncached);
     let before = db.stats();
     multi_get(&db, &[&apart[..], &apart[..]].concat(), &uncached);
@@ -200,7 +201,7 @@ fn each_value_is_read_once_and_neighbours_together() {
     assert_eq!(db.stats().histograms.operation("multi_get").unwrap().count(), 2);
 }
 
-/// The reads of a value, done by somebody else.
+/// Performs a read for the store.
 fn read(want: &Want) -> Result<Arc<[u8]>> {
     let mut bytes = vec![0; want.extent.len as usize];
     want.file.read_at(&mut bytes, want.extent.offset)?;
@@ -290,7 +291,7 @@ fn what_could_not_be_read_fails_the_keys_that_need_it() {
     }
 }
 
-/// Bytes that are wrong are found where a get that reads itself finds them.
+/// Wrong bytes are found like in a get that reads by itself.
 #[test]
 fn wrong_bytes_are_found() {
     let (sim, model) = store(6);

@@ -1,4 +1,5 @@
-//! LavaFS knows the files of a store by their names only: which it puts on the speed device of a volume of two, of all kinds that there are.
+//! LavaFS knows the files of a store only by name: which kinds it puts on the fast device of a
+//! volume with two.
 
 use io::sim::SimEnv;
 use io::{CreateOptions, FileSystem, SyncKind};
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use store::names::FileKind;
 
-/// A kind of file, and the one after it: all of them, or this does not compile.
+/// The next kind of file. This fails to compile if a kind is missing.
 fn next(kind: FileKind) -> Option<FileKind> {
     Some(match kind {
         FileKind::Ksst(n) => FileKind::SpeedKsst(n),
@@ -35,7 +36,7 @@ fn next(kind: FileKind) -> Option<FileKind> {
     })
 }
 
-/// What a store has beside what lies on its second disk that is written in small pieces, and waited for.
+/// True for files of the capacity tier that are written in small pieces and waited for.
 fn is_small_and_waited_for(kind: FileKind) -> bool {
     kind.is_manifest() || kind.is_current() || kind.is_temporary() || kind == FileKind::Lock
 }

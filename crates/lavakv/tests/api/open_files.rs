@@ -1,4 +1,4 @@
-//! A store has more files than the process may have open: whatever is done with it, all the same.
+//! Stores with more files than the process may have open: every operation works.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
@@ -7,9 +7,9 @@ use repair::RepairOptions;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// So many files may be open.
+/// Most open files.
 const OPEN_MAX: u64 = 100;
-/// Files of either kind, at least.
+/// Fewest files of either kind.
 const FILES_MIN: usize = 110;
 
 fn few() -> Options {
@@ -76,7 +76,7 @@ fn a_store_of_more_files_than_may_be_open_is_repaired() {
     }
 }
 
-/// The default number of open files, which is more than the process may have.
+/// The default number of open files, which exceeds the process's limit.
 fn many() -> Options {
     let family = FamilyOptions { min_blob_size: 512, compression: Compression::None, ..small_family() }
         .expert(|expert| {
@@ -153,7 +153,7 @@ fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
     sim.set_open_max(Some(1024));
     let db = Db::open_in(env(&sim), DIR, many()).unwrap();
     assert!(contents(&db) == model);
-    // The program takes all that are left.
+    // The program takes all remaining descriptors.
     let fs = sim.env().fs;
     let open = || fs.open(&Path::new(DIR).join("CURRENT"), lavastore_lavakv::Access::Buffered).ok();
     let taken: Vec<Arc<_>> = std::iter::from_fn(open).collect();
@@ -165,7 +165,7 @@ fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
     db.close().unwrap();
 }
 
-/// Counts the events that tell of fewer open files, and keeps the last one.
+/// Records the events that report a lower bound on open files.
 #[derive(Debug, Default)]
 struct Bounds(Mutex<Vec<(usize, usize, u64)>>);
 
@@ -193,7 +193,7 @@ fn fewer_open_files_than_asked_for_are_told_once() {
     }
 }
 
-/// Of a reader without descriptors for all files the writer may remove one that is closed.
+/// The writer may remove a file that a reader without enough descriptors has closed.
 #[test]
 fn a_reader_that_cannot_hold_all_files_open_says_so_when_one_is_gone() {
     if skipped_on_lavafs(because::DESCRIPTORS) {

@@ -1,4 +1,4 @@
-//! Another engine on the same store, which LavaKV does not know: its records, files and batches in the log stay as they are.
+//! A secondary engine that LavaKV does not know: its records, files and log batches persist.
 
 use crate::common::*;
 use base::codec::{Reader, put_varint};
@@ -20,7 +20,7 @@ use store::volumes::Volume;
 use version::Kv;
 use wal::{LogGroup, PreparedGroup, RecoveryMode, TenantId, Wal, WalOptions};
 
-/// An engine that keeps one number and a floor.
+/// An engine whose state is a number and a floor.
 #[derive(Debug)]
 struct Stranger;
 
@@ -70,7 +70,7 @@ fn manifest_in(sim: &SimEnv, dir: &str) -> (Arc<Manifest>, Handle<Stranger>) {
     (manifest, handle)
 }
 
-/// What the stranger has in the log, in order.
+/// Returns the stranger's batches in the log, in order.
 fn batches(sim: &SimEnv, manifest: &Manifest) -> (Vec<Vec<u8>>, wal::RecoveryReport) {
     let (env, state) = (env(sim), manifest.state());
     let open = |group: &LogGroupMeta| LogGroup {
@@ -92,7 +92,7 @@ fn batches(sim: &SimEnv, manifest: &Manifest) -> (Vec<Vec<u8>>, wal::RecoveryRep
     (found, report)
 }
 
-/// A session of the stranger alone, in which it writes these to the log.
+/// A session of the stranger alone that writes these payloads to the log.
 fn write(sim: &SimEnv, payloads: &[&[u8]]) {
     let (manifest, _) = manifest_in(sim, DIR);
     let (_, report) = batches(sim, &manifest);
@@ -161,7 +161,7 @@ fn its_records_and_files_stay() {
     use_store(&sim, &mut model, 0).close().unwrap();
     commit(&sim, (41, 0), &[]);
     make(&sim, "000000900000.e7-0", &[7; 9000]);
-    // Not listed yet: it may be what the stranger was about to list.
+    // Not listed yet: the stranger may have been about to list it.
     make(&sim, "000000900001.e7-0", b"on its way");
     commit(&sim, (42, 5), &[900_000]);
     for round in 1..5 {
@@ -196,7 +196,7 @@ fn a_repair_that_would_lose_them_is_refused() {
     };
     let e = repair(&sim);
     assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
-    // Of a damaged manifest the records behind the damage name it, or else its files do.
+    // In a damaged manifest the records behind the damage name the engine, or else its files do.
     make(&sim, "000000900000.e7-0", &[7; 9000]);
     let name = names_in(&sim, DIR).into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
     env(&sim).fs.remove(&Path::new(DIR).join(names::CURRENT)).unwrap();
@@ -242,8 +242,8 @@ fn its_batches_in_the_log_stay_until_its_floor_has_passed() {
     assert!(manifest.state().log_groups.len() < listed, "{listed} groups before");
 }
 
-/// A session of the stranger alone with records in the lane that keeps them: two groups are kept, one is replayed, and the last
-/// record is staged only. Where they are, with what they are.
+/// A session of the stranger alone with records in its lane: two groups are retained, one is
+/// replayed, and the last record is only staged. Returns the places and the records.
 fn keep_records(sim: &SimEnv) -> Vec<(Place, Vec<u8>)> {
     let store = open_lanes(sim, &mut |_, _| Ok(()));
     let handle = Handle::<Stranger>::of(store.manifest()).unwrap();
@@ -282,7 +282,7 @@ fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
     let (sim, mut model) = (SimEnv::new(5), Model::new());
     use_store(&sim, &mut model, 0).close().unwrap();
     let records = keep_records(&sim);
-    // Not closed: the last record is in the staging file of the lane.
+    // Without a close: the last record is in the staging file of the lane.
     let path = |ltn: u64| {
         let state = Manifest::recover(&env(&sim), Path::new(DIR), true, &Engines::default()).unwrap().state();
         Path::new(DIR).join(names::log(state.log_groups.get(&ltn).unwrap().file))
@@ -319,7 +319,8 @@ fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
     }
 }
 
-/// Who has the store open with LavaKV removes it: records, files, and what it has in the log, which others can then let go of.
+/// LavaKV removes the engine from an open store: its records, its files, and its log groups, which
+/// may then be released.
 #[test]
 fn it_is_removed_by_its_name() {
     let (sim, mut model) = (SimEnv::new(5), Model::new());
@@ -363,7 +364,7 @@ fn it_is_removed_by_its_name() {
     assert!(contents(&open(&sim)) == model);
 }
 
-/// Whatever the machine dies in, it is there or gone, and what it had in files goes with it.
+/// After any crash the engine is there or gone, and its files with it.
 #[test]
 fn a_crash_while_it_is_removed() {
     if skipped_on_lavafs(because::RECORD) {
@@ -392,7 +393,8 @@ fn a_crash_while_it_is_removed() {
     assert!(kept > 0 && gone > 0, "{kept} kept, {gone} gone");
 }
 
-/// Whatever is left of the making of a store by LavaKV, another engine makes or opens it without LavaKV.
+/// Another engine creates or opens the store after any interrupted creation by LavaKV, without
+/// LavaKV.
 #[test]
 fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
     if skipped_on_lavafs(because::RECORD) {
@@ -424,7 +426,7 @@ fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
     }
 }
 
-/// Who only reads does not make the families that are not there yet; that they are not is no damage.
+/// A read-only open does not create missing families, and their absence is no damage.
 #[test]
 fn a_store_that_another_engine_made_has_no_families_until_it_is_written() {
     let sim = SimEnv::new(5);

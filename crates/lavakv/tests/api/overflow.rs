@@ -1,10 +1,10 @@
-//! Logs of many busy families, replayed with little memory.
+//! Replay of the log of many busy families with little memory.
 
 use crate::common::DIR;
 use lavastore_lavakv::sim::{CrashKind, OpKind, Policy, SimEnv};
 use lavastore_lavakv::{ColumnFamily, Db, Durability, Options, WriteBatch, WriteOptions};
 
-/// Options of a store that flushes nothing.
+/// Options of a store without flushes.
 fn roomy() -> Options {
     Options { memtable_bytes: 16 << 20, memory_bytes: 64 << 20, ..Options::default() }.expert(|expert| {
         expert.log_group_bytes = 1 << 20;
@@ -25,7 +25,7 @@ fn value(batch: usize) -> Vec<u8> {
     batch.to_le_bytes().repeat(25)
 }
 
-/// Kills a store with so many batches in its log, each over a family and its neighbor.
+/// Kills a store with `batches` batches in its log, each over a family and its neighbor.
 fn killed(seed: u64, families: usize, batches: usize) -> SimEnv {
     let sim = SimEnv::new(seed);
     let db = Db::open_in(sim.env(), DIR, roomy()).unwrap();
@@ -44,7 +44,7 @@ fn killed(seed: u64, families: usize, batches: usize) -> SimEnv {
     after
 }
 
-/// Counts the batches in the store, which are all up to one, each whole.
+/// Returns the number of batches in the store. Checks that they are a prefix, each complete.
 fn whole_batches(db: &Db, families: usize, batches: usize) -> usize {
     let made: Vec<ColumnFamily> = (0..families).map(|nth| family(db, nth)).collect();
     let has = |nth: usize, of: usize| {
@@ -63,7 +63,8 @@ fn whole_batches(db: &Db, families: usize, batches: usize) -> usize {
     end
 }
 
-/// Some 10 MB of log in 2 MB of memory make few tables, whose size follows from memory and families.
+/// About 10 MB of log in 2 MB of memory make few tables, whose size follows from memory and
+/// families.
 #[test]
 fn many_busy_families_make_few_tables_and_fewer_rounds() {
     let (families, batches) = (100, 20_000);
@@ -78,13 +79,14 @@ fn many_busy_families_make_few_tables_and_fewer_rounds() {
     assert!((10..60).contains(&rounds), "{rounds} syncs of the directory");
     assert_eq!(whole_batches(&db, families, batches), batches);
     let used = db.space().unwrap().memtable_bytes;
-    // The last lot is counted once it is inserted.
+    // The last piece is counted after its insert.
     let (half, lot) = (options.memory_bytes as u64 / 2, options.memory_bytes as u64 / 64);
     assert!(used <= half + 2 * lot, "{used} bytes in memory");
     assert!(used > 0, "memtables at the end of the log stay in memory");
 }
 
-/// Kills and losses of power during the opening, also with unsynced writes lost: no batch is there by half, and a kill loses none.
+/// Kills and power losses during the open, also with lost unsynced writes: no batch is torn, and a
+/// kill loses none.
 #[test]
 fn an_opening_that_is_cut_off_anywhere_leaves_whole_batches() {
     let (families, batches) = (40, 3000);
@@ -114,7 +116,7 @@ fn an_opening_that_is_cut_off_anywhere_leaves_whole_batches() {
     assert!(ends.len() > 30 && ends.contains(&batches), "{ends:?}");
 }
 
-/// A thousand families with a record each are no reason to flush.
+/// A thousand families with one record each cause no flush.
 #[test]
 fn a_log_that_fits_into_memory_is_not_flushed() {
     let (families, batches) = (1000, 1000);

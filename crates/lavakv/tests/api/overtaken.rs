@@ -1,4 +1,5 @@
-//! `buffered_age_ms_max`: what is flushed in time costs no write of the log, and what a crash leaves is as without it.
+//! `buffered_age_ms_max`: pages superseded by a flush in time are never written to the log, and
+//! crashes leave the same states as without it.
 
 use crate::common::*;
 use crate::crashes::CrashRun;
@@ -18,7 +19,7 @@ fn open_aging(sim: &SimEnv) -> Db {
     Db::open_in(env(sim), DIR, aging(MINUTE_MS)).unwrap()
 }
 
-/// Puts, and what there is to do in the background after each.
+/// Puts, with all due background work after each.
 fn overwrite(db: &Db, rounds: u64, len: usize) -> u64 {
     for round in 0..rounds {
         for i in 0..50 {
@@ -36,7 +37,7 @@ fn overwrites_whose_memtables_flush_first_write_no_log_bytes() {
         let written = |options: Options| {
             let sim = SimEnv::new(1);
             let db = Db::open_in(env(&sim), DIR, options).unwrap();
-            // Groups and ring get as long as they get.
+            // Groups and ring reach their full length.
             overwrite(&db, 20, len);
             let before = db.stats();
             let user = overwrite(&db, 20, len) as f64;
@@ -54,13 +55,13 @@ fn overwrites_whose_memtables_flush_first_write_no_log_bytes() {
     }
 }
 
-/// Bytes of the file that keeps what waits.
+/// Length of the staging file, which holds the waiting pages.
 fn ring_bytes(db: &Db, sim: &SimEnv) -> u64 {
     while db.run_background_step() {}
     env(sim).fs.metadata(&Path::new(DIR).join("STAGING")).unwrap().len
 }
 
-/// A store whose writes are all durable, or in which nothing that is buffered can wait, has no ring for what waits.
+/// A store with durable writes only, or without waiting buffered pages, has no ring for them.
 #[test]
 fn the_ring_is_long_where_buffered_writes_wait() {
     let options =
@@ -82,7 +83,8 @@ fn the_ring_is_long_where_buffered_writes_wait() {
         let durable = ring_bytes(&db, &sim);
         assert!(durable <= short, "{durable} bytes of a ring for nothing, more than {short}");
         let occupied = db.space().unwrap().total_bytes;
-        // They turn to buffered ones: a minute later those wait, as many as the device takes in the stall budget.
+        // Then buffered writes: a minute later they wait, as many as the device can write in the
+        // stall budget.
         sim.advance_ns(60_000_000_000);
         write(&db, &WriteOptions::buffered(), 12);
         let mixed = ring_bytes(&db, &sim);
@@ -96,7 +98,7 @@ fn the_ring_is_long_where_buffered_writes_wait() {
     assert_eq!(ring_bytes(&db, &sim), 3 << 20, "a memtable and two groups");
 }
 
-/// Durable writes take along what waits: the log is written as ever.
+/// Durable writes write the waiting pages too: the log is written as usual.
 #[test]
 fn durable_writes_are_as_durable_as_ever() {
     let sim = SimEnv::new(2);
@@ -127,11 +129,11 @@ fn what_is_older_than_the_age_survives_a_loss_of_power() {
     db.put(&key(99), b"young").unwrap();
     let after = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), 1);
     drop(db);
-    // What is in the staging file may survive, too.
+    // Data in the staging file may survive too.
     assert!(contents(&Db::open_in(env(&after), DIR, aging(100)).unwrap()).len() >= 30);
 }
 
-/// Crashes all over, recoveries crashed again, stores that go on with the option or without it.
+/// Crashes at any operation, during recovery too; the next open has the option or not.
 #[test]
 fn every_crash_leaves_what_was_promised() {
     for seed in 0..8 {
@@ -165,7 +167,7 @@ fn check(
     rng: &mut Rng,
 ) -> Result<()> {
     let mut after = after.clone();
-    // Recovery is crashed too, now and then.
+    // Sometimes recovery crashes too.
     if rng.below(3) == 0 {
         let start = after.op_count();
         drop(Db::open_in(env(&after), DIR, options.clone())?);
@@ -173,7 +175,7 @@ fn check(
         let second = if kind == CrashKind::ProcessKill { kind } else { CrashKind::PowerLoss };
         after = after.record().crash_at(within, second, rng.next_u64());
     }
-    // Who only reads sees the same.
+    // A reader sees the same.
     let seen = match Db::open_read_only_in(env(&after), Path::new(DIR), options.clone()) {
         Ok(db) => Some(contents(&db)),
         Err(_) => None,
@@ -202,7 +204,7 @@ fn check(
     Ok(())
 }
 
-/// The check of an open store looks at the log from where it begins.
+/// The check of an open store reads the log from its begin.
 #[test]
 fn a_store_that_skips_is_verified_copied_and_closed() {
     let sim = SimEnv::new(5);

@@ -1,4 +1,5 @@
-//! `buffered_age_ms_max` in stores of several families: they are flushed in one edit, and what a loss of power leaves is a prefix over all of them.
+//! `buffered_age_ms_max` with several families: they are flushed in one edit, and a power loss
+//! leaves a prefix over all of them.
 
 use crate::common::*;
 use crate::crashes::CrashRun;
@@ -22,7 +23,8 @@ fn with_families(sim: &SimEnv, options: Options, count: u64) -> (Db, Vec<ColumnF
     (db, families)
 }
 
-/// Puts into one family after the other, of which the first gets all but one in `one_in`; bytes.
+/// Puts into the families, one in `one_in` to the others in turn and the rest to the first. Returns
+/// the bytes.
 fn overwrite(db: &Db, families: &[ColumnFamily], rounds: u64, one_in: u64) -> u64 {
     let len = 900;
     for round in 0..rounds {
@@ -37,11 +39,11 @@ fn overwrite(db: &Db, families: &[ColumnFamily], rounds: u64, one_in: u64) -> u6
     rounds * 50 * (key(0).len() + len) as u64
 }
 
-/// Log bytes and skipped bytes per user byte, and flushes.
+/// Returns log bytes and skipped bytes per user byte, and the number of flushes.
 fn written(options: Options, count: u64, one_in: u64) -> (f64, f64, u64) {
     let sim = SimEnv::new(1);
     let (db, families) = with_families(&sim, options, count);
-    // Groups and ring get as long as they get.
+    // Groups and ring reach their full length.
     overwrite(&db, &families, 30, one_in);
     let before = db.stats();
     let user = overwrite(&db, &families, 30, one_in) as f64;
@@ -54,7 +56,7 @@ fn written(options: Options, count: u64, one_in: u64) -> (f64, f64, u64) {
 
 #[test]
 fn families_that_are_flushed_together_write_no_log_bytes() {
-    // All alike; some with little; one with nothing at all.
+    // Equal families; some with few changes; one with none.
     for (count, one_in) in [(2, 1), (3, 1), (4, 1), (3, 20), (2, 1_000_000)] {
         let (log, skipped, flushes) = written(aging(MINUTE_MS), count, one_in);
         assert!(flushes > 3, "{flushes}");
@@ -64,7 +66,7 @@ fn families_that_are_flushed_together_write_no_log_bytes() {
     assert!(log > 0.95 && skipped == 0.0, "{log} {skipped}");
 }
 
-/// Where it would be many short tables, the log is written as ever.
+/// Where a joint flush would create many short tables, the log is written as usual.
 #[test]
 fn many_families_with_little_are_not_flushed_along() {
     let (log, _, _) = written(aging(MINUTE_MS), 8, 4);
@@ -73,14 +75,15 @@ fn many_families_with_little_are_not_flushed_along() {
     assert!(log > 0.5, "{log}");
 }
 
-/// A flush whose last change is one half of a batch, of which the other half is in another family: with an age or without.
+/// A flush ends with one half of a batch, whose other half is in another family: with an age or
+/// without.
 #[test]
 fn a_flush_that_ends_with_half_a_batch_takes_care_of_the_other_half() {
     for age in [0, MINUTE_MS] {
         let sim = SimEnv::new(2);
         let (db, families) = with_families(&sim, aging(age), 2);
         let mut batch = WriteBatch::new();
-        // Short values: they are in the memtable, which is full then.
+        // Short values fill the memtable.
         (0..400).for_each(|i| batch.put(&key(i), &value(i, 0)));
         batch.put_cf(&families[1], b"half", b"other");
         db.write(&batch).unwrap();
@@ -95,7 +98,7 @@ fn a_flush_that_ends_with_half_a_batch_takes_care_of_the_other_half() {
     }
 }
 
-/// Of the keys of a run, the first byte says in which family they are; `b`: in both of them.
+/// The first byte of a key names its family; `b`: both of them.
 fn put_where_it_belongs(
     db: &Db,
     families: &[ColumnFamily],
@@ -112,7 +115,7 @@ fn put_where_it_belongs(
     db.write_opt(&batch, how)
 }
 
-/// What both hold, which must be the same of what was put into both.
+/// Returns the contents of both families. Keys put into both must be equal.
 fn of_both(db: &Db) -> Model {
     let (zero, one) = (contents(db), contents_cf(db, &db.column_family("1").unwrap()));
     let of_both = |model: &Model| -> Model {
@@ -164,7 +167,8 @@ fn every_crash_leaves_a_prefix_over_all_families() {
     }
 }
 
-/// Two writers of batches over two families, and flushes: what a loss of power leaves of a batch is in both.
+/// Two writers of batches over two families, and flushes: after a power loss each batch is in both
+/// or in neither.
 #[test]
 fn no_schedule_tears_a_batch_between_families() {
     if on_lavafs() {

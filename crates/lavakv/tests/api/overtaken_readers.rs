@@ -1,4 +1,5 @@
-//! A store whose log flushes overtake is opened for reading while its writer goes on: what is seen is a state from the call on, or later.
+//! A read-only open beside a writer whose log pages are superseded by flushes. It shows a state
+//! from the time of the call or later.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -16,7 +17,7 @@ fn aging(buffered_age_ms_max: u64) -> Options {
     })
 }
 
-/// The store of a writer, and what it held after each batch.
+/// A writer with its store, and the state after each batch.
 struct Writer {
     db: Db,
     rng: Rng,
@@ -24,7 +25,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// A batch that says in `last` the how many-th it is.
+    /// Writes a batch with its number in the key `last`.
     fn write(&mut self) {
         let nth = self.states.len() as u64;
         let (k, len) = (key(self.rng.below(20)), [20, 700, 3000, 9000][self.rng.below(4) as usize]);
@@ -53,7 +54,7 @@ impl Writer {
 
 fn open_beside(writer: &Arc<Mutex<Writer>>, sim: &SimEnv, options: &Options, seed: u64) {
     let (from, mut rng) = (writer.lock().unwrap().states.len(), Rng::new(seed ^ 0x62_6573));
-    // Now and then, until so many files were opened.
+    // Now and then, up to a random number of opened files.
     let left = Mutex::new((rng.below(60), rng.fork()));
     let beside = writer.clone();
     let happens = move || {
@@ -67,7 +68,7 @@ fn open_beside(writer: &Arc<Mutex<Writer>>, sim: &SimEnv, options: &Options, see
     must_be_a_state(&reader, writer, from, &format!("seed {seed}"));
 }
 
-/// What is seen is a state from the call on, or later.
+/// Checks that the reader shows a state from `from` on.
 fn must_be_a_state(reader: &Db, writer: &Arc<Mutex<Writer>>, from: usize, whose: &str) {
     let found = contents(reader);
     let last = found.get(&b"last"[..]).map_or(0, |v| u64::from_be_bytes(v[..].try_into().unwrap()));
@@ -94,21 +95,21 @@ fn who_opens_for_reading_sees_what_was_there_when_it_began_or_later() {
     }
 }
 
-/// What the writer does at once, between two files that the reader opens.
+/// Steps of the writer between two files that the reader opens.
 type Steps = &'static [Step];
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// So many batches, and nothing else.
+    /// That many batches, and nothing else.
     Batches(u64),
-    /// What is in memtables goes to tables, and then the log begins behind it.
+    /// Flush of all memtables, after which the log begins behind them.
     Flush,
-    /// All that there is to do in the background.
+    /// All due background work.
     Work,
 }
 
 impl Writer {
-    /// Many enough of these take the slots of all pages that are let go of.
+    /// Runs the steps. Enough of them reuse the slots of all released pages.
     fn takes(&mut self, steps: Steps) {
         for step in steps {
             match step {
@@ -133,9 +134,11 @@ impl Writer {
     }
 }
 
-/// At every file that a reader opens the writer goes on once, so that the log begins behind what the manifest said that the reader has: what was in memtables
-/// when it was called is in tables that it does not know, and no more in the log, whose slots may have later pages. Only a second look at the manifest tells
-/// that. `before`: what was done when the reader is called; `meanwhile`: what is done within its opening. How often it had to begin anew.
+/// Runs the writer's steps once at every file that a reader opens. The log then begins behind the
+/// begin in the reader's manifest. Entries that were in memtables at the call are in tables that
+/// the reader does not know, and no longer in the log, whose slots may hold later pages. Only a
+/// second read of the manifest shows that. `before`: steps before the open; `meanwhile`: steps
+/// during it. Returns the number of restarts.
 fn opens_in_every_window(before: Steps, meanwhile: Steps) -> u64 {
     let (mut nth, mut anew, options) = (0, 0, aging(60_000));
     loop {
@@ -171,13 +174,13 @@ fn a_log_that_begins_behind_what_was_read_is_read_anew() {
         return;
     }
     use Step::{Batches, Flush, Work};
-    // The first table, then what is only in the log: some pages of one group, or several groups.
+    // The first table, then changes only in the log: some pages of one group, or several groups.
     let befores: [Steps; 3] =
         [&[Batches(10), Flush, Work, Batches(6)], &[Batches(10), Flush, Work, Batches(25)], &[Batches(6)]];
     let meanwhiles: [Steps; 4] = [
         &[Flush, Work],
         &[Flush, Work, Batches(30), Work],
-        // The log begins in its first group, at the end of it; then that is dropped.
+        // The log begins at the end of its first group, which is then dropped.
         &[Flush, Work, Batches(30), Work, Flush, Work],
         &[Flush, Work, Batches(80), Work, Flush, Work, Batches(30), Work],
     ];

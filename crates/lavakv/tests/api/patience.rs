@@ -1,4 +1,5 @@
-//! How long writes wait for the engine: what may not wait is refused, with nothing of it written; what waits longer than the budget is counted.
+//! Deadlines and the stall budget: a write that may not wait is refused unwritten, and a wait over
+//! the budget is counted.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{Costs, SimEnv};
@@ -21,7 +22,8 @@ impl EventListener for Told {
     }
 }
 
-/// A store on a device so slow that its memory is full after some writes. (In simulation nobody flushes but who waits.)
+/// A store on a device so slow that memory is full after some writes. (In simulation only waiting
+/// calls run flushes.)
 fn slow(told: &Arc<Told>) -> (SimEnv, Db) {
     let sim = SimEnv::new(16);
     let options = Options { listener: Some(told.clone()), ..small() };
@@ -52,7 +54,7 @@ fn a_write_that_may_not_wait_is_busy_and_leaves_nothing() {
     }
     assert!(refused > 500 && model.len() > 100, "{refused} refused, {} written", model.len());
     assert_eq!((contents(&db), db.stats().stall_memory_ns), (model.clone(), 0));
-    // A batch and a stream as well, and then one that may wait long enough.
+    // Also a batch and a stream, and then a write that may wait long enough.
     let mut batch = WriteBatch::new();
     batch.put(&key(5000), &value(5000, 1));
     let refused = db.write_opt(&batch, &WriteOptions::durable().no_wait());

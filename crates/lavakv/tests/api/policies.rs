@@ -1,5 +1,5 @@
-//! A family says which compaction policy it has: one of another shape than `leveled` gives its tree that shape, and a store
-//! opens whose family has one that is not known.
+//! Compaction policies of families: another policy than `leveled` gives the tree another shape, and
+//! a store with an unknown policy opens.
 
 mod short_chains;
 mod tiered;
@@ -26,7 +26,7 @@ fn fill_cf(db: &Db, family: &ColumnFamily, model: &mut Model, keys: std::ops::Ra
     }
 }
 
-/// The lines of the levels in which a family has tables.
+/// Returns the lines of the levels in which a family has tables.
 fn levels(db: &Db, family: &str) -> Vec<String> {
     let text = db.describe();
     let mut lines = text.lines().skip_while(|line| !line.starts_with(&format!("family {family} ")));
@@ -35,8 +35,8 @@ fn levels(db: &Db, family: &str) -> Vec<String> {
     own.map(|line| line.trim_start().split(',').next().unwrap().to_owned()).collect()
 }
 
-/// Nothing comes to lie between level 0 and the deepest one, whatever is written, read, crashed and asked for; the tree
-/// of another family in the same store is as always.
+/// No table is ever between level 0 and the deepest level, and the tree of another family in the
+/// same store is unaffected.
 #[test]
 fn another_policy_gives_a_tree_another_shape() {
     for seed in 0..6 {
@@ -85,7 +85,8 @@ fn another_policy_gives_a_tree_another_shape() {
     }
 }
 
-/// A store with a family "strange" whose policy is not known any more, half of its data in the log; and that data.
+/// Creates a store with a family "strange", whose policy the next open does not know, and half of
+/// whose data is in the log. Returns its contents.
 fn strange(sim: &SimEnv) -> Model {
     let db = Db::open_in(env(sim), DIR, with_tiered()).unwrap();
     let family = db.create_column_family("strange", tiered_family(9)).unwrap();
@@ -129,7 +130,7 @@ fn a_family_of_an_unknown_policy_is_read_and_not_written() {
             .map_err(|e| lavastore_lavakv::Error::new(ErrorKind::Unsupported, e.to_string()))?;
         stream.finish()
     }));
-    // Other families are as always, and what the log held is flushed.
+    // Other families work as usual, and the log's changes are flushed.
     let mut other = Model::new();
     for round in 0..5 {
         fill(&db, &mut other, 0..500, round);
@@ -141,12 +142,12 @@ fn a_family_of_an_unknown_policy_is_read_and_not_written() {
     assert!(before[0].starts_with("L0: ") && *before[0] >= *"L0: 5 files", "not compacted: {before:?}");
     assert!(contents(&db) == other && contents_cf(&db, &family) == model);
     drop(db);
-    // Whoever knows the policy goes on.
+    // An open that knows the policy continues.
     let db = Db::open_in(env(&sim), DIR, with_tiered()).unwrap();
     let family = db.column_family("strange").unwrap();
     fill_cf(&db, &family, &mut model, 0..50, 10);
     drop(db);
-    // And so does who gives the family another one.
+    // So does an open that sets another policy.
     let db = open(&sim);
     let family = db.column_family("strange").unwrap();
     db.set_family_options(&family, small_family()).unwrap();
@@ -157,7 +158,7 @@ fn a_family_of_an_unknown_policy_is_read_and_not_written() {
     assert!(contents_cf(&db, &family) == model);
 }
 
-/// Options are given at every open, for the default family: they do not take away a policy that is not known.
+/// Each open sets the options of the default family. That does not remove an unknown policy.
 #[test]
 fn the_default_family_keeps_an_unknown_policy() {
     let sim = SimEnv::new(4);
@@ -180,7 +181,7 @@ fn the_default_family_keeps_an_unknown_policy() {
     assert!(contents(&db) == model);
 }
 
-/// A repair writes all tables of the store anew, and so needs every policy; it says which one it lacks.
+/// A repair rewrites all tables, so it needs every policy. It names the missing one.
 #[test]
 fn a_repair_needs_the_policy() {
     let sim = SimEnv::new(6);

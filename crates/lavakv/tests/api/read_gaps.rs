@@ -1,4 +1,5 @@
-//! Which gaps between values are read over follows what reads of the disk cost, or what was given; what is read is the same.
+//! Gaps between values that are read over: their length follows from the read costs of the device,
+//! or from the option. The values read are the same.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -9,7 +10,7 @@ use lavastore_lavakv::{
 
 const KEYS: u64 = 1500;
 const VALUE_LEN: usize = 4000;
-/// Of so many values one is read: between two of these are 32 KB.
+/// One value is read of this many: between two of them are 32 KB.
 const STRIDE: u64 = 9;
 
 fn value(i: u64) -> Vec<u8> {
@@ -18,7 +19,7 @@ fn value(i: u64) -> Vec<u8> {
     value
 }
 
-/// What it did: the values, how many reads that took, and what was known of the disk.
+/// Result of a run: the values, the number of reads, and the measured costs.
 struct Done {
     values: Vec<Option<Vec<u8>>>,
     scanned: Vec<(Vec<u8>, Vec<u8>)>,
@@ -26,8 +27,8 @@ struct Done {
     statistics: Statistics,
 }
 
-/// Values that lie in the order of their keys on a disk that takes so long for reads. It is read here and there, alone and together, until it is known; then
-/// each ninth value is read.
+/// Stores values in key order on a device with these read costs. Reads some, single and batched,
+/// until the costs are measured; then every ninth value.
 fn read_on(request_ns: u64, change: impl Fn(&mut Options)) -> Done {
     let sim = SimEnv::new(7);
     let (read_ns, further_read_ns) = (request_ns.max(80_000), request_ns);
@@ -77,9 +78,9 @@ fn read_on(request_ns: u64, change: impl Fn(&mut Options)) -> Done {
 
 #[test]
 fn far_gaps_are_read_over_where_a_request_costs_much() {
-    // An arm that is moved; what a request costs is worth 8 MB.
+    // A disk arm: a request costs as much as reading 8 MB.
     let slow = read_on(8_000_000, |_| {});
-    // A request costs as much as 2 KiB.
+    // A request costs as much as reading 2 KiB.
     let fast = read_on(2000, |_| {});
     let [far, near] = [&slow, &fast].map(|done| done.statistics.io_read_gap_bytes);
     assert_eq!((far, near), (256 << 10, 4 << 10));
@@ -89,7 +90,7 @@ fn far_gaps_are_read_over_where_a_request_costs_much() {
     );
     let asked = KEYS.div_ceil(STRIDE);
     assert!(slow.reads * 4 < asked && fast.reads >= asked, "{} and {} of {asked}", slow.reads, fast.reads);
-    // What was given goes before that, and where nobody goes by it gaps are those that suit most.
+    // The option has precedence; without measurements the fixed default applies.
     let given = read_on(2000, |options| options.expert.read_gap_bytes = Some(100 << 10));
     assert!(given.reads * 4 < asked && given.statistics.io_read_gap_bytes == 100 << 10);
     let off = read_on(8_000_000, |options| {

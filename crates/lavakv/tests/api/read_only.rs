@@ -1,4 +1,4 @@
-//! Opening for reading only: what it needs, and what it must not be stricter about than opening for writing.
+//! Read-only opens: their requirements, and their tolerance compared with opens for writing.
 
 use crate::common::*;
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
@@ -17,7 +17,7 @@ fn needs_no_permission_to_write() {
     let sim = SimEnv::new(1);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..1500, 0);
-    // In tables, in groups of the log, and in its open page.
+    // Data in tables, in log groups, and in the open page.
     for (kind, closed) in [(CrashKind::ProcessKill, false), (CrashKind::ProcessKill, true)] {
         let after = sim.crash(kind, 1);
         if closed {
@@ -34,7 +34,7 @@ fn needs_no_permission_to_write() {
     }
 }
 
-/// Zeros the end of a file, where its footer is.
+/// Zeros the end of a file, which holds its footer.
 fn without_footer(sim: &SimEnv, name: &str) {
     let (fs, path) = (sim.env().fs, path(name));
     let mut bytes = fs.read_all(&path, 64 << 20).unwrap();
@@ -92,13 +92,14 @@ fn a_store_without_current_is_not_an_empty_place() {
     refused(try_open(&sim), ErrorKind::Corruption, "CURRENT");
     let strict = || Options { damaged_files: DamagedFiles::Refuse, ..small() };
     refused(Db::open_read_only_in(env(&sim), DIR, strict()), ErrorKind::Corruption, "CURRENT");
-    // The manifest has everything.
+    // The manifest has all data.
     let db = open_read_only(&sim).unwrap();
     assert!(contents(&db) == model && db.damage().len() == 1, "{:?}", db.damage());
     fails(Db::open_read_only_in(env(&sim), "/nothing", small()), ErrorKind::NotFound);
 }
 
-/// Wherever the power fails, a checkpoint is whole, or nothing, or known for what it is; and can be taken again.
+/// A checkpoint interrupted by a power failure is complete, missing or recognized as incomplete,
+/// and can be repeated.
 #[test]
 fn a_checkpoint_that_was_cut_off_says_so() {
     if skipped_on_lavafs(because::RECORD) {

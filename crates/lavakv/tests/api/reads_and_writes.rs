@@ -92,7 +92,7 @@ fn a_batch_happens_whole_and_in_order() {
     check(&db);
 }
 
-/// What each durability promises, at a power loss right after the acknowledgement.
+/// The promise of each durability, at a power loss right after the acknowledgement.
 #[test]
 fn durability_by_write_and_by_store() {
     use lavastore_lavakv::sim::{CrashKind, Policy};
@@ -104,7 +104,8 @@ fn durability_by_write_and_by_store() {
         db.put(b"by store", b"1").unwrap();
         let killed = contents(&open(&sim.crash(CrashKind::ProcessKill, 1)));
         assert_eq!(killed.len(), usize::from(store_wide != Durability::Volatile), "{store_wide:?}");
-        // Each write that was not synced is kept or lost, by the seed: of sixteen losses of power one loses it.
+        // The seed decides for each unsynced write whether it is lost: one of sixteen power losses
+        // loses it.
         let left = |seed| contents(&open(&sim.crash(power, seed))).len();
         let all_kept = (0..16).all(|seed| left(seed) == 1);
         assert_eq!(all_kept, store_wide == Durability::Durable, "{store_wide:?}");
@@ -125,7 +126,8 @@ fn durability_by_write_and_by_store() {
     }
 }
 
-/// Volatile writes that a flush met no room for are in no table: a clean close flushes them, once there is room.
+/// Volatile writes whose flush had no room are in no table: a clean close flushes them once there
+/// is room.
 #[test]
 fn a_close_flushes_what_a_flush_without_room_left() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -250,7 +252,7 @@ fn range_deletions_have_any_bounds() {
             Excluded(end) => key < end,
             Unbounded => true,
         };
-        // A range whose start is behind its end is refused, or has nothing.
+        // A reversed range is refused, or empty.
         let mut wanted = all();
         match deleted {
             Ok(()) => wanted.retain(|key| !(starts(key) && ends(key))),

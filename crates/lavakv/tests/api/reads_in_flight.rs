@@ -1,4 +1,5 @@
-//! Asynchronous point reads in flight: beside a model, while files are replaced, closed and evicted, while reads fail and the store closes.
+//! Asynchronous point reads against a model, while files are replaced, closed and evicted, while
+//! reads fail, and during a close.
 
 use crate::common::*;
 use lavastore_lavakv::io::sim::threads::Plan;
@@ -15,7 +16,7 @@ fn options(cache_bytes: usize, open_files_max: usize) -> Options {
     Options { family, cache_bytes, open_files_max, ..small() }
 }
 
-/// Short ones, separated ones, and now and then one that gets a file of its own.
+/// Short values, separated ones, and sometimes one with a file of its own.
 fn value(i: u64, round: u64) -> Vec<u8> {
     let len = match (i + round) % 40 {
         0 => 40_000,
@@ -45,7 +46,7 @@ pub(crate) fn requests(db: &Db) -> Requests {
     db.requests(&RequestOptions { depth: 5000, ..Default::default() }).unwrap()
 }
 
-/// A read of some keys, and what they were when it was submitted.
+/// A read of some keys, and their values at its submission.
 struct Asked {
     expected: Vec<Option<Vec<u8>>>,
     reads: Reads,
@@ -59,7 +60,7 @@ enum Reads {
 impl Asked {
     fn new(db: &Db, requests: &Requests, model: &Model, rng: &mut Rng) -> Asked {
         let count = if rng.one_in(3) { rng.range(1, 40) } else { 1 };
-        // Neighbours, the same more than once, and some that are not there.
+        // Neighboring, duplicate and missing keys.
         let from = rng.below(KEYS);
         let keys: Vec<Vec<u8>> = (0..count).map(|_| key(from + rng.below(count * 2))).collect();
         let expected = keys.iter().map(|key| model.get(key).cloned()).collect();
@@ -71,7 +72,7 @@ impl Asked {
         Asked { expected, reads }
     }
 
-    /// `None`: not known.
+    /// `None`: not answered yet.
     fn take(&mut self) -> Option<Result<Vec<Option<Value>>, lavastore_lavakv::Error>> {
         match &mut self.reads {
             Reads::One(one) => one.take().map(|answer| answer.map(|value| vec![value])),
@@ -79,7 +80,7 @@ impl Asked {
         }
     }
 
-    /// True if it is told; what it found is what it was to find.
+    /// True if it is answered; the answer is checked.
     fn is_answered(&mut self, may_fail: bool) -> bool {
         match self.take() {
             None => false,
@@ -106,7 +107,7 @@ pub(crate) fn go_on(db: &Db, steps: u64) {
     }
 }
 
-/// Until all are told.
+/// Runs until all requests are complete.
 pub(crate) fn finish(db: &Db, requests: &Requests) {
     db.block_on(std::future::poll_fn(|_| match requests.in_flight() {
         0 => std::task::Poll::Ready(()),
@@ -114,7 +115,7 @@ pub(crate) fn finish(db: &Db, requests: &Requests) {
     }));
 }
 
-/// A life; returns the order in which answers came.
+/// Runs random operations. Returns the order of the answers.
 fn life(seed: u64) -> Vec<usize> {
     let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
     let cache_bytes = [0, 8 << 10, 1 << 20][rng.below(3) as usize];
@@ -122,13 +123,13 @@ fn life(seed: u64) -> Vec<usize> {
     let db = Db::open_in(sim.env(), DIR, options).unwrap();
     let (requests, mut model, mut order) = (requests(&db), Model::new(), Vec::new());
     let mut asked: Vec<(usize, Asked)> = Vec::new();
-    // What reads of a snapshot find.
+    // The state for reads at a snapshot.
     let mut held: Option<(Requests, Model)> = None;
     for turn in 0..150 {
         match rng.below(12) {
             0..=1 => change(&db, &mut model, &mut rng, 60),
             2 => db.flush().unwrap(),
-            // The files that reads are about to read go.
+            // Removes the files of pending reads.
             3 if rng.one_in(2) => {
                 held = Some((requests.reading_at(&db.snapshot()), model.clone()));
             }
@@ -142,7 +143,7 @@ fn life(seed: u64) -> Vec<usize> {
                     };
                     asked.push((turn * 100 + asked.len(), Asked::new(&db, requests, model, &mut rng)));
                 }
-                // Nobody hears of some.
+                // Drops some futures.
                 if rng.one_in(4) {
                     asked.truncate(asked.len() / 2);
                 }
@@ -176,7 +177,7 @@ fn answers_are_those_of_the_moment_of_submission_whatever_happens_to_the_files()
     assert_eq!(life(3), life(3), "a function of the seed");
 }
 
-/// A store with tables and value files of which nothing is cached, and what is in it.
+/// A store with tables and value files without cached data, and its contents.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
     let db = Db::open_in(sim.env(), DIR, options(0, 1000)).unwrap();
@@ -216,7 +217,7 @@ fn what_could_not_be_read_fails_those_that_needed_it_and_no_others() {
                 None => panic!("one is not told"),
             }
         }
-        // It was the device: nothing of it stays.
+        // The device failed; the failure leaves no trace.
         machine.clear_faults();
         let mut asked: Vec<Asked> = (0..30).map(|_| Asked::new(&db, &requests, &model, &mut rng)).collect();
         finish(&db, &requests);
@@ -226,7 +227,7 @@ fn what_could_not_be_read_fails_those_that_needed_it_and_no_others() {
     assert!(failed > 60 && answered > 4000, "{failed} failed, {answered} answered");
 }
 
-/// A poisoned store reads on, and one that is closed tells those in flight.
+/// A poisoned store still reads, and a close completes the requests in flight.
 #[test]
 fn a_close_in_the_middle_tells_all() {
     let (sim, model) = store(2);
@@ -254,13 +255,14 @@ fn a_close_in_the_middle_tells_all() {
             }
         }
         drop(requests);
-        // Nothing holds it open.
+        // No request keeps it open.
         Db::open_in(machine.env(), DIR, options(0, 16)).unwrap().close().unwrap();
     }
     assert!(closed > 400 && answered > 400, "{closed} closed, {answered} answered");
 }
 
-/// The same key many times, in one request and in many at the same time: the device is asked once for each block.
+/// The same key many times, in one request and in many concurrent ones: the device reads each block
+/// once.
 #[test]
 fn what_is_in_flight_is_not_read_again() {
     let (sim, model) = store(3);
@@ -274,7 +276,7 @@ fn what_is_in_flight_is_not_read_again() {
                 .find_map(|i| model.get(&key(i)).filter(|v| (200..9000).contains(&v.len())).map(|v| (i, v)))
         })
         .unwrap();
-    // The indexes are cached from here on, the value is not.
+    // From here on the indexes are cached, the value is not.
     db.block_on(uncached.get(family, key(i)).unwrap()).unwrap();
     let before = db.stats();
     let several = uncached.multi_get(family, vec![key(i); 50]).unwrap();
@@ -290,7 +292,7 @@ fn what_is_in_flight_is_not_read_again() {
     assert_eq!(after.gets - before.gets, 100);
 }
 
-/// The machine of the tests, both engines, with files around the page cache and through it: hundreds at a time from one thread.
+/// On the kernel's file system, buffered and direct: hundreds of reads in flight from one thread.
 #[test]
 fn hundreds_are_in_flight_on_the_kernel() {
     for (access, open_files_max) in [(Access::Buffered, 1000), (Access::Direct, 1000), (Access::Direct, 16)] {
@@ -304,7 +306,7 @@ fn hundreds_are_in_flight_on_the_kernel() {
         for round in 0..6 {
             let asked: Vec<Asked> = (0..800).map(|_| Asked::new(&db, &requests, &model, &mut rng)).collect();
             if round == 3 {
-                // In the middle of it.
+                // While reads are in flight.
                 db.compact_range(db.default_column_family(), None, None).unwrap();
             }
             for mut one in asked {
@@ -315,7 +317,7 @@ fn hundreds_are_in_flight_on_the_kernel() {
                 assert!(found.iter().zip(&one.expected).all(|(f, e)| f.as_deref() == e.as_deref()));
             }
         }
-        // Closed with hundreds in flight.
+        // Closes with hundreds in flight.
         let mut asked: Vec<Asked> = (0..800).map(|_| Asked::new(&db, &requests, &model, &mut rng)).collect();
         db.close().unwrap();
         for one in &mut asked {
@@ -325,7 +327,7 @@ fn hundreds_are_in_flight_on_the_kernel() {
     }
 }
 
-/// Waits on this thread, which is woken.
+/// Waits on this thread, which a waker unparks.
 fn block_on<F: std::future::Future + Unpin>(mut future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -343,8 +345,8 @@ fn block_on<F: std::future::Future + Unpin>(mut future: F) -> F::Output {
     }
 }
 
-/// Threads that read through one handle, with files that are closed all the time, while another writes and compacts; and a close with reads in
-/// flight: under schedules.
+/// Threads read through one handle, with files that are closed all the time, while another thread
+/// writes and compacts; then a close with reads in flight: under schedules.
 #[test]
 fn all_are_told_under_every_schedule() {
     for seed in 0..120 {
@@ -372,7 +374,7 @@ fn all_are_told_under_every_schedule() {
             }
             assert!(threads.into_iter().all(|thread| thread.join()), "one of them panicked");
             assert_eq!(requests.in_flight(), 0);
-            // Closed with some in flight.
+            // Closes with some in flight.
             let mut queue = requests.queue();
             for i in 0..4 {
                 queue.submit(requests.get(db.default_column_family(), key(i)).unwrap(), i);
@@ -409,7 +411,7 @@ fn read_all(db: &Db, requests: &Requests, thread: u64) {
     }
 }
 
-/// Damage is told of each key in the words of a get that waits.
+/// Damage is reported for each key with the same error as by a blocking get.
 #[test]
 fn damage_is_told_as_a_get_tells_it() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -422,10 +424,10 @@ fn damage_is_told_as_a_get_tells_it() {
         for round in 0..3 {
             let damaged = sim.fork(round);
             let mut rng = Rng::new(nth as u64 * 100 + round);
-            // In the footer and close to it, too.
+            // Also in the footer and close to it.
             let at = if round < 1 { len - 1 - rng.below(300) } else { rng.below(len) };
             damaged.flip_bit(path(name), at, rng.below(8) as u32).unwrap();
-            // Each in a store of its own, so that neither profits of what the other read.
+            // In a separate store each, so that neither profits from the other's reads.
             let open = |seed| Db::open_in(damaged.fork(seed).env(), DIR, options(64 << 10, 1000));
             let (Ok(one), Ok(other)) = (open(1), open(2)) else { continue };
             let requests = requests(&one);
@@ -449,7 +451,7 @@ fn damage_is_told_as_a_get_tells_it() {
     assert!(told.iter().all(|&n| n > 10), "damage was met in tables and in value files: {told:?}");
 }
 
-/// Of what memory knows there may be much: the call is not kept with all of it.
+/// Many keys answered from memory do not keep the submitting call long.
 #[test]
 fn what_memory_knows_of_many_keys_is_told() {
     let sim = SimEnv::new(7);

@@ -1,4 +1,5 @@
-//! Repair: what it saves, what it says, and what it leaves alone. (The row `repair` draws the damages.)
+//! Repair: its results, its reports, and the files that it leaves alone. (The torture row `repair`
+//! draws random damages.)
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
@@ -19,7 +20,7 @@ fn try_repair(sim: &SimEnv, dry_run: bool) -> Result<RepairReport> {
     )
 }
 
-/// Repairs, and checks that the damaged store is what it was.
+/// Repairs, and checks that the damaged store is unchanged.
 fn repair(sim: &SimEnv) -> (RepairReport, Db) {
     let image = |sim: &SimEnv| {
         let fs = env(sim).fs;
@@ -32,7 +33,8 @@ fn repair(sim: &SimEnv) -> (RepairReport, Db) {
     (report, Db::open_in(env(sim), INTO, small()).unwrap())
 }
 
-/// A store with two families, separated values, deletions, a large value and an unflushed log, closed.
+/// A store with two families, separated values, deletions, a large value and an unflushed log,
+/// closed.
 fn store(sim: &SimEnv) -> (Model, Model) {
     let db = open(sim);
     let options = FamilyOptions { min_blob_size: 0, compression: Compression::None, ..small_family() };
@@ -147,7 +149,7 @@ fn what_must_not_be_repaired_is_refused() {
     assert_eq!(missing.err().unwrap().kind(), ErrorKind::NotFound);
 }
 
-/// Whole, or refused for what it is: at every operation of a repair.
+/// At every operation of a repair the result is complete or refused as incomplete.
 #[test]
 fn a_repair_that_is_cut_off_leaves_no_store() {
     if skipped_on_lavafs(because::RECORD) {
@@ -211,14 +213,14 @@ fn what_a_repair_left_is_no_store_to_repair_and_makes_room_for_the_next() {
     let start = sim.op_count();
     try_repair(&sim, false).unwrap();
     let end = sim.op_count();
-    // First it looks at the old store.
+    // The repair first reads the old store.
     let late = start.midpoint(end).midpoint(end);
     let after = sim.record().crash_at(late, CrashKind::ProcessKill, 1);
     let env = env(&after);
     assert!(env.fs.exists(&Path::new(INTO).join("CURRENT")).unwrap());
     let again = repair::repair_in(&env, INTO, &env, "/third", &RepairOptions::default());
     assert_eq!(again.err().unwrap().kind(), ErrorKind::NotFound);
-    // Two at a time do not get into each other's way.
+    // A second concurrent repair is refused.
     let lock = env.fs.lock(&Path::new(INTO).join("LOCK"), "another repair").unwrap();
     assert_eq!(try_repair(&after, false).err().unwrap().kind(), ErrorKind::Locked);
     drop(lock);
@@ -227,8 +229,8 @@ fn what_a_repair_left_is_no_store_to_repair_and_makes_room_for_the_next() {
     same(&db, &models);
 }
 
-/// What a mark says, whatever of it is there: nothing of it and no `CURRENT`, a checkpoint that was cut off; nothing of it
-/// beside `CURRENT`, that the store is whole; anything else, a repair that was cut off.
+/// A mark that is empty or torn. Empty and without `CURRENT`: an interrupted checkpoint. Empty
+/// beside `CURRENT`: a complete store. Anything else: an interrupted repair.
 #[test]
 fn a_mark_that_is_empty_or_torn() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -258,7 +260,7 @@ fn a_mark_that_is_empty_or_torn() {
                 assert!(e.to_string().contains("remove the file UNFINISHED"), "{e}");
             }
         }
-        // Torn while it was made: there is nothing beside it.
+        // Torn at its creation, with no other file in the directory.
         let alone = SimEnv::new(32);
         let (model, _) = store(&alone);
         env(&alone).fs.create_dir_all(Path::new(INTO)).unwrap();
@@ -275,7 +277,8 @@ fn a_mark_that_is_empty_or_torn() {
     }
 }
 
-/// The mark cannot be removed: the error says that this is all that is left to do, and then it is.
+/// The mark cannot be removed: the error says that only this remains to be done, and removing it by
+/// hand suffices.
 #[test]
 fn a_mark_that_stays_is_removed_by_hand() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -291,7 +294,7 @@ fn a_mark_that_stays_is_removed_by_hand() {
     assert!(contents(&Db::open_in(env(&sim), INTO, small()).unwrap()) == model);
 }
 
-/// Into the damaged store itself, over `..`, a link to it, or a link to what is in it: refused, and nothing is made there.
+/// A target inside the damaged store, by `..` or a link, is refused, and nothing is created there.
 #[test]
 fn no_path_leads_a_repair_into_the_damaged_store() {
     let base = TempDir::new("repair-into");
@@ -328,7 +331,7 @@ fn told(report: &RepairReport, part: &str) -> bool {
     report.damaged.iter().any(|damage| damage.why.contains(part))
 }
 
-/// A table says which it is, whatever it is called.
+/// A table identifies itself, whatever its name.
 #[test]
 fn tables_whose_names_were_exchanged_are_told_and_nothing_is_lost() {
     let sim = SimEnv::new(11);
@@ -344,8 +347,9 @@ fn tables_whose_names_were_exchanged_are_told_and_nothing_is_lost() {
     same(&db, &models);
 }
 
-/// A crash between the removals of the inputs of a compaction, and the manifest is lost. What the input that is left has beside
-/// the outputs was deleted, for all that is known, and may come back: that is said, and nothing of the outputs is lost.
+/// A crash between the removals of a compaction's inputs, and the manifest is lost. Entries of the
+/// remaining input that are not in the outputs may have been deleted, and may reappear. The repair
+/// reports that, and loses nothing of the outputs.
 #[test]
 fn tables_that_a_compaction_replaced_may_bring_back_what_was_deleted() {
     let sim = SimEnv::new(12);
@@ -359,7 +363,7 @@ fn tables_that_a_compaction_replaced_may_bring_back_what_was_deleted() {
     db.flush().unwrap();
     let reader = db.iter(Default::default()).unwrap();
     db.compact_range(db.default_column_family(), None, None).unwrap();
-    // The reader keeps both.
+    // The reader retains both.
     let killed = sim.crash(CrashKind::ProcessKill, 1);
     drop((reader, db));
     let mut tables = files_like(&killed, ".ksst");
@@ -375,8 +379,9 @@ fn tables_that_a_compaction_replaced_may_bring_back_what_was_deleted() {
     }
 }
 
-/// An iterator keeps the older input of a compaction until the store is closed, while the newer one, which had deletions, goes at once. No
-/// repair without the manifest could tell that what lies beside the output was deleted: so the close leaves no input behind.
+/// An iterator retains the older input of a compaction until the close, while the newer one with
+/// deletions is removed at once. Without the manifest no repair could tell that entries beside the
+/// output were deleted. So the close leaves no input behind.
 #[test]
 fn a_closed_store_has_no_table_that_only_a_reader_had_kept() {
     let sim = SimEnv::new(14);
@@ -395,7 +400,7 @@ fn a_closed_store_has_no_table_that_only_a_reader_had_kept() {
     drop(reader);
     db.close().unwrap();
     assert_eq!(files_like(&sim, ".ksst").len(), 1, "the output alone");
-    // Nor does a loss of power bring one back.
+    // A power loss does not bring one back either.
     for (kind, seed) in [(CrashKind::ProcessKill, 1), (CrashKind::PowerLoss, 2), (CrashKind::PowerLoss, 3)] {
         let damaged = sim.crash(kind, seed);
         assert_eq!(erase(&damaged, "MANIFEST"), 1);
@@ -405,7 +410,7 @@ fn a_closed_store_has_no_table_that_only_a_reader_had_kept() {
     }
 }
 
-/// What a table has whose properties are damaged is told by what is left of the manifest.
+/// The remains of the manifest describe a table whose properties are damaged.
 #[test]
 fn a_table_that_does_not_say_what_it_has_is_told_by_what_the_manifest_says() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -440,7 +445,8 @@ fn a_table_that_does_not_say_what_it_has_is_told_by_what_the_manifest_says() {
     assert!(silent > 0, "no table was told whole");
 }
 
-/// The log still has the changes of a table. Without a manifest only the sequences of the table tell that, up to the last one.
+/// The log still has the changes of a table. Without a manifest only the table's sequences tell
+/// that, up to its last one.
 #[test]
 fn changes_of_a_table_are_not_taken_from_the_log_again() {
     let sim = SimEnv::new(41);

@@ -85,7 +85,7 @@ fn the_ledger_adds_up_on_the_machine() {
     assert!(space.available_bytes > 0);
 }
 
-/// Damage under a running store: `verify` names the table, everything else stays readable.
+/// Damage during operation: `verify` names the table, and everything else stays readable.
 #[test]
 fn verify_finds_damage_under_a_running_store() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -167,7 +167,8 @@ fn every_file_can_be_dumped() {
     }
 }
 
-/// `verify` goes on behind each damage: it lists every damaged block, and counts the rest as checked.
+/// `verify` continues after each damage: it lists every damaged block, and counts the rest as
+/// checked.
 #[test]
 fn verify_lists_all_damage_of_a_file() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -193,7 +194,7 @@ fn verify_lists_all_damage_of_a_file() {
             names.into_iter().max_by_key(len).unwrap()
         };
         let victim = longest(files_like(&sim, kind));
-        // Far enough from each other to be in different blocks.
+        // Far enough apart to be in different blocks.
         let places = [1000, 12_000, 23_000];
         places.iter().for_each(|at| sim.flip_bit(path(&victim), *at, 1).unwrap());
         let report = db.verify().unwrap();

@@ -1,7 +1,8 @@
 //! Asynchronous requests in simulation: against a model, with crashes, faults and schedules.
 //!
-//! The model: writes of one handle are applied in the order of their submission. So at any time the store is in the state after the first so
-//! many of them, and after a loss of power, too; those that were told durable are among them.
+//! Model: writes of one handle are applied in the order of submission. So at any time the store is
+//! in the state after some prefix of them, also after a power loss. Writes reported durable are in
+//! that prefix.
 
 use crate::common::*;
 use lavastore_lavakv::io::sim::threads::Plan;
@@ -15,20 +16,20 @@ use std::time::Duration;
 
 const KEYS: u64 = 24;
 
-/// What a write did to its keys.
+/// The changes of a write by key.
 type Change = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// A write that was submitted, and what is known of it.
+/// A submitted write, and its known state.
 struct Written {
     change: Change,
     request: Option<WriteRequest>,
     is_durable: bool,
-    /// `None`: not known; false: refused.
+    /// `None`: unknown; false: refused.
     visible: Option<bool>,
     durable: bool,
 }
 
-/// A read that was submitted: its keys, how many writes were visible then, and what tells of it.
+/// A submitted read: its keys, the number of writes visible then, and its future.
 struct Reading {
     keys: Vec<Vec<u8>>,
     from: usize,
@@ -48,7 +49,7 @@ struct Life {
     writes: Vec<Written>,
     reads: Vec<Reading>,
     flushes: Vec<Request<()>>,
-    /// Answers in the order in which they came.
+    /// Answers in the order of arrival.
     order: Vec<usize>,
 }
 
@@ -115,7 +116,7 @@ impl Life {
         match submitted {
             Err(e) => assert_eq!(e.kind(), ErrorKind::Busy, "{e}"),
             Ok(request) => {
-                // Of one that may be refused later somebody must hear.
+                // The outcome of a write that may be refused later must be observed.
                 let dropped = wait_at_most.is_none() && self.rng.one_in(5);
                 let request = (!dropped).then_some(request);
                 self.writes.push(Written { change, request, is_durable, visible: None, durable: false });
@@ -145,7 +146,7 @@ impl Life {
         }
     }
 
-    /// Hears what is known by now.
+    /// Takes the known outcomes.
     fn listen(&mut self) {
         for (n, write) in self.writes.iter_mut().enumerate() {
             let Some(request) = &mut write.request else { continue };
@@ -179,7 +180,7 @@ impl Life {
         });
     }
 
-    /// True if it is answered, by what the store was after some of the writes.
+    /// True if the read is answered, with a state after some of the writes.
     fn judge(&self, read: &mut Reading) -> bool {
         let (found, keys): (Vec<Option<Vec<u8>>>, _) = match &mut read.request {
             Reads::One(request) => match request.take() {
@@ -215,7 +216,7 @@ impl Life {
         true
     }
 
-    /// The state after the first `from` writes, and after each of those that follow.
+    /// Returns the state after the first `from` writes, and after each later one.
     fn states(&self, from: usize) -> impl Iterator<Item = Model> + '_ {
         let mut state = Model::new();
         (0..=self.writes.len()).filter_map(move |n| {
@@ -253,10 +254,11 @@ impl Life {
         }
     }
 
-    /// The first so many writes of which the store must have all.
+    /// Returns the length of the prefix of writes that the store must have.
     fn must_have(&self, kind: CrashKind) -> usize {
         let told = |write: &Written| match kind {
-            // One that is to be durable is promised nothing before it is, and a buffered one of nothing is not logged.
+            // A write to be durable is promised nothing before that, and an empty buffered batch is
+            // not logged.
             CrashKind::ProcessKill => {
                 let is_logged = !write.is_durable && !write.change.is_empty();
                 write.durable || write.visible == Some(true) && is_logged
@@ -267,7 +269,8 @@ impl Life {
     }
 }
 
-/// A life by this seed, and what a crash leaves of it. In which order answers came.
+/// Runs random operations by this seed, and checks the state after a crash. Returns the order of
+/// the answers.
 fn run(seed: u64, kind: CrashKind) -> Vec<usize> {
     let sim = SimEnv::new(seed);
     let mut life = Life::new(&sim, seed);
@@ -276,7 +279,7 @@ fn run(seed: u64, kind: CrashKind) -> Vec<usize> {
     }
     life.listen();
     if seed.is_multiple_of(3) {
-        // All of it comes to its end, and nothing is left in flight.
+        // All requests complete, and none is left in flight.
         let requests = life.requests.clone();
         life.db.block_on(std::future::poll_fn(|_| match requests.in_flight() {
             0 => std::task::Poll::Ready(()),
@@ -321,7 +324,8 @@ fn durable(db: &Db) -> Requests {
     db.requests(&RequestOptions { write: WriteOptions::durable(), ..Default::default() }).unwrap()
 }
 
-/// The device fails while durable writes are in flight: none that fails is acknowledged, none is left, and the store takes no more.
+/// The device fails while durable writes are in flight: no failed write is acknowledged, all
+/// complete, and the store refuses further ones.
 #[test]
 fn a_failed_sync_reaches_all_in_flight() {
     let mut failed = 0;
@@ -366,7 +370,8 @@ fn a_failed_sync_reaches_all_in_flight() {
     assert!(failed > 500, "{failed}");
 }
 
-/// Threads that submit through one handle, one that takes what is over from its queue, and a close: under schedules.
+/// Threads submit through one handle, one takes completions from its queue, and one closes: under
+/// schedules.
 #[test]
 fn all_are_told_under_every_schedule() {
     for seed in 0..200 {
@@ -394,7 +399,7 @@ fn all_are_told_under_every_schedule() {
             for i in 0..8 {
                 assert_eq!(db.get(&key(i)).unwrap().as_deref(), Some(&[i as u8; 200][..]));
             }
-            // Closed with some in flight.
+            // Closes with some in flight.
             let mut queue = requests.queue();
             let default = db.default_column_family();
             for i in 0..3 {
@@ -428,7 +433,7 @@ fn all_are_told_under_every_schedule() {
     }
 }
 
-/// Puts four keys and reads others, at most as many at once as there may be.
+/// Puts four keys and reads others, with as many concurrent requests as allowed.
 fn submit(db: &Db, requests: &Requests, thread: u64) {
     let default = db.default_column_family();
     let mut queue: RequestQueue = requests.queue();

@@ -1,5 +1,5 @@
-//! Asynchronous scans in flight, beside iterators that wait for their reads: the same pages, the same errors, of the same moment, and no more reads;
-//! while files are replaced, reads fail, and the store closes.
+//! Asynchronous scans compared with blocking iterators: the same pages and errors of the same
+//! moment, and no more reads; while files are replaced, reads fail, and the store closes.
 
 use crate::common::*;
 use crate::reads_in_flight::{finish, go_on, requests};
@@ -18,7 +18,7 @@ fn options(cache_bytes: usize, open_files_max: usize) -> Options {
     Options { family, cache_bytes, open_files_max, ..small() }.expert(|expert| expert.async_threads = 2)
 }
 
-/// Short ones, separated ones, and now and then one that gets a file of its own.
+/// Short values, separated ones, and sometimes one with a file of its own.
 fn value(i: u64, round: u64) -> Vec<u8> {
     let len = match (i + round) % 150 {
         0 => 40_000,
@@ -52,7 +52,7 @@ fn change(db: &Db, model: &mut Model, rng: &mut Rng, count: u64) {
     }
 }
 
-/// What is asked for.
+/// A scan: its options and its limit.
 #[derive(Clone)]
 struct Asked {
     options: ReadOptions,
@@ -82,7 +82,7 @@ impl Asked {
         requests.scan(db.default_column_family(), self.options.clone(), self.limit).unwrap()
     }
 
-    /// The same by an iterator.
+    /// Reads the same page by an iterator.
     fn wait(&self, db: &Db) -> Result<Page, lavastore_lavakv::Error> {
         let options = ReadOptions { expected_entries: self.limit, ..self.options.clone() };
         let mut iterator = db.iter(options)?;
@@ -98,7 +98,7 @@ impl Asked {
     }
 }
 
-/// A life; returns the order in which pages came.
+/// Runs random operations. Returns the order of the pages.
 fn life(seed: u64) -> Vec<usize> {
     let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
     let cache_bytes = [0, 8 << 10, 1 << 20][rng.below(3) as usize];
@@ -112,14 +112,14 @@ fn life(seed: u64) -> Vec<usize> {
             3 => db.flush().unwrap(),
             4 => db.compact_range(db.default_column_family(), None, None).unwrap(),
             5..=8 => {
-                // Of this moment, whatever happens until they are answered.
+                // Reads at this moment, whenever they are answered.
                 let here = requests.reading_at(&db.snapshot());
                 for nth in 0..rng.below(12) {
                     let one = Asked::new(&mut rng);
                     let page = one.of(&model);
                     asked.push((turn * 100 + nth as usize, page, one.submit(&db, &here)));
                 }
-                // Nobody hears of some.
+                // Drops some futures.
                 if rng.one_in(4) {
                     asked.truncate(asked.len() / 2);
                 }
@@ -159,7 +159,7 @@ fn pages_are_those_of_their_moment_whatever_happens_to_the_files() {
     assert_eq!(life(3), life(3), "a function of the seed");
 }
 
-/// A store with tables and value files of which nothing is cached, and what is in it.
+/// A store with tables and value files without cached data, and its contents.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
     let db = Db::open_in(sim.env(), DIR, options(0, 1000)).unwrap();
@@ -173,7 +173,8 @@ fn store(seed: u64) -> (SimEnv, Model) {
     (sim, model)
 }
 
-/// Pages one after another, each by a store that has done nothing before: the device is asked no more often than by an iterator, and for no more.
+/// Single pages, each by a store with a cold cache: a scan needs no more device reads than an
+/// iterator, and no more bytes.
 #[test]
 fn a_page_takes_no_more_reads_than_an_iterator() {
     let (sim, model) = store(1);
@@ -204,7 +205,8 @@ fn a_page_takes_no_more_reads_than_an_iterator() {
     assert!(made * 2 > expected && made > 500, "{made}, {expected}");
 }
 
-/// Hundreds at once, more than may be under way: all are answered, and those that cannot read something fail, and no others.
+/// Hundreds at once, more than may run concurrently: all complete, and only those that need
+/// unreadable data fail.
 #[test]
 fn what_could_not_be_read_fails_those_that_needed_it_and_no_others() {
     let (sim, model) = store(2);
@@ -233,7 +235,7 @@ fn what_could_not_be_read_fails_those_that_needed_it_and_no_others() {
                 }
             }
         }
-        // It was the device: nothing of it stays.
+        // The device failed; the failure leaves no trace.
         machine.clear_faults();
         for one in &asked[..20] {
             assert!(db.block_on(one.submit(&db, &requests)).unwrap() == one.of(&model));
@@ -271,13 +273,13 @@ fn a_close_in_the_middle_tells_all() {
             }
         }
         drop(requests);
-        // Nothing holds it open.
+        // No request keeps it open.
         Db::open_in(machine.env(), DIR, options(0, 16)).unwrap().close().unwrap();
     }
     assert!(closed > 300 && answered > 300, "{closed} closed, {answered} answered");
 }
 
-/// Damage is told in the words of an iterator, at the entry at which that tells it.
+/// Damage is reported with the same error as by an iterator, at the same entry.
 #[test]
 fn damage_is_told_as_an_iterator_tells_it() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -290,10 +292,10 @@ fn damage_is_told_as_an_iterator_tells_it() {
         for round in 0..4 {
             let damaged = sim.fork(round);
             let mut rng = Rng::new(nth as u64 * 100 + round);
-            // In the footer and close to it, too.
+            // Also in the footer and close to it.
             let at = if round < 1 { len - 1 - rng.below(300) } else { rng.below(len) };
             damaged.flip_bit(path(name), at, rng.below(8) as u32).unwrap();
-            // Each in a store of its own, so that neither profits of what the other read.
+            // In a separate store each, so that neither profits from the other's reads.
             let open = |seed| Db::open_in(damaged.fork(seed).env(), DIR, options(64 << 10, 1000));
             let (Ok(one), Ok(other)) = (open(1), open(2)) else { continue };
             let requests = requests(&one);

@@ -1,4 +1,4 @@
-//! Iterators over values of which some lie in tables and some in vSSTs, while these are rewritten.
+//! Iterators over values in tables and in value files, while these are rewritten.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -13,7 +13,7 @@ fn open_mixed(sim: &SimEnv, cache_bytes: usize) -> Db {
     Db::open_in(env(sim), DIR, options).unwrap()
 }
 
-/// Puts and deletes; two thirds of the values are long enough to be separated.
+/// Puts and deletes; two thirds of the values are separated.
 fn change(db: &Db, model: &mut Model, rng: &mut Rng, changes: u64) {
     for _ in 0..changes {
         let key = key(rng.below(KEYS));
@@ -40,7 +40,7 @@ fn agrees(i: &DbIterator, model: &Model, at: Option<&Vec<u8>>, ask: bool) {
     }
 }
 
-/// Seeks, runs in both directions and turns.
+/// Seeks, and moves in both directions with turns.
 fn walk(i: &mut DbIterator, model: &Model, rng: &mut Rng, rounds: u64) {
     for _ in 0..rounds {
         let target = key(rng.below(KEYS + 2));
@@ -106,7 +106,7 @@ fn scans_read_values_in_batches_and_keys_without_them() {
     settle(&db);
     let separated = model.values().filter(|v| v.len() >= 100).count() as u64;
     for keys_only in [true, false] {
-        // Asked for keys only, or not asked for values.
+        // With `keys_only`, or without a call for values.
         let mut i = db.iter(ReadOptions { keys_only, ..Default::default() }).unwrap();
         i.seek_to_first().unwrap();
         while i.valid() {
@@ -120,7 +120,7 @@ fn scans_read_values_in_batches_and_keys_without_them() {
     assert!(stats.iter_value_reads < stats.iter_values_read, "{stats:?}");
 }
 
-/// What cannot be read is an error that names its file, at its place and nowhere else.
+/// An unreadable value is an error that names its file, at its entry only.
 #[test]
 fn damaged_values_are_told_one_by_one() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -138,7 +138,7 @@ fn damaged_values_are_told_one_by_one() {
     settle(&db);
     let file = files_like(&sim, ".vsst").remove(0);
     let bytes = sim.read_file(path(&file)).unwrap();
-    // In the middle of a value, if values are stored as they are; else in whatever record lies there.
+    // In the middle of a value if values are uncompressed; else in some record.
     sim.flip_bit(path(&file), bytes.len() as u64 / 3, 3).unwrap();
     let (mut seen, mut damaged) = (0, 0);
     let options = ReadOptions { fill_cache: false, ..Default::default() };
@@ -158,7 +158,7 @@ fn damaged_values_are_told_one_by_one() {
     assert_eq!((seen, damaged), (100, 1));
 }
 
-/// Keys with values of 400 bytes, each in one of several vSSTs, none of which is read in the order of keys.
+/// Keys with values of 400 bytes in several value files, none of them in key order.
 fn scattered(sim: &SimEnv, keys: u64, cache_bytes: usize) -> (Db, Model) {
     let db = open_mixed(sim, cache_bytes);
     let mut model = Model::new();
@@ -212,7 +212,7 @@ fn a_scan_that_is_dropped_turns_or_ends_within_a_window_leaves_nothing_behind() 
         }
     }
     assert!(db.stats().iter_value_reads_ahead > 0);
-    // Files that a dropped iterator has read are removed as others are.
+    // Files read by a dropped iterator are removed like others.
     for n in 0..597 {
         db.put(&key(n), &[1; 400]).unwrap();
     }
@@ -221,7 +221,8 @@ fn a_scan_that_is_dropped_turns_or_ends_within_a_window_leaves_nothing_behind() 
     db.close().unwrap();
 }
 
-/// Each record in turn is damaged: of a long scan each value is told as it is, and the damaged one where it is.
+/// Each record in turn is damaged: a long scan returns every other value, and the error at its
+/// entry.
 #[test]
 fn damage_in_a_window_that_is_read_meanwhile_is_told_at_its_place() {
     if skipped_on_lavafs(because::DAMAGE) {

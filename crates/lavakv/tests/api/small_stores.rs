@@ -1,4 +1,4 @@
-//! A store with little in it is small on disk, with the options nobody set, however often it is opened.
+//! A store with little data is small on disk with default options, after any number of opens.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
@@ -30,7 +30,7 @@ fn two_records_take_less_than_a_megabyte() {
     }
 }
 
-/// One command, one process: no job in the background ever comes to its end.
+/// Short processes with one command each: no background job ever completes.
 #[test]
 fn the_log_does_not_grow_with_the_number_of_opens() {
     let sim = SimEnv::new(2);
@@ -46,7 +46,7 @@ fn the_log_does_not_grow_with_the_number_of_opens() {
     assert_eq!(contents(&Db::open_in(env(&sim), DIR, Options::default()).unwrap()), model);
 }
 
-/// What a store at work has logged is read again when it is opened, and not flushed before it serves, however many groups that is.
+/// The log of a busy store is replayed at the open, not flushed, whatever its number of groups.
 #[test]
 fn groups_of_full_length_are_not_flushed_at_open() {
     let sim = SimEnv::new(3);

@@ -50,7 +50,7 @@ fn each_sees_its_moment_through_flush_and_compaction() {
     assert!(contents(&db) == model);
 }
 
-/// What no snapshot needs is dropped by a full compaction.
+/// A full compaction drops versions that no snapshot needs.
 #[test]
 fn space_comes_back_when_snapshots_go() {
     let sim = SimEnv::new(2);
@@ -66,7 +66,7 @@ fn space_comes_back_when_snapshots_go() {
     assert!(contents(&db).is_empty());
     assert!(db.space().unwrap().table_bytes > 100_000);
     drop(snapshot);
-    // A new write makes the range worth compacting once more.
+    // A new write makes another compaction of the range worth its while.
     db.put(&key(1), b"x").unwrap();
     db.compact_range(&family, None, None).unwrap();
     settle(&db);

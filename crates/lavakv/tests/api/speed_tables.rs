@@ -1,4 +1,4 @@
-//! Tables on the speed disk: which are made there, what becomes of them, and what is told when they are not there.
+//! Tables on the fast tier: their placement, their moves, and the reports when they are missing.
 
 use crate::common::{
     DIR, Model, because, contents, fill, key, refused, remove_manifest, settle, skipped_on_lavafs, small,
@@ -19,13 +19,13 @@ fn open(sim: &SimEnv, levels: usize) -> Db {
     Db::open_in(sim.env(), DIR, options(levels)).unwrap()
 }
 
-/// The tables that are in a directory, by their names there.
+/// Returns the names of the tables in a directory.
 fn tables(env: &Env, dir: &str) -> Vec<String> {
     let listed = env.fs.list(Path::new(dir)).unwrap_or_default();
     listed.into_iter().map(|entry| entry.name).filter(|name| name.contains(".ksst")).collect()
 }
 
-/// Tables of level 0 on the speed disk, of those below in the directory.
+/// Tables of level 0 on the fast tier, of the levels below on the capacity tier.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut model) = (SimEnv::new(seed), Model::new());
     let db = open(&sim, 1);
@@ -46,7 +46,7 @@ fn a_level_is_on_the_disk_that_the_option_says() {
     }
     let (sim, mut model) = (SimEnv::new(1), Model::new());
     let db = open(&sim, 1);
-    // In the order of keys, where compactions would only move tables.
+    // In key order, where compactions would only move tables.
     fill(&db, &mut model, 0..3000, 0);
     fill(&db, &mut model, 500..1500, 1);
     while db.run_background_step() {}
@@ -71,7 +71,7 @@ fn a_level_is_on_the_disk_that_the_option_says() {
     assert_eq!(contents(&reader), model);
     drop(reader);
     db.close().unwrap();
-    // All levels, and then none: what is where stays there until it is compacted.
+    // All levels, then none: a table stays in its place until it is compacted.
     let db = open(&sim, 7);
     fill(&db, &mut model, 0..3000, 3);
     db.compact_range(db.default_column_family(), None, None).unwrap();
@@ -108,7 +108,7 @@ fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
     assert_eq!(contents(&db), model);
     fill(&db, &mut model, 0..100, 3);
     db.close().unwrap();
-    // And once more: what was in the directory stays there.
+    // Once more: tables on the capacity tier stay there.
     let before = tables(&sim.env(), DIR);
     let db = open(&sim, 1);
     assert_eq!(contents(&db), model);
@@ -119,7 +119,8 @@ fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
     assert_eq!(contents(&db), model);
 }
 
-/// A disk whose log is there and whose tables are not: each is told, and nothing is answered from below.
+/// The fast tier has its log and lacks its tables: each is reported, and no older value is
+/// returned.
 #[test]
 fn a_missing_table_is_damage_and_no_older_value_is_shown() {
     if skipped_on_lavafs(because::RECORD) {
@@ -148,7 +149,7 @@ fn a_missing_table_is_damage_and_no_older_value_is_shown() {
     }
     assert!(refusals >= 100, "{refusals}");
     drop(db);
-    // Without the disk altogether the store is refused, and a repair names every table that was there.
+    // Without the fast tier the store is refused, and a repair names every table there.
     let (sim, model) = store(4);
     let lost = tables(&sim.env(), SPEED);
     sim.env().fs.rename(Path::new(SPEED), Path::new("/gone")).unwrap_or_default();
@@ -161,7 +162,7 @@ fn a_missing_table_is_damage_and_no_older_value_is_shown() {
     }
     let kept = contents(&Db::open_in(sim.env(), "/new", small()).unwrap());
     assert!(!kept.is_empty() && kept.len() <= model.len());
-    // It is there again, and nothing is lost.
+    // The tier is back, and nothing is lost.
     sim.env().fs.rename(Path::new("/gone"), Path::new(SPEED)).unwrap_or_default();
     assert_eq!(contents(&open(&sim, 1)), model);
     let report =
@@ -170,7 +171,7 @@ fn a_missing_table_is_damage_and_no_older_value_is_shown() {
     assert_eq!(contents(&Db::open_in(sim.env(), "/newer", small()).unwrap()), model);
 }
 
-/// Without a manifest a repair finds the tables of both disks.
+/// Without a manifest a repair finds the tables on both tiers.
 #[test]
 fn a_repair_without_a_manifest_has_the_tables_of_both_disks() {
     if skipped_on_lavafs(because::RECORD) {
@@ -183,7 +184,8 @@ fn a_repair_without_a_manifest_has_the_tables_of_both_disks() {
     assert_eq!(repaired, model);
 }
 
-/// What a job had not finished, and what a move left, is rubbish on whichever disk: which name the manifest has decides.
+/// Outputs of unfinished jobs and leftovers of moves are orphans on either tier: the manifest's
+/// name of the table decides.
 #[test]
 fn of_two_copies_of_a_table_the_one_that_the_manifest_names_is_read() {
     if skipped_on_lavafs(because::RECORD) {
@@ -212,7 +214,8 @@ fn of_two_copies_of_a_table_the_one_that_the_manifest_names_is_read() {
     );
 }
 
-/// At every point of a session with tables on both disks, and of giving the disk back, the store is what was promised.
+/// At every point of a session with both tiers, and of returning the fast one, the store keeps its
+/// promises.
 #[test]
 fn a_crash_leaves_each_table_where_the_manifest_says() {
     if skipped_on_lavafs(because::RECORD) {
@@ -257,7 +260,8 @@ fn a_crash_leaves_each_table_where_the_manifest_says() {
     assert!(tried > 300, "{tried}");
 }
 
-/// The disk has room for the log and little else: tables go to the directory, and are counted; when there is room, they go back.
+/// The fast tier has room for the log and little else: tables go to the capacity tier and are
+/// counted. With more room they go to the fast tier again.
 #[test]
 fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
     let (sim, fast, mut model) = (SimEnv::new(9), SimEnv::new(10), Model::new());
@@ -276,7 +280,7 @@ fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
     db.flush().unwrap();
     assert!(db.stats().speed_tables > 0 && !tables(&fast.env(), SPEED).is_empty());
     assert_eq!(contents(&db), model);
-    // On two file systems a copy is a copy.
+    // Between two file systems a checkpoint copies files.
     db.checkpoint("/copy").unwrap();
     db.close().unwrap();
     assert_eq!(contents(&Db::open_in(sim.env(), "/copy", small()).unwrap()), model);
@@ -284,7 +288,7 @@ fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
     assert_eq!(contents(&Db::open_in(sim.env(), DIR, small()).unwrap()), model);
 }
 
-/// A store with all of its tables on the speed disk.
+/// A store with all of its tables on the fast tier.
 fn filled_on_two(sim: &SimEnv, fast: &SimEnv, model: &mut Model) -> (Env, Db) {
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let db = Db::open_in(env.clone(), DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap();
@@ -295,7 +299,8 @@ fn filled_on_two(sim: &SimEnv, fast: &SimEnv, model: &mut Model) -> (Env, Db) {
     (env, db)
 }
 
-/// A disk that somebody else fills while a table is written there: that job fails, and is made again in the directory.
+/// Another program fills the tier during a table write: the job fails, and is repeated on the
+/// capacity tier.
 #[test]
 fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
     let (sim, fast, mut model) = (SimEnv::new(12), SimEnv::new(13), Model::new());
@@ -303,7 +308,7 @@ fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
     let before = db.stats();
     fast.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path(".ksst-1").sticky());
     fill(&db, &mut model, 200..220, 1);
-    // The disk still says that it has room.
+    // The device still reports free space.
     db.flush().unwrap();
     let stats = db.stats();
     assert!(stats.speed_refusals == 1 && stats.speed_tables_elsewhere > 0, "{stats:?}");
@@ -313,9 +318,9 @@ fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
     db.flush().unwrap();
     assert_eq!(contents(&db), model);
     assert_eq!(db.stats().speed_refusals, 1, "it is not asked again");
-    // Nothing was taken of what is kept for jobs in the directory.
+    // The reserve for jobs on the capacity tier is untouched.
     assert!(sim.env().fs.list(Path::new(DIR)).unwrap().iter().any(|entry| entry.name.ends_with(".room")));
-    // After a while it is asked, and refuses, and is asked again when it has room.
+    // After a while the tier is tried again. It refuses once more; later it has room.
     sim.advance_ns(11_000_000_000);
     fill(&db, &mut model, 0..100, 3);
     db.flush().unwrap();
@@ -332,7 +337,8 @@ fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
     assert_eq!(contents(&db), model);
 }
 
-/// A disk that refuses to make a table at all: it is made in the directory at once, and no job fails.
+/// If the tier refuses to create a table, the table is created on the capacity tier at once, and no
+/// job fails.
 #[test]
 fn a_table_that_the_disk_refuses_to_make_is_made_in_the_directory() {
     let (sim, fast, mut model) = (SimEnv::new(18), SimEnv::new(19), Model::new());
@@ -359,7 +365,7 @@ fn a_table_that_the_disk_refuses_to_make_is_made_in_the_directory() {
     );
 }
 
-/// A flush for which there is no room anywhere says which disk refused it.
+/// A flush without room on either tier names the tier that refused it.
 #[test]
 fn a_flush_that_finds_no_room_names_the_disk() {
     let (sim, fast, mut model) = (SimEnv::new(14), SimEnv::new(15), Model::new());
@@ -382,7 +388,7 @@ fn a_flush_that_finds_no_room_names_the_disk() {
     assert_eq!(contents(&db), model);
 }
 
-/// A table there that a job cannot read is set aside like any other, and the store goes on.
+/// A table there that a job cannot read is set aside like any other, and the store continues.
 #[test]
 fn a_table_that_a_job_cannot_read_is_set_aside() {
     if skipped_on_lavafs(because::RECORD) {
@@ -392,7 +398,7 @@ fn a_table_that_a_job_cannot_read_is_set_aside() {
     let name = tables(&sim.env(), SPEED).remove(0);
     let db = open(&sim, 1);
     sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]).path(&name).sticky());
-    // The walk ends where a table is set aside.
+    // The compaction of the range ends at the table that is set aside.
     let _ = db.compact_range(db.default_column_family(), None, None);
     let told: Vec<String> = db.damaged_files().into_iter().map(|file| file.file).collect();
     assert_eq!(told, [name]);
@@ -400,7 +406,8 @@ fn a_table_that_a_job_cannot_read_is_set_aside() {
     db.flush().unwrap();
 }
 
-/// The store comes to rest with a table there that cannot be read, whether it is where it belongs or not: it sinks by its name only.
+/// The store becomes idle with an unreadable table there, on its proper tier or not: the table
+/// moves down by name only.
 #[test]
 fn a_store_rests_beside_a_table_that_is_set_aside() {
     if skipped_on_lavafs(because::RECORD) {
@@ -433,7 +440,7 @@ fn a_store_rests_beside_a_table_that_is_set_aside() {
     }
 }
 
-/// A bit of a table there that has flipped is damage like any other, named with its disk.
+/// A flipped bit in a table there is ordinary damage, reported with the table's path.
 #[test]
 fn a_damaged_table_is_named_with_its_disk() {
     if skipped_on_lavafs(because::RECORD) {
@@ -447,7 +454,7 @@ fn a_damaged_table_is_named_with_its_disk() {
     assert!(report.errors.iter().any(|e| e.to_string().contains(&name)), "{report:?}");
     let refusals = (0..2000).filter_map(|i| db.get(&key(i)).err()).collect::<Vec<_>>();
     assert!(!refusals.is_empty() && refusals.iter().all(|e| e.is_corruption()), "{refusals:?}");
-    // A job that meets it sets it aside, and the store goes on.
+    // A job that finds it sets the table aside, and the store continues.
     let path = Path::new(SPEED).join(&name);
     let len = sim.env().fs.metadata(&path).unwrap().len;
     (0..len).step_by(50).for_each(|at| sim.flip_bit(&path, at, 1).unwrap());

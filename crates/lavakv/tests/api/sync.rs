@@ -1,10 +1,11 @@
-//! What `Db::sync`, and a durable batch of nothing, promise: buffered writes before them survive a loss of power.
+//! The promise of `Db::sync`, and of an empty durable batch: earlier buffered writes survive a
+//! power loss.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, Policy, SimEnv};
 use lavastore_lavakv::{Db, ErrorKind, Result, WriteBatch, WriteOptions};
 
-/// Only what was synced is left.
+/// Only synced data is left.
 const POWER_LOSS: CrashKind = CrashKind::PowerLossWith(Policy::Dropped);
 
 fn sync(db: &Db) -> Result<()> {
@@ -25,7 +26,7 @@ fn buffered_writes_before_it_survive_a_loss_of_power() {
     for (seed, call) in [(1, sync as fn(&Db) -> Result<()>), (2, write_nothing), (3, delete_nothing)] {
         let sim = SimEnv::new(seed);
         let (db, mut model) = (open(&sim), Model::new());
-        // So few that they are in the page that is open.
+        // Few enough to be in the open page.
         fill(&db, &mut model, 0..5, 0);
         // (LavaFS makes bytes durable with whatever it syncs next.)
         // A loss of power may keep unsynced bytes: some draw loses them.
@@ -33,7 +34,7 @@ fn buffered_writes_before_it_survive_a_loss_of_power() {
         assert!((0..20).any(is_lost) || on_lavafs(), "nothing has synced them");
         call(&db).unwrap();
         assert!(!(0..20).any(is_lost));
-        // With nothing new it is done at once.
+        // Without new writes the call returns at once.
         let ops = sim.op_count();
         call(&db).unwrap();
         assert!(on_lavafs() || sim.op_count() == ops, "there was nothing to sync");
@@ -43,7 +44,7 @@ fn buffered_writes_before_it_survive_a_loss_of_power() {
     }
 }
 
-/// What a process that was killed had written is in the page cache, and nobody has synced it.
+/// Data of a killed process is in the page cache, unsynced.
 #[test]
 fn what_was_recovered_is_synced_too() {
     let sim = SimEnv::new(4);

@@ -1,4 +1,5 @@
-//! The log on a disk of its own: which disk is taken, how one comes and goes, and what is told when it is not there.
+//! The log on a tier of its own: how a fast tier is chosen, added and returned, and the reports
+//! when it is missing.
 
 use crate::common::{DIR, Model, because, contents, fill, key, refused, settle, skipped_on_lavafs, small};
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
@@ -26,7 +27,7 @@ pub(crate) fn both(sim: &SimEnv) -> Env {
     joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(SPEED))
 }
 
-/// A closed store on two disks.
+/// A closed store on two tiers.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut model) = (SimEnv::new(seed), Model::new());
     let db = open(&sim).unwrap();
@@ -44,7 +45,7 @@ fn is_log(name: &str) -> bool {
     name.ends_with(".log") || name.starts_with("STAGING")
 }
 
-/// Copies the files of a directory, as a hand would, over those of another.
+/// Replaces the files of a directory by copies of another's, without the engine.
 fn copy(sim: &SimEnv, from: &str, to: &str) {
     let fs = sim.env().fs;
     fs.create_dir_all(Path::new(to)).unwrap();
@@ -62,7 +63,8 @@ fn copy(sim: &SimEnv, from: &str, to: &str) {
     fs.sync_dir(Path::new(to)).unwrap();
 }
 
-/// The store on these disks is refused, and nothing is changed by that, for writers, readers and a repair that wants both.
+/// The store on these tiers is refused without any change, for writers, readers and a repair with
+/// both.
 #[track_caller]
 fn refused_alike(sim: &SimEnv, speed: Option<&str>, kind: ErrorKind, file: &str, says: &str) {
     let before = sim.state_hash();
@@ -115,7 +117,7 @@ fn the_log_is_on_the_speed_disk_and_nothing_else() {
     assert_eq!(contents(&copy), model);
 }
 
-/// The environment names the disk, and the option names it again: it is one disk, of which nothing is swept.
+/// The environment and the option name the same tier: it is one tier, and nothing is swept there.
 #[test]
 fn a_disk_that_is_named_twice_keeps_its_log() {
     if skipped_on_lavafs(because::RECORD) {
@@ -126,7 +128,7 @@ fn a_disk_that_is_named_twice_keeps_its_log() {
     let named_again = |env: &Env| Db::open_in(env.clone(), DIR, options(Some(SPEED))).unwrap();
     let db = named_again(&env);
     fill(&db, &mut model, 300..320, 0);
-    // The log has changes that are in no table: each open reads it, and leaves it to the next one.
+    // The log has changes that are in no table: each open reads it, and leaves it for the next one.
     let mut machine = sim.crash(CrashKind::ProcessKill, 1);
     for seed in 2..5 {
         let db = named_again(&both(&machine));
@@ -149,7 +151,7 @@ fn a_disk_that_is_not_the_stores_is_refused_by_name() {
     let other = Options { speed: Some("/foreign".into()), ..small() };
     Db::open_in(sim.env(), "/other", other).unwrap().close().unwrap();
     refused_alike(&sim, Some("/foreign"), ErrorKind::InvalidArgument, "/foreign", "of another store");
-    // A store of one disk does not take a disk that is somebody's, or not empty.
+    // A store with one tier takes no directory that belongs to a store or is not empty.
     let taken = |speed: &str| Options { speed: Some(speed.into()), ..small() };
     Db::open_in(sim.env(), "/third", small()).unwrap().close().unwrap();
     refused(Db::open_in(sim.env(), "/third", taken(SPEED)), ErrorKind::InvalidArgument, SPEED);
@@ -159,7 +161,7 @@ fn a_disk_that_is_not_the_stores_is_refused_by_name() {
     assert_eq!(contents(&open(&sim).unwrap()), model);
 }
 
-/// Whatever was restored from whenever: both disks are of one time, or the store is refused.
+/// Restored copies of any age: both tiers are of one time, or the store is refused.
 #[test]
 fn a_disk_of_another_time_is_refused() {
     if skipped_on_lavafs(because::RECORD) {
@@ -174,17 +176,17 @@ fn a_disk_of_another_time_is_refused() {
     copy(&sim, SPEED, "/new-speed");
     copy(&sim, "/old-speed", SPEED);
     refused_alike(&sim, Some(SPEED), ErrorKind::InvalidArgument, SPEED, "an older copy of the disk");
-    // The same disk is back, and nothing is lost.
+    // The same tier is back, and nothing is lost.
     copy(&sim, "/new-speed", SPEED);
     assert_eq!(contents(&open(&sim).unwrap()), model);
-    // An older directory with the disk of now.
+    // An older directory with the present tier.
     copy(&sim, DIR, "/new-dir");
     copy(&sim, "/old-dir", DIR);
     refused(open(&sim), ErrorKind::Corruption, SPEED);
-    // Both of then: the store as it was.
+    // Both older: the store as it was then.
     copy(&sim, "/old-speed", SPEED);
     open(&sim).unwrap().close().unwrap();
-    // The disk of a copy that went its own way for as many sessions.
+    // The tier of a copy of the store that had as many sessions of its own.
     copy(&sim, "/old-dir", DIR);
     copy(&sim, "/old-speed", SPEED);
     open(&sim).unwrap().close().unwrap();
@@ -196,7 +198,8 @@ fn a_disk_of_another_time_is_refused() {
     refused_alike(&sim, Some(SPEED), ErrorKind::InvalidArgument, SPEED, "or that of a copy of the store");
 }
 
-/// The directory is of before the store got its disk: who writes must not take the disk for a new one, nor who reads its log for none.
+/// A directory from before the store got its fast tier: a writer must not take the tier for a new
+/// one, and a reader must not miss its log.
 #[test]
 fn a_directory_of_before_the_disk_is_refused() {
     if skipped_on_lavafs(because::RECORD) {
@@ -221,7 +224,8 @@ fn a_directory_of_before_the_disk_is_refused() {
     assert_eq!(sim.state_hash(), before);
 }
 
-/// One slot of the identity that is damaged is no loss; both are told, and repair reads the log all the same.
+/// One damaged slot of the identity is harmless. With both damaged the error says so, and repair
+/// still reads the log.
 #[test]
 fn a_damaged_identity() {
     if skipped_on_lavafs(because::RECORD) {
@@ -242,7 +246,7 @@ fn a_damaged_identity() {
     assert_eq!(contents(&Db::open_in(sim.env(), "/new", small()).unwrap()), model);
 }
 
-/// A lost disk is lost by name, with what was in tables saved.
+/// A repair without the tier reports the loss, and saves the data in tables.
 #[test]
 fn a_repair_without_the_disk_names_what_is_lost() {
     if skipped_on_lavafs(because::RECORD) {
@@ -265,7 +269,7 @@ fn a_repair_without_the_disk_names_what_is_lost() {
     refused(given, ErrorKind::InvalidArgument, SPEED);
 }
 
-/// Each end of a store that gets its disk, and of one that gives it back: it opens, with all that was promised.
+/// After a crash while the store gets or returns its fast tier, it opens with all promised data.
 #[test]
 fn a_crash_while_the_log_moves_leaves_it_in_one_place() {
     if skipped_on_lavafs(because::RECORD) {
@@ -277,7 +281,7 @@ fn a_crash_while_the_log_moves_leaves_it_in_one_place() {
         let first = if gives { open(&sim) } else { open_alone(&sim) };
         let db = first.unwrap();
         fill(&db, &mut model, 0..200, 0);
-        // Not closed in half of the cases: then there is something to be recovered.
+        // Half of the cases are not closed, so that there is something to recover.
         let sim = match seed < 9 {
             true => sim.crash(CrashKind::PowerLoss, seed),
             false => db.close().map(|()| sim.fork(seed)).unwrap(),
@@ -305,7 +309,7 @@ fn a_crash_while_the_log_moves_leaves_it_in_one_place() {
                         moved[1] += 1;
                     }
                 }
-                // What was begun may be begun again, and dies once more on the way.
+                // An interrupted operation may be repeated, and crashes once more.
                 let again = after.fork(2);
                 drop(open(&again));
                 let dies = again.record().mutations();
@@ -338,7 +342,7 @@ fn a_disk_that_was_given_back_is_no_part_of_the_store() {
     fill(&db, &mut model, 0..3000, 2);
     db.close().unwrap();
     assert!(!names(&sim, DIR).iter().any(|name| name.ends_with(".room")), "{:?}", names(&sim, DIR));
-    // And once more.
+    // Once more.
     let db = open(&sim).unwrap();
     assert_eq!(contents(&db), model);
     drop(db);
@@ -351,7 +355,7 @@ fn a_disk_that_was_given_back_is_no_part_of_the_store() {
     );
 }
 
-/// The disks are of different kinds: one of the kernel's, as it were, and a volume of LavaFS.
+/// The tiers may be of different kinds: a kernel file system and a LavaFS volume.
 #[test]
 fn one_of_the_disks_may_be_a_volume() {
     for on_volume in ["speed", "capacity"] {
@@ -380,7 +384,7 @@ fn one_of_the_disks_may_be_a_volume() {
     }
 }
 
-/// Two processes do not share a disk, whatever stores they have.
+/// Two processes do not share a fast tier, whatever their stores.
 #[test]
 fn the_disk_has_a_lock_of_its_own() {
     if skipped_on_lavafs(because::RECORD) {
@@ -390,14 +394,15 @@ fn the_disk_has_a_lock_of_its_own() {
     copy(&sim, DIR, "/twin");
     let db = open(&sim).unwrap();
     refused(open(&sim), ErrorKind::Locked, "LOCK");
-    // The twin has no other disk than this one.
+    // The twin's only fast tier is this one.
     let twin = Db::open_in(sim.env(), "/twin", options(Some(SPEED)));
     assert!(matches!(twin.unwrap_err().kind(), ErrorKind::Locked | ErrorKind::Corruption));
     refused(give_back(&both(&sim), Path::new(DIR)), ErrorKind::Locked, "LOCK");
     drop(db);
 }
 
-/// The disk fails under an open store: no write is acknowledged any more, reads go on; when it is back, nothing is lost.
+/// The fast tier fails under an open store: no write is acknowledged, while reads work. When it is
+/// back, nothing is lost.
 #[test]
 fn a_disk_that_goes_away_stops_writes_and_no_reads() {
     if skipped_on_lavafs(because::RECORD) {
@@ -423,7 +428,7 @@ fn a_disk_that_goes_away_stops_writes_and_no_reads() {
     assert_eq!(lost.count(), 0);
 }
 
-/// A full speed disk is told by name, and a full capacity disk leaves room for the jobs on it.
+/// A full fast tier is reported by name, and a full capacity tier leaves room for its jobs.
 #[test]
 fn a_full_disk_is_told_by_name() {
     if skipped_on_lavafs(because::RECORD) {
@@ -446,7 +451,7 @@ fn a_full_disk_is_told_by_name() {
         assert!(e.file().unwrap().starts_with(SPEED), "{e}");
     }
     assert_eq!(contents(&db), model);
-    // A store that finds no room for a log is open, and says on which disk.
+    // A store without room for a log opens, and names the tier.
     let after = sim.crash(CrashKind::ProcessKill, 1);
     after.inject(
         FaultPlan::nth(0, FaultEffect::NoSpace)

@@ -1,20 +1,22 @@
-//! Reading beside a live writer, which flushes, compacts, rolls its manifest and recycles its log meanwhile.
+//! Reading beside a live writer, which flushes, compacts, rolls its manifest and recycles its log
+//! meanwhile.
 
 use crate::common::*;
 use lavastore_lavakv::{Db, sim::SimEnv};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Each opening sees everything that was acknowledged before it, and a state that some moment had.
+/// Each open sees all writes acknowledged before it, in a state that existed at some moment.
 #[test]
 fn repeated_openings_beside_a_writer() {
     let tmp = TempDir::new("beside");
     let db = Db::open_with(tmp.path(), small()).unwrap();
     let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|s| {
-        // Also when an assertion fails: the scope waits for the writer.
+        // Also stops the writer when an assertion fails: the scope waits for it.
         let _stop = StopOnDrop(&stop);
         s.spawn(|| {
-            // Round n writes n to all keys in ascending order: a consistent state is "n up to some key, then n - 1".
+            // Round n writes n to all keys in ascending order. A consistent state is "n up to some
+            // key, then n - 1".
             let mut n = 0u64;
             while !stop.load(Ordering::Relaxed) {
                 for i in 0..300 {
@@ -42,7 +44,7 @@ fn repeated_openings_beside_a_writer() {
             assert!(rounds.is_sorted_by(|a, b| a >= b), "{rounds:?}");
             assert!(rounds[0] - rounds[299] <= 1, "{rounds:?}");
             assert!(rounds[299] + 1 >= before, "{} rounds acknowledged, {rounds:?}", before);
-            // It goes on reading what it opened, whatever the writer removes.
+            // The reader keeps its state, whatever files the writer removes.
             std::thread::sleep(std::time::Duration::from_millis(5));
             assert!(contents(&reader) == found);
         }

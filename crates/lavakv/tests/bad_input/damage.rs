@@ -145,8 +145,9 @@ fn the_manifest_is_missing_or_damaged() {
     }
 }
 
-/// The log tells that the manifest has lost its end. Where the log is longer than what memory takes, recovery must not have
-/// written edits in the place of those that are lost before it comes to the page that tells.
+/// The log tells that the manifest has lost its end. Where the log is longer than what memory
+/// takes, recovery must not have written edits in the place of those that are lost before it comes
+/// to the page that tells.
 #[test]
 fn a_manifest_that_lost_its_end_is_found_before_recovery_flushes() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -198,8 +199,9 @@ fn a_table_is_missing_or_cut() {
     }
 }
 
-/// A store with a damaged file of data opens both ways unless it is told not to, names the file, and gives for each key
-/// the right value or an error that names the file. Afterwards it is written to, flushed and compacted.
+/// A store with a damaged file of data opens both ways unless it is told not to, names the file,
+/// and gives for each key the right value or an error that names the file. Afterwards it is written
+/// to, flushed and compacted.
 fn serves_the_rest(sim: &SimEnv, model: &Model, name: &str) {
     let refuse = || Options { damaged_files: DamagedFiles::Refuse, ..small() };
     refused(Db::open_in(env(sim), DIR, refuse()), ErrorKind::Corruption, name);
@@ -259,7 +261,8 @@ fn what_passes_is_tried_again() {
     }
 }
 
-/// Descriptors do not come back: nobody waits for them for ever. Calls say what is missing, and nothing acknowledged is lost.
+/// Descriptors do not come back: nobody waits for them for ever. Calls say what is missing, and
+/// nothing acknowledged is lost.
 #[test]
 fn nobody_waits_for_ever_for_what_does_not_pass() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -328,7 +331,8 @@ fn background_work_sets_a_damaged_table_aside() {
     }
 }
 
-/// A damaged table is found by the read that meets it and by `verify`; everything else stays readable.
+/// A damaged table is found by the read that meets it and by `verify`; everything else stays
+/// readable.
 #[test]
 fn a_table_is_damaged() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -459,7 +463,8 @@ fn a_page_of_the_log_is_damaged() {
                     assert!(e.is_corruption(), "{e}");
                     assert!(e.file().unwrap().ends_with(&name), "{name}: {e}");
                 }
-                // The page that carries the watermark holds no data, and staging may have the last one.
+                // The page that carries the watermark holds no data, and staging may have the last
+                // one.
                 Ok(db) => assert!(contents(&db) == model, "{name} page {page}: silently lost"),
             }
         }

@@ -94,7 +94,8 @@ fn directories_are_made_with_their_parents() {
     assert!(Db::open_in(env(&sim), "/a/b/c", small()).unwrap().get(b"k").unwrap().is_some());
 }
 
-/// A crash while a store is created leaves something that opens as a new store, at whatever operation it strikes.
+/// A crash while a store is created leaves something that opens as a new store, at whatever
+/// operation it strikes.
 #[test]
 fn a_crash_while_a_store_is_created() {
     if skipped_on_lavafs(because::RECORD) {

@@ -1,4 +1,5 @@
-//! A full disk: `NoSpace`, reads go on, and writes resume by themselves, without a reopen, when space returns.
+//! A full disk: `NoSpace`, reads go on, and writes resume by themselves, without a reopen, when
+//! space returns.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
@@ -115,7 +116,8 @@ fn nobody_has_to_wake_the_store() {
     reads_back(&db, &model);
 }
 
-/// A crash while the disk is full loses nothing, and the store opens without more space than it has.
+/// A crash while the disk is full loses nothing, and the store opens without more space than it
+/// has.
 #[test]
 fn a_crash_on_a_full_disk() {
     if skipped_on_lavafs(because::ROOM) {
@@ -198,7 +200,8 @@ fn a_small_tmpfs() {
     });
 }
 
-/// Also the manifest meets a full disk, in the middle of a record and at the start of a page; it is not poisoned.
+/// Also the manifest meets a full disk, in the middle of a record and at the start of a page; it is
+/// not poisoned.
 #[test]
 fn the_manifest_meets_a_full_disk() {
     if skipped_on_lavafs(because::ROOM) {
@@ -240,7 +243,8 @@ fn the_manifest_meets_a_full_disk() {
     }
 }
 
-/// Any one edit of the manifest may be refused for want of space, whoever makes it: everybody tries again.
+/// Any one edit of the manifest may be refused for want of space, whoever makes it: everybody tries
+/// again.
 #[test]
 fn one_edit_is_refused_whoever_makes_it() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -290,8 +294,8 @@ fn one_edit_is_refused_whoever_makes_it() {
     assert!(refusals > 20, "{refusals}");
 }
 
-/// A copy-on-write volume has no room for what is written in place. Pages of the log stay in the ring then, and the job that
-/// writes them out is not begun again and again without a pause.
+/// A copy-on-write volume has no room for what is written in place. Pages of the log stay in the
+/// ring then, and the job that writes them out is not begun again and again without a pause.
 #[test]
 fn pages_of_the_log_that_find_no_room_are_tried_again_after_a_while() {
     if skipped_on_lavafs(because::FAULTS) {

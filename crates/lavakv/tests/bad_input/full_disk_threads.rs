@@ -5,7 +5,8 @@ use crate::full_disk::on_tmpfs;
 use lavastore_lavakv::ErrorKind;
 use version::{Edit, InitialState, Manifest, Record};
 
-/// Jobs of several threads commit edits together while not a byte is free: none of the edits is left in doubt.
+/// Jobs of several threads commit edits together while not a byte is free: none of the edits is
+/// left in doubt.
 #[test]
 fn edits_of_several_threads_meet_a_full_tmpfs() {
     on_tmpfs("tmpfs-edits", |dir| {

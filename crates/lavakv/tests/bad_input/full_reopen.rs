@@ -1,5 +1,5 @@
-//! A store that is opened on a volume with little room, or none: it opens, everything in it is read, deletes go through,
-//! and once they have made room, writes resume.
+//! A store that is opened on a volume with little room, or none: it opens, everything in it is
+//! read, deletes go through, and once they have made room, writes resume.
 
 use crate::common::*;
 use lavastore_lavakv::{
@@ -75,7 +75,8 @@ fn live_with(seed: u64, room: u64, sim: &SimEnv, mut model: Model, options: &Opt
     let db = open();
     assert!(contents(&db).is_empty(), "{what}: deletes are kept");
     if on_lavafs() {
-        // It takes blocks of its own beside those of files: what the ballast gives is short of what compactions need.
+        // It takes blocks of its own beside those of files: what the ballast gives is short of what
+        // compactions need.
         leave(sim, 128 << 10);
     }
     for _ in 0..20 {
@@ -98,8 +99,8 @@ fn live_with(seed: u64, room: u64, sim: &SimEnv, mut model: Model, options: &Opt
     assert!(contents(&db) == model && db.verify().unwrap().errors.is_empty(), "{what}");
 }
 
-/// At every size between "not a byte" (on LavaFS, which takes blocks of its own beside those of files, a few blocks) and
-/// roomy.
+/// At every size between "not a byte" (on LavaFS, which takes blocks of its own beside those of
+/// files, a few blocks) and roomy.
 #[test]
 fn a_full_volume_locks_nobody_out() {
     let all = [(1, 0..30), (9, 0..6), (17, 0..6), (25, 0..6)];
@@ -114,8 +115,8 @@ fn a_full_volume_locks_nobody_out() {
     }
 }
 
-/// Each command an opening of its own, which deletes one key, on a volume that a neighbour has filled to the last byte: what
-/// an opening takes comes back.
+/// Each command an opening of its own, which deletes one key, on a volume that a neighbour has
+/// filled to the last byte: what an opening takes comes back.
 #[test]
 fn openings_without_room_use_nothing_up() {
     if skipped_on_lavafs(because::END) {
@@ -138,8 +139,8 @@ fn openings_without_room_use_nothing_up() {
     }
 }
 
-/// Without a byte left, and without the ballast, there is no room to begin a log. Every call says so, and returns: none waits
-/// for a lock that it holds.
+/// Without a byte left, and without the ballast, there is no room to begin a log. Every call says
+/// so, and returns: none waits for a lock that it holds.
 #[test]
 fn a_store_without_room_for_a_log_refuses_every_change() {
     let options = small();

@@ -39,8 +39,8 @@ fn keys() {
     assert_eq!(contents(&db).len(), 2, "an empty start is the start");
 }
 
-/// Values of the largest size that is not put into a segment go through log, memtable, table and compaction; one byte
-/// more is put into a segment, in a batch as well.
+/// Values of the largest size that is not put into a segment go through log, memtable, table and
+/// compaction; one byte more is put into a segment, in a batch as well.
 #[test]
 fn values() {
     let sim = SimEnv::new(2);
@@ -56,7 +56,8 @@ fn values() {
     assert_eq!(db.get(b"k").unwrap().map(|value| value.len()), Some(VALUE_MAX + 1));
     assert_eq!(db.stats().segment_bytes_written >> 20, 16);
     db.put(b"k", &largest).unwrap();
-    // On the volume of 1 GiB the log groups are shorter than asked for, and so are the values that they take.
+    // On the volume of 1 GiB the log groups are shorter than asked for, and so are the values that
+    // they take.
     assert_eq!(db.stats().segment_bytes_written >> 20, if on_lavafs() { 32 } else { 16 });
     db.put(b"small", b"s").unwrap();
     drop(db);

@@ -1,4 +1,5 @@
-//! Manifests that lost their end. Nothing in the manifest confirms its last edits; what was made after them does.
+//! Manifests that lost their end. Nothing in the manifest confirms its last edits; what was made
+//! after them does.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
@@ -23,9 +24,9 @@ fn without_end(sim: &SimEnv, name: &str, offset: u64) -> SimEnv {
     damaged
 }
 
-/// Whatever end the manifest loses, a killed store opens with everything, or is refused by name; and a repair saves
-/// everything, or says what it does not. The buffered writes are in the staging file only, in a group that the lost edits
-/// list.
+/// Whatever end the manifest loses, a killed store opens with everything, or is refused by name;
+/// and a repair saves everything, or says what it does not. The buffered writes are in the staging
+/// file only, in a group that the lost edits list.
 #[test]
 fn of_a_killed_store_nothing_is_lost_in_silence() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -69,8 +70,8 @@ fn of_a_killed_store_nothing_is_lost_in_silence() {
     assert!(refusals > 1 && whole > 0, "{refusals} refusals, {whole} whole");
 }
 
-/// Recovery that flushes on its way makes edits of its own, and a manifest. A lost end must be found before: they would
-/// count as the edits that were lost.
+/// Recovery that flushes on its way makes edits of its own, and a manifest. A lost end must be
+/// found before: they would count as the edits that were lost.
 #[test]
 fn a_lost_end_is_found_before_recovery_flushes() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -105,8 +106,8 @@ fn a_lost_end_is_found_before_recovery_flushes() {
     assert!(contents(&db) == model, "the undamaged store");
 }
 
-/// The last edit made a family, which no table and no group of the log tells of: only pages of the log that were written
-/// after it saw it durable.
+/// The last edit made a family, which no table and no group of the log tells of: only pages of the
+/// log that were written after it saw it durable.
 #[test]
 fn a_repair_goes_by_the_edits_that_the_log_saw() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -120,7 +121,8 @@ fn a_repair_goes_by_the_edits_that_the_log_saw() {
         db.put_opt(db.default_column_family(), &key(i), &value, &WriteOptions::durable()).unwrap();
         model.insert(key(i), value);
     };
-    // The first group is full; the second, which is larger, gets the pages that are begun once there is the family.
+    // The first group is full; the second, which is larger, gets the pages that are begun once
+    // there is the family.
     put(60, 10_000);
     db.create_column_family("later", small_family()).unwrap();
     put(61, 5_000);

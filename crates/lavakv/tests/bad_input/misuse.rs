@@ -115,7 +115,8 @@ fn ranges_that_are_reversed_or_empty() {
     assert!(contents(&open(&sim)) == model);
 }
 
-/// A handle that outlives its store refuses; one of the closed store is not one of the store that is opened next.
+/// A handle that outlives its store refuses; one of the closed store is not one of the store that
+/// is opened next.
 #[test]
 fn handles_after_close() {
     let sim = SimEnv::new(5);

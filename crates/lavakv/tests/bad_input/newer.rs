@@ -61,7 +61,8 @@ fn a_format_of_the_store() {
     }
 }
 
-/// `CURRENT` has no version of its own: its form is fixed, and the manifest it names tells the version.
+/// `CURRENT` has no version of its own: its form is fixed, and the manifest it names tells the
+/// version.
 #[test]
 fn a_pointer_in_another_form_is_damaged() {
     if skipped_on_lavafs(because::DAMAGE) {

@@ -45,7 +45,8 @@ fn no_store_can_be_made_on_a_read_only_medium() {
     fails(try_open(&sim), ErrorKind::ReadOnly);
 }
 
-/// The medium becomes read-only under a running store: no write is acknowledged, reads go on, nothing is lost.
+/// The medium becomes read-only under a running store: no write is acknowledged, reads go on,
+/// nothing is lost.
 #[test]
 fn the_medium_becomes_read_only() {
     if skipped_on_lavafs(because::MEDIUM) {
@@ -106,7 +107,8 @@ fn a_store_opened_for_reading_refuses_every_change() {
     assert_eq!(sim.state_hash(), before, "nothing was changed");
 }
 
-/// On the machine: a directory without write permission (as root this proves nothing, and is skipped).
+/// On the machine: a directory without write permission (as root this proves nothing, and is
+/// skipped).
 #[test]
 fn a_directory_without_write_permission() {
     use std::os::unix::fs::PermissionsExt;
@@ -129,7 +131,8 @@ fn a_directory_without_write_permission() {
     }
 }
 
-/// A store whose log is damaged is read up to the damage; its writer, who does not know of it, goes on meanwhile. What seemed damaged may have been he at work, so it is begun anew.
+/// A store whose log is damaged is read up to the damage; its writer, who does not know of it, goes
+/// on meanwhile. What seemed damaged may have been he at work, so it is begun anew.
 #[test]
 fn a_writer_goes_on_while_somebody_reads_up_to_the_damage() {
     if skipped_on_lavafs(because::DAMAGE) {

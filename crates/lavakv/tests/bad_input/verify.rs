@@ -1,5 +1,5 @@
-//! `verify` and the scrub: everything that the store is read from is checked, said how much it was, and what is damaged in a
-//! store at work is told and made good where memory still has it.
+//! `verify` and the scrub: everything that the store is read from is checked, said how much it was,
+//! and what is damaged in a store at work is told and made good where memory still has it.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -51,7 +51,8 @@ fn long(i: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// A store with something of everything: tables, value files, and in the log alone values of all lengths, a segment.
+/// A store with something of everything: tables, value files, and in the log alone values of all
+/// lengths, a segment.
 fn store(seed: u64) -> (SimEnv, Db, Model, Arc<Events>) {
     let (sim, events) = (SimEnv::new(seed), Arc::new(Events::default()));
     let db = Db::open_in(env(&sim), DIR, options(&events)).unwrap();
@@ -279,8 +280,9 @@ impl EventListener for Stop {
     }
 }
 
-/// Who finds the log damaged freezes what memory still has of it, for which it needs the writer's lock. With that lock a writer
-/// waits for memory, and so for the one thread that flushes: the one that scrubs.
+/// Who finds the log damaged freezes what memory still has of it, for which it needs the writer's
+/// lock. With that lock a writer waits for memory, and so for the one thread that flushes: the one
+/// that scrubs.
 #[test]
 #[allow(clippy::disallowed_types, reason = "a hand outside damages a file that the engine has open")]
 fn a_scrub_does_not_wait_for_a_writer_that_waits_for_its_thread() {

@@ -1,4 +1,4 @@
-//! Stores whose files were on their way between two disks when the process died.
+//! Stores whose process died while files moved between two tiers.
 
 use super::DIR;
 use lavastore_lavakv::Env;
@@ -6,8 +6,9 @@ use lavastore_lavakv::io::{CreateOptions, SyncKind};
 use lavastore_lavakv::sim::SimEnv;
 use std::path::Path;
 
-/// Has the files of these names in the directory of the speed disk in both directories. In `torn`, if it is one of the two, they lack a part in the middle:
-/// what was not synced may be lost there, and the end be whole.
+/// Puts the files of these names, from the fast tier's directory, into both directories. In `torn`,
+/// if it is one of the two, they lack a part in the middle: unsynced data may be lost there, while
+/// the end is intact.
 pub fn put_twice(sim: &SimEnv, speed_dir: &str, names: &[String], torn: &str) {
     for name in names {
         let whole = sim.read_file(Path::new(speed_dir).join(name)).unwrap();
@@ -26,7 +27,7 @@ pub fn put_twice(sim: &SimEnv, speed_dir: &str, names: &[String], torn: &str) {
     }
 }
 
-/// Removes what says of each file of a store where it is.
+/// Removes the manifest, which records the place of each file.
 pub fn remove_manifest(env: &Env) {
     for entry in env.fs.list(Path::new(DIR)).unwrap() {
         if entry.name.starts_with("MANIFEST") || entry.name == "CURRENT" {

@@ -1,7 +1,7 @@
-//! Where simulated stores are: on the simulated file system, or with `LAVASTORE_TEST_FS=lavafs` in the environment on a LavaFS
-//! volume on a simulated device.
+//! Places of simulated stores: the simulated file system, or with `LAVASTORE_TEST_FS=lavafs` in the
+//! environment a LavaFS volume on a simulated device.
 //!
-//! A machine has one volume, which is mounted as long as anybody uses it and then mounted anew.
+//! A machine has one volume, which stays mounted while it is in use, and is then mounted anew.
 
 use lavafs::{FormatOptions, MountOptions, format, mount};
 use lavastore_lavakv::Env;
@@ -22,7 +22,7 @@ pub fn on_lavafs() -> bool {
     std::env::var("LAVASTORE_TEST_FS").is_ok_and(|name| name == "lavafs")
 }
 
-/// True, and said so with the reason, for a test that is about the simulated file system alone.
+/// True, with the reason printed, for a test of the simulated file system alone.
 pub fn skipped_on_lavafs(why: &str) -> bool {
     if on_lavafs() {
         println!("skipped on LavaFS: {why}");
@@ -60,7 +60,7 @@ pub fn lavafs_env(sim: &SimEnv) -> Env {
     env
 }
 
-/// Why tests are about the simulated file system alone, and what stands for them on LavaFS.
+/// Reasons to test only the simulated file system, with the substitutes on LavaFS.
 pub mod because {
     /// It looks at or damages files of the simulator by name.
     pub const DAMAGE: &str = "it changes files around the file system: see torture flip-on-lavafs";

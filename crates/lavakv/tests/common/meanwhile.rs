@@ -1,4 +1,4 @@
-//! The file system of a reader beside a writer: something happens before it opens a file.
+//! File systems of a reader beside a writer: a callback runs before the open of a file.
 
 use super::pass_on;
 use lavastore_lavakv::io::{
@@ -31,19 +31,19 @@ impl<F: Fn() + Send + Sync> FileSystem for Meanwhile<F> {
     pass_on!(rest);
 }
 
-/// The same machine, where something happens before each file is opened.
+/// The same machine, with a callback before the open of each file.
 pub fn before_opens(env: Env, happens: impl Fn() + Send + Sync + 'static) -> Env {
     Env { fs: Arc::new(Meanwhile { inner: env.fs.clone(), happens }), ..env }
 }
 
-/// The same, with the how many-th file it is, from 0 on; the number so far comes with it.
+/// The same, with the number of the open, from 0 on, as argument; the count so far is returned too.
 pub fn before_each_open(env: Env, happens: impl Fn(u64) + Send + Sync + 'static) -> (Env, Arc<AtomicU64>) {
     let opened = Arc::new(AtomicU64::new(0));
     let count = opened.clone();
     (before_opens(env, move || happens(count.fetch_add(1, Ordering::Relaxed))), opened)
 }
 
-/// A file system that counts the bytes that are read.
+/// A file system that counts the bytes read.
 struct Counting {
     inner: Arc<dyn FileSystem>,
     read_bytes: Arc<AtomicU64>,
@@ -86,7 +86,7 @@ impl FileSystem for Counting {
     pass_on!(rest);
 }
 
-/// The same machine, and the bytes that are read from files there.
+/// The same machine, and the count of bytes read from its files.
 pub fn counting_reads(env: Env) -> (Env, Arc<AtomicU64>) {
     let read_bytes = Arc::new(AtomicU64::new(0));
     let fs = Counting { inner: env.fs.clone(), read_bytes: read_bytes.clone() };

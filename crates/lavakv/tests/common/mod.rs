@@ -1,4 +1,4 @@
-//! What the tests of the public API share: small options, a model, directories that clean up after themselves.
+//! Helpers shared by the tests of the public API: small options, a model, temporary directories.
 #![allow(dead_code, unused_imports, reason = "each test program uses its own part")]
 #![allow(clippy::disallowed_methods, reason = "tests stage files as a hand outside the engine would")]
 
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Where simulated stores live.
+/// Directory of simulated stores.
 pub const DIR: &str = "/store";
 
 /// Options under which a few thousand writes go through flush, compaction and several log groups.
@@ -56,7 +56,7 @@ pub fn key(i: u64) -> Vec<u8> {
     format!("key{i:06}").into_bytes()
 }
 
-/// A value of about 100 bytes that tells key and round.
+/// A value of about 100 bytes that contains key and round.
 pub fn value(i: u64, round: u64) -> Vec<u8> {
     format!("{i}/{round}/").into_bytes().into_iter().cycle().take(100 + (i % 7) as usize).collect()
 }
@@ -69,7 +69,7 @@ pub fn fill(db: &Db, model: &mut Model, keys: std::ops::Range<u64>, round: u64) 
     }
 }
 
-/// Everything in the default family.
+/// Returns all entries of the default family.
 pub fn contents(db: &Db) -> Model {
     contents_cf(db, db.default_column_family())
 }
@@ -104,7 +104,7 @@ pub fn files(sim: &SimEnv) -> Vec<(String, u64)> {
     sim.files().into_iter().filter(|(p, _)| p.starts_with(DIR)).map(|(p, len)| (name(p), len)).collect()
 }
 
-/// Those whose names begin or end so.
+/// Returns the names with this beginning or end.
 pub fn files_like(sim: &SimEnv, part: &str) -> Vec<String> {
     files(sim)
         .into_iter()
@@ -118,7 +118,7 @@ pub fn path(name: &str) -> PathBuf {
     Path::new(DIR).join(name)
 }
 
-/// An error of this kind that names this file.
+/// Asserts an error of this kind that names this file.
 #[track_caller]
 pub fn refused<T>(result: Result<T>, kind: ErrorKind, file: &str) {
     match result {
@@ -139,7 +139,8 @@ pub fn fails<T>(result: Result<T>, kind: ErrorKind) {
     }
 }
 
-/// The parts of the ledger sum to its total, and the total to what the directory listing says.
+/// Asserts that the parts of the ledger sum to its total, and that the total equals the allocated
+/// bytes of the directory.
 #[track_caller]
 pub fn ledger_adds_up(db: &Db, listed_allocated: u64) -> Space {
     let space = db.space().unwrap();
@@ -148,7 +149,7 @@ pub fn ledger_adds_up(db: &Db, listed_allocated: u64) -> Space {
     space
 }
 
-/// A directory of the machine, removed when it goes out of scope.
+/// A temporary directory, removed when it goes out of scope.
 pub struct TempDir(PathBuf);
 
 impl TempDir {

@@ -1,5 +1,5 @@
-//! A file system that stands aside for a test when a file is synced: to hold the sync up, to make it slow, to let it fail
-//! after it was done. Everything else it hands on.
+//! A file system with a hook for each sync of a file: to delay it, to slow it down, to fail it
+//! after it was done. All other calls pass through.
 
 use lavastore_lavakv::io::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
@@ -10,10 +10,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Called instead of the sync of a file that is appended to, with its path; the second argument does the sync.
+/// The hook in place of a sync of an appended file, with its path; the second argument performs the
+/// sync.
 type Around = dyn Fn(&Path, &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + Sync;
 
-/// The machine, with `around` in place of each sync of a file that is appended to.
+/// The machine, with `around` in place of each sync of an appended file.
 pub fn around_syncs(
     around: impl Fn(&Path, &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + Sync + 'static,
 ) -> Env {
@@ -60,7 +61,8 @@ impl AppendFile for File {
     }
 }
 
-/// Hands calls to `self.inner`: those that are named, or all of a file system but `create` and `open`, of which one is what a test is about.
+/// Passes calls to `self.inner`: the named ones, or with `rest` all of a file system except
+/// `create` and `open`.
 macro_rules! pass_on {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
         $(fn $name(&self, $($arg: $type),*) -> Result<$out> {

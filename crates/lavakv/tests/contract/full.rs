@@ -123,7 +123,8 @@ fn recovery_above_the_limit() {
     kept(&sim, 1 << 20);
 }
 
-/// What a snapshot keeps takes room; once it is let go of, room returns, though all of it lies in the last level.
+/// What a snapshot keeps takes room; once it is let go of, room returns, though all of it lies in
+/// the last level.
 #[test]
 fn room_returns_with_a_snapshot() {
     for min_blob_size in [512, 0] {
@@ -163,8 +164,8 @@ fn room_returns_with_a_snapshot() {
     }
 }
 
-/// A volume that really fills up is met in the same way: no job ever fails, deletes make room, and room that others give
-/// back is found.
+/// A volume that really fills up is met in the same way: no job ever fails, deletes make room, and
+/// room that others give back is found.
 #[test]
 fn a_volume_that_fills_up() {
     if skipped_on_lavafs(because::ROOM) {
@@ -205,7 +206,8 @@ fn fills_up(options: Options) {
     s.check(options);
 }
 
-/// Others take all that the volume had left: flushes fail and are tried again, and writers do not wait for them.
+/// Others take all that the volume had left: flushes fail and are tried again, and writers do not
+/// wait for them.
 #[test]
 fn a_volume_that_others_fill() {
     if skipped_on_lavafs(because::ROOM) {
@@ -225,8 +227,8 @@ fn a_volume_that_others_fill() {
     s.check(options);
 }
 
-/// A durable delete takes a page of the log, however short it is: on a full volume the log keeps its bound all the same,
-/// because a flush that it has made impossible would be the end.
+/// A durable delete takes a page of the log, however short it is: on a full volume the log keeps
+/// its bound all the same, because a flush that it has made impossible would be the end.
 #[test]
 fn small_durable_deletes_on_a_full_volume() {
     if skipped_on_lavafs(because::ROOM) {
@@ -258,8 +260,8 @@ fn log_bytes(entry: &DirEntry) -> u64 {
     if entry.name.ends_with(".log") { entry.allocated } else { 0 }
 }
 
-/// What recovery writes fits below the limit beside what is there: free groups of the log, what jobs
-/// had begun.
+/// What recovery writes fits below the limit beside what is there: free groups of the log, what
+/// jobs had begun.
 #[test]
 fn an_open_after_a_crash_keeps_the_limit() {
     if skipped_on_lavafs(because::ROOM) {
@@ -290,8 +292,8 @@ fn an_open_after_a_crash_keeps_the_limit() {
     }
 }
 
-/// The file of metrics in the store's directory is the store's: where it does not fit it is not written, which is counted, the
-/// page before stays, and nobody else is refused anything for it.
+/// The file of metrics in the store's directory is the store's: where it does not fit it is not
+/// written, which is counted, the page before stays, and nobody else is refused anything for it.
 #[test]
 fn the_file_of_metrics_keeps_the_limit() {
     if skipped_on_lavafs(because::ROOM) {
@@ -313,7 +315,8 @@ fn the_file_of_metrics_keeps_the_limit() {
     assert_eq!(s.db.stats().metrics_write_errors, 0, "there is room for a page of the usual length");
     let second = page(&s);
     assert!(first != second);
-    // Each name makes the page longer: now there is room for one, and not for another beside it; then not even for one.
+    // Each name makes the page longer: now there is room for one, and not for another beside it;
+    // then not even for one.
     for pages in [2, 1] {
         let room = limit - occupied(&s.sim);
         let mut held = Vec::new();
@@ -326,7 +329,8 @@ fn the_file_of_metrics_keeps_the_limit() {
         assert!(s.db.stats().metrics_write_errors > before, "{pages}: {:?}", s.db.stats());
     }
     assert!(!page(&s).is_empty() && files_like(&s.sim, "METRICS").len() == 1);
-    // Without the names the page is as short as before: there is room for it in the place of the last one, full as the store is.
+    // Without the names the page is as short as before: there is room for it in the place of the
+    // last one, full as the store is.
     let before = s.db.stats().metrics_write_errors;
     turn(&s);
     assert!(page(&s) != second, "it is written again: {}", s.db.stats().metrics_write_errors - before);
@@ -379,7 +383,8 @@ fn a_batch_that_frees_more_than_it_takes_is_admitted_at_the_limit() {
             (first..first + 3).for_each(|k| drop(s.model.remove(&key(k))));
             s.model.insert(b"counter".to_vec(), b"12345678".to_vec());
         }
-        // Deletes of missing keys free nothing, so such batches may be refused: deletes alone are admitted all the same.
+        // Deletes of missing keys free nothing, so such batches may be refused: deletes alone are
+        // admitted all the same.
         let from = 500_000;
         let m = fill_up(&mut s, from, len);
         for round in 0..4 * m {

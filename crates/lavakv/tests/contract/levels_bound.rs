@@ -1,8 +1,9 @@
-//! The bound on what lies above the targets of the levels holds however fast somebody writes: a store of small values that are overwritten for a
-//! long time stays near its data, writers are slowed down evenly, and a store without separated values never waits for their garbage.
+//! The bound on what lies above the targets of the levels holds however fast somebody writes: a
+//! store of small values that are overwritten for a long time stays near its data, writers are
+//! slowed down evenly, and a store without separated values never waits for their garbage.
 //!
-//! A simulated machine has no threads, so time is shared out here: while the writer computes or sleeps, jobs run on a device that
-//! is slower than the writer.
+//! A simulated machine has no threads, so time is shared out here: while the writer computes or
+//! sleeps, jobs run on a device that is slower than the writer.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{Costs, SimEnv};
@@ -60,7 +61,8 @@ fn overwriting_small_values_stays_near_the_data_without_a_standstill() {
     );
     assert!(stats.stall_levels_ns > 0, "a writer as fast as this one is slowed down");
     assert_eq!(stats.stall_garbage_ns, 0, "nothing is separated");
-    // 1.58 to 1.62 with eight seeds, of which what two compactions at a time have begun is two hundredths. The blocks of a volume are long beside tables of 32 KiB.
+    // 1.58 to 1.62 with eight seeds, of which what two compactions at a time have begun is two
+    // hundredths. The blocks of a volume are long beside tables of 32 KiB.
     let most_percent = if on_lavafs() { 200 } else { 165 };
     assert!(peak < data * most_percent / 100, "{peak} bytes for {data}");
     assert!(longest_ns < 100_000_000, "{longest_ns}");

@@ -33,7 +33,8 @@ fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
     }
 }
 
-/// A ratio: an empty store grows without being held up for ever, and stays within the ratio as it is overwritten.
+/// A ratio: an empty store grows without being held up for ever, and stays within the ratio as it
+/// is overwritten.
 #[test]
 fn a_ratio_of_live_data() {
     let sim = SimEnv::new(3);
@@ -54,7 +55,8 @@ fn a_ratio_of_live_data() {
     assert!(db.stats().stall_space_ns > 0 || peak < live * 7 / 5);
 }
 
-/// What a family keeps in reserve follows what it has: one made for large files does not take the room of a small store.
+/// What a family keeps in reserve follows what it has: one made for large files does not take the
+/// room of a small store.
 #[test]
 fn a_family_of_large_files_leaves_a_small_store_its_room() {
     let sim = SimEnv::new(3);
@@ -72,7 +74,8 @@ fn a_family_of_large_files_leaves_a_small_store_its_room() {
     }
 }
 
-/// The limit of an open store falls and rises at random: its files keep to it or come down to it, and deletes are always admitted.
+/// The limit of an open store falls and rises at random: its files keep to it or come down to it,
+/// and deletes are always admitted.
 #[test]
 fn a_limit_changes_while_the_store_is_open() {
     for seed in 1..7 {
@@ -121,7 +124,8 @@ fn a_limit_out_of_range_leaves_the_old_one() {
     assert_eq!(db.space().unwrap().limit_bytes, 2 << 20);
 }
 
-/// The most that the files may occupy after a change of the limit: a store above it keeps its present claims until it has come down.
+/// The most that the files may occupy after a change of the limit: a store above it keeps its
+/// present claims until it has come down.
 fn most_after(db: &Db, occupied: u64, limit: u64) -> u64 {
     let unflushed = 2 * db.space().unwrap().memtable_bytes;
     limit.max(occupied.saturating_add(db.space().unwrap().reserve_bytes).saturating_add(unflushed))
@@ -178,7 +182,8 @@ fn no_schedule_lets_a_writer_over_a_changed_limit() {
     }
 }
 
-/// A limit in percent of the volume is kept, and follows a volume that grows. On the simulated disk, whose capacity can change.
+/// A limit in percent of the volume is kept, and follows a volume that grows. On the simulated
+/// disk, whose capacity can change.
 #[test]
 fn a_limit_in_percent_follows_the_volume() {
     let sim = SimEnv::new(1);

@@ -108,7 +108,8 @@ impl Filled {
     }
 }
 
-/// Live data of two thirds of the limit, overwritten many times: every write is done, none waits for a second.
+/// Live data of two thirds of the limit, overwritten many times: every write is done, none waits
+/// for a second.
 fn overwrites(seed: u64, min_blob_size: usize) {
     let live = 5u64 << 20;
     let limit = live * 3 / 2;
@@ -150,8 +151,9 @@ fn inline_values_at_two_thirds_of_the_limit() {
     (10..11).for_each(|seed| overwrites(seed, 0));
 }
 
-/// Anything goes, at any fill: several families, values of all lengths, snapshots that pin, batches, crashes of nothing.
-/// The limit is kept after every step, and whatever is refused was not done.
+/// Anything goes, at any fill: several families, values of all lengths, snapshots that pin,
+/// batches, crashes of nothing. The limit is kept after every step, and whatever is refused was not
+/// done.
 #[test]
 fn random_writes_at_any_fill_keep_the_limit() {
     for seed in 100..104u64 {

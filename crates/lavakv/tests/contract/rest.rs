@@ -136,7 +136,8 @@ fn passed_by_first(db: &Db) -> u64 {
     iter.hidden_entries()
 }
 
-/// Reads that pass tombstones make compactions remove them, also in a store that is written all the time.
+/// Reads that pass tombstones make compactions remove them, also in a store that is written all the
+/// time.
 #[test]
 fn tombstones_that_reads_pass_are_compacted() {
     let sim = SimEnv::new(1);
@@ -184,7 +185,8 @@ fn a_closed_store_has_no_room_in_its_log() {
         fill(&db, &mut model, 0..50, 10 + round);
         let open = log_bytes(&sim);
         db.close().unwrap();
-        // The reserve has three of the shortest groups, of 64 KiB each. The last group has 256 KiB, and is full by a part.
+        // The reserve has three of the shortest groups, of 64 KiB each. The last group has 256 KiB,
+        // and is full by a part.
         let closed = log_bytes(&sim);
         assert!(closed < (3 << 16) + (160 << 10), "{closed} bytes of {open} in round {round}");
         assert!(open > 2 * closed, "{closed} bytes of {open} in round {round}");

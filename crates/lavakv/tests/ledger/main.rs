@@ -1,4 +1,5 @@
-//! The space ledger against the files: in random states, with jobs under way, readers, large values and several families.
+//! The space ledger against the files: in random states, with jobs under way, readers, large values
+//! and several families.
 #![allow(clippy::disallowed_methods, reason = "tests look at directories from outside")]
 
 #[path = "../common/mod.rs"]
@@ -138,7 +139,8 @@ fn agrees(db: &Db, sim: &SimEnv, scan: &Scan) -> Space {
         assert_eq!(told, scanned, "{what}: {space:#?}");
     }
     near(&space, "garbage", space.garbage_bytes, scan.garbage_records);
-    // Segments that only memtables refer to are values, too: a reader that replays the log finds the same.
+    // Segments that only memtables refer to are values, too: a reader that replays the log finds
+    // the same.
     let reader = Db::open_read_only_in(env(sim), DIR, separated()).unwrap();
     let replayed = reader.space().unwrap();
     near(

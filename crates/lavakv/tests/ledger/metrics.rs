@@ -59,7 +59,8 @@ fn parse(text: &str) -> (BTreeMap<String, String>, Vec<Sample>) {
             assert!(name.starts_with("lavastore_") && !types.contains_key(name), "twice: {line}");
             assert!(name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_')), "{line}");
             assert!(help.len() > 3 && !help.contains("nanosecond") && !name.contains("percent"), "{line}");
-            // What `promtool check metrics` complains of: units that are short, and ends that other types have.
+            // What `promtool check metrics` complains of: units that are short, and ends that other
+            // types have.
             let short = ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
             assert!(!name.split('_').any(|word| short.contains(&word)), "{line}");
             assert!(!["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)), "{line}");

@@ -1,6 +1,7 @@
-//! The ledger worked out a second time, from the files alone: it reads the manifest from disk, decodes every table and the
-//! keys of every vSST with their readers, and merges all entries by itself. It shares no code with the ledger but the
-//! readers of files, and the version's answer to which vSST a name leads to.
+//! The ledger worked out a second time, from the files alone: it reads the manifest from disk,
+//! decodes every table and the keys of every vSST with their readers, and merges all entries by
+//! itself. It shares no code with the ledger but the readers of files, and the version's answer to
+//! which vSST a name leads to.
 
 use crate::common::{DIR, env};
 use base::{InternalIterator, MAX_SEQ, SeqNo, ValueKind, key};
@@ -36,7 +37,8 @@ pub struct Scan {
     pub hidden: Vec<Hidden>,
     /// Every entry of every table but the tombstones.
     pub stored: Vec<Stored>,
-    /// Compensated bytes of tables, and of those of the last level, over all families, as the manifest has them.
+    /// Compensated bytes of tables, and of those of the last level, over all families, as the
+    /// manifest has them.
     pub index: (u64, u64),
 }
 

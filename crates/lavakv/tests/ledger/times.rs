@@ -1,4 +1,5 @@
-//! Histograms: every kind of operation is in its own, every wait under its cause. In simulation each operation is timed.
+//! Histograms: every kind of operation is in its own, every wait under its cause. In simulation
+//! each operation is timed.
 
 use crate::common::*;
 use crate::separated;

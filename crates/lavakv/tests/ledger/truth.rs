@@ -1,7 +1,9 @@
-//! The ledger against exact figures: random histories of writes, readers and jobs, whose every version of a key is known.
+//! The ledger against exact figures: random histories of writes, readers and jobs, whose every
+//! version of a key is known.
 //!
-//! A version of a key that a table holds is live if it is the newest of its key, wherever newer ones are: in tables or
-//! in memtables. All else that tables reference is hidden garbage. Bounds must hold at every moment.
+//! A version of a key that a table holds is live if it is the newest of its key, wherever newer
+//! ones are: in tables or in memtables. All else that tables reference is hidden garbage. Bounds
+//! must hold at every moment.
 
 use crate::common::*;
 use crate::scan::{Scan, Stored, listed, scan};
@@ -186,7 +188,8 @@ impl History {
 #[derive(Debug, Default)]
 struct Outcome {
     states: u64,
-    /// States with hidden garbage, with a bound below all that tables reference, with files that readers hold.
+    /// States with hidden garbage, with a bound below all that tables reference, with files that
+    /// readers hold.
     hidden: u64,
     bounded: u64,
     pinned: u64,
@@ -361,7 +364,8 @@ fn a_load_of_new_keys_hides_nothing() {
     }
 }
 
-/// Options under which 6,000 values of 2,500 bytes fill several levels, with a limit relative to the live data.
+/// Options under which 6,000 values of 2,500 bytes fill several levels, with a limit relative to
+/// the live data.
 fn under_a_ratio() -> Options {
     Options {
         memtable_bytes: 256 << 10,
@@ -388,7 +392,8 @@ fn was_not_held_up(db: &Db, why: &str) {
     assert_eq!((stats.stall_garbage_ns, stats.stall_space_ns), (0, 0), "{why}\n{}", db.describe());
 }
 
-/// New keys are no garbage: whoever loads them under a ratio is neither refused nor slowed down for space or garbage.
+/// New keys are no garbage: whoever loads them under a ratio is neither refused nor slowed down for
+/// space or garbage.
 #[test]
 fn a_load_under_a_ratio_is_not_held_up() {
     for in_order in [true, false] {
@@ -399,7 +404,8 @@ fn a_load_under_a_ratio_is_not_held_up() {
     }
 }
 
-/// The estimate of hidden garbage in the metrics, for which no table is read: limits and the throttle use the same.
+/// The estimate of hidden garbage in the metrics, for which no table is read: limits and the
+/// throttle use the same.
 fn hidden_in_metrics(db: &Db) -> f64 {
     let text = db.metrics().unwrap();
     let lines = text.lines().filter(|line| line.starts_with("lavastore_family_hidden_garbage_bytes{"));

@@ -1,4 +1,5 @@
-//! Values back in the order of their keys: only where scans ask for it, and more than writers undo; nothing is lost on the way.
+//! Values back in the order of their keys: only where scans ask for it, and more than writers undo;
+//! nothing is lost on the way.
 
 use crate::common::*;
 use crate::*;
@@ -123,8 +124,8 @@ fn a_walk_needs_room_for_a_part_only() {
     assert!(peak < settled + live / 3, "{settled} B settled, {peak} B at most, {live} B live");
 }
 
-/// Iterators and snapshots from before read what they saw; writes and deletions go on meanwhile, and so does garbage
-/// collection. (Two jobs that worked on one vSST would panic.)
+/// Iterators and snapshots from before read what they saw; writes and deletions go on meanwhile,
+/// and so does garbage collection. (Two jobs that worked on one vSST would panic.)
 #[test]
 fn readers_and_writers_beside_the_walks() {
     let mut relocated = 0;
@@ -164,8 +165,8 @@ fn readers_and_writers_beside_the_walks() {
     assert!(relocated > 20, "{relocated}");
 }
 
-/// Scans and writes by turns, a tenth of a second apart, so that the store is never quiet: so many puts for each scan of so many entries, all of them among
-/// the first `hot` keys.
+/// Scans and writes by turns, a tenth of a second apart, so that the store is never quiet: so many
+/// puts for each scan of so many entries, all of them among the first `hot` keys.
 struct Mixed {
     writes: u64,
     hot: u64,
@@ -229,8 +230,8 @@ fn where_more_is_written_than_scans_lose_nothing_is_relocated() {
     }
 }
 
-/// A few keys that are overwritten and scanned for ever: scans lose enough to pay for walks without end, and what walks take beside these lies
-/// where the one before put it.
+/// A few keys that are overwritten and scanned for ever: scans lose enough to pay for walks without
+/// end, and what walks take beside these lies where the one before put it.
 #[test]
 fn scans_and_writers_of_a_few_keys_have_no_more_rewritten_than_was_written() {
     let sim = SimEnv::new(6);
@@ -248,8 +249,8 @@ fn scans_and_writers_of_a_few_keys_have_no_more_rewritten_than_was_written() {
     nothing_left_over(&db, &sim);
 }
 
-/// Power fails in the middle of a walk, at every kind of moment: nothing that was synced is lost, and the walk's files do
-/// not stay.
+/// Power fails in the middle of a walk, at every kind of moment: nothing that was synced is lost,
+/// and the walk's files do not stay.
 #[test]
 fn crashes_in_the_middle_of_a_walk() {
     if skipped_on_lavafs(because::RECORD) {
@@ -291,7 +292,8 @@ fn unreadable(db: &Db) -> Vec<Vec<u8>> {
     bad
 }
 
-/// A damaged record stays where it is, and is told as before; all others are moved, and the store goes on.
+/// A damaged record stays where it is, and is told as before; all others are moved, and the store
+/// goes on.
 #[test]
 fn a_damaged_record_stays_where_it_is() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -302,7 +304,8 @@ fn a_damaged_record_stays_where_it_is() {
     db.close().unwrap();
     // Only what a walk leaves behind is worth collecting.
     let family = options().family.expert(|expert| expert.gc_ratio_percent = 90);
-    // Damage in garbage is nothing that a walk would meet: a file is wanted where it hits what lives.
+    // Damage in garbage is nothing that a walk would meet: a file is wanted where it hits what
+    // lives.
     let damaged = files_like(&sim, ".vsst").into_iter().find_map(|name| {
         sim.flip_bit(path(&name), 2000, 3).unwrap();
         let db = Db::open_in(env(&sim), DIR, Options { family: family.clone(), ..options() }).unwrap();

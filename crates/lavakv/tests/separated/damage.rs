@@ -23,7 +23,8 @@ fn tells_damage(error: &Error, name: &str) -> bool {
     kinds.contains(&error.kind()) && error.file().is_some_and(|file| file.ends_with(name))
 }
 
-/// Reads everything: right, or an error that names the file. Returns how many keys could not be read.
+/// Reads everything: right, or an error that names the file. Returns how many keys could not be
+/// read.
 fn unreadable(db: &Db, model: &Model, name: &str) -> usize {
     let mut bad = 0;
     for (key, value) in model {
@@ -130,7 +131,8 @@ fn two_vssts_are_exchanged() {
     }
 }
 
-/// A record whose bytes are wrong is not carried into a new file, where its checksum would be right again.
+/// A record whose bytes are wrong is not carried into a new file, where its checksum would be right
+/// again.
 #[test]
 fn collection_never_copies_a_damaged_record() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -160,7 +162,8 @@ fn collection_never_copies_a_damaged_record() {
         }
         let failed = db.stats().background_errors > 0;
         stopped += usize::from(failed);
-        // Either it stopped at the damage, which is still there to be seen, or the damage was garbage and is gone.
+        // Either it stopped at the damage, which is still there to be seen, or the damage was
+        // garbage and is gone.
         assert_eq!(failed || bad > 0, !report.errors.is_empty(), "seed {seed}: {bad}, {:?}", report.errors);
         drop(db);
         match Db::open_in(env(&sim), DIR, apart(200)) {
@@ -171,8 +174,9 @@ fn collection_never_copies_a_damaged_record() {
     assert!(stopped > 3, "collection met the damage {stopped} times");
 }
 
-/// A collection asks each table that may use a name of its inputs, by the names between which its own lie: what a damaged table may refer to so is not
-/// collected, also where it is known not to. It would fail again and again.
+/// A collection asks each table that may use a name of its inputs, by the names between which its
+/// own lie: what a damaged table may refer to so is not collected, also where it is known not to.
+/// It would fail again and again.
 #[test]
 fn collections_come_to_an_end_beside_a_damaged_table() {
     if skipped_on_lavafs(because::DAMAGE) {

@@ -1,8 +1,9 @@
-//! The bound on garbage holds however much is written at once: a batch pays what its puts would have paid one by one, and a
-//! value with a file of its own what its bytes would have paid in a batch.
+//! The bound on garbage holds however much is written at once: a batch pays what its puts would
+//! have paid one by one, and a value with a file of its own what its bytes would have paid in a
+//! batch.
 //!
-//! A simulated machine has no threads, so time is shared out here: while the writer computes or sleeps because it is slowed
-//! down, jobs run on a device that is slower than the writer.
+//! A simulated machine has no threads, so time is shared out here: while the writer computes or
+//! sleeps because it is slowed down, jobs run on a device that is slower than the writer.
 
 use crate::common::*;
 use crate::*;
@@ -80,7 +81,8 @@ impl Overwriter {
         self.give_time();
     }
 
-    /// Each of these writers overwrites a value, all at once: what one waits for, jobs and the others have.
+    /// Each of these writers overwrites a value, all at once: what one waits for, jobs and the
+    /// others have.
     fn overwrite_by(&mut self, writers: &[Requests]) {
         let family = self.db.default_column_family();
         let mut put = |requests: &Requests| {
@@ -111,8 +113,8 @@ impl Overwriter {
     }
 }
 
-/// Records in vSSTs over values that live, in percent, at their worst during random overwrites in batches of `batch` values
-/// of `len` bytes.
+/// Records in vSSTs over values that live, in percent, at their worst during random overwrites in
+/// batches of `batch` values of `len` bytes.
 fn peak_percent(seed: u64, batch: u64, len: usize) -> u64 {
     peak_percent_of(Overwriter::new(seed, len), batch)
 }
@@ -143,7 +145,8 @@ fn a_batch_pays_for_its_garbage_like_single_puts() {
     }
 }
 
-/// A thousand values at once are three percent of the store and more than three memtables, and no job runs before all are written.
+/// A thousand values at once are three percent of the store and more than three memtables, and no
+/// job runs before all are written.
 #[test]
 fn a_batch_of_a_thousand_keeps_the_bound() {
     let single = peak_percent(1, 1, 500);
@@ -161,8 +164,8 @@ fn the_bound_holds_with_every_policy() {
         let single = peak(1, 500);
         for (batch, len) in [(64, 500), (1, 32_000)] {
             let peak = peak(batch, len);
-            // A batch is an eighth of a memtable here, and it depends on the seed where in a job it comes: over eight seeds the peak of batches is
-            // 12 to 27 above that of single puts.
+            // A batch is an eighth of a memtable here, and it depends on the seed where in a job it
+            // comes: over eight seeds the peak of batches is 12 to 27 above that of single puts.
             assert!(
                 peak < single + 30,
                 "{policy}: {single} % with single puts, {peak} % with batches of {batch} x {len} B"
@@ -187,7 +190,8 @@ fn several_writers_keep_the_bound() {
     assert!(peak < single + 25, "{single} % with one writer, {peak} % with {WRITERS}");
 }
 
-/// What a write pays for garbage, in nanoseconds, at a moment at which there is more of it than its bound.
+/// What a write pays for garbage, in nanoseconds, at a moment at which there is more of it than its
+/// bound.
 fn paid_ns(write: impl FnOnce(&Db)) -> u64 {
     // Of short values there may be more, so much that jobs keep up.
     let mut store = Overwriter::new(1, 8000);
@@ -233,8 +237,9 @@ fn a_value_with_a_file_of_its_own_pays_for_its_bytes() {
     }
 }
 
-/// Memtables that are long beside the store: few flushes are more hidden garbage than writers are slowed down for, and are fewer
-/// files than level 0 is compacted for. Nothing but a compaction can expose it, and collection has nothing to do before.
+/// Memtables that are long beside the store: few flushes are more hidden garbage than writers are
+/// slowed down for, and are fewer files than level 0 is compacted for. Nothing but a compaction can
+/// expose it, and collection has nothing to do before.
 #[test]
 fn what_few_long_flushes_hide_is_brought_to_light() {
     let sim = SimEnv::new(1);

@@ -1,5 +1,5 @@
-//! Hot and cold values in vSSTs of their own: where keys are skewed, nowhere else, and never mixed again. What survives of
-//! hot ones is apart from both once more.
+//! Hot and cold values in vSSTs of their own: where keys are skewed, nowhere else, and never mixed
+//! again. What survives of hot ones is apart from both once more.
 
 use crate::common::*;
 use crate::*;
@@ -25,7 +25,8 @@ const MIXED: u64 = 0;
 const HOT: u64 = 1;
 const COLD: u64 = 2;
 
-/// How often what is in a file is overwritten: a flush says, or a collection found it in a hot file.
+/// How often what is in a file is overwritten: a flush says, or a collection found it in a hot
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Heat {
     Hot,
@@ -118,8 +119,8 @@ fn skewed_keys_are_parted_and_stay_parted() {
     };
     assert!(among(&hot, &|percent| percent > 80) > 80, "{hot:?}");
     assert!(among(&cold, &|percent| percent < 50) > 60, "{cold:?}");
-    // Collections: hot files with hot files only, and what survives is warm; warm ones with warm ones only, and what
-    // survives is cold.
+    // Collections: hot files with hot files only, and what survives is warm; warm ones with warm
+    // ones only, and what survives is cold.
     assert!(seen.collected().count() > 20);
     let mut times = BTreeMap::new();
     for file in seen.collected() {
@@ -165,8 +166,8 @@ fn uniform_keys_are_not_parted() {
     assert!(without.0.0.values().all(|f| f.class == MIXED));
 }
 
-/// A loss of power at any moment of a skewed stretch of flushes, compactions and collections: what was flushed before is
-/// there, under classes that reopening finds sound.
+/// A loss of power at any moment of a skewed stretch of flushes, compactions and collections: what
+/// was flushed before is there, under classes that reopening finds sound.
 #[test]
 fn power_is_lost_while_values_are_parted() {
     if skipped_on_lavafs(because::RECORD) {

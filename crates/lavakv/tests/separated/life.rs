@@ -138,7 +138,8 @@ fn a_checkpoint_holds_its_values() {
     let copy = Db::open_in(env(&sim), "/copy", apart(200)).unwrap();
     reads_back(&copy, &then);
     assert!(copy.verify().unwrap().errors.is_empty());
-    // Both go their own ways: the copy's collections leave the store's files alone, which it shares.
+    // Both go their own ways: the copy's collections leave the store's files alone, which it
+    // shares.
     let mut theirs = then.clone();
     overwrite(&copy, &mut theirs, 20..26);
     assert!(copy.stats().gc_runs > 0);
@@ -196,8 +197,8 @@ fn deletions_give_space_back() {
     assert!(vssts(&sim).is_empty(), "{}", db.describe());
 }
 
-/// A file system that is full may have no room to remove a file. Those behind it in the list go all the same, and it goes
-/// when there is room.
+/// A file system that is full may have no room to remove a file. Those behind it in the list go all
+/// the same, and it goes when there is room.
 #[test]
 fn a_file_that_cannot_be_removed_keeps_no_other_file() {
     let sim = SimEnv::new(9);

@@ -1,5 +1,5 @@
-//! Values kept apart from their keys: the same answers as ever, files that live exactly as long as they are needed, and
-//! damage that is told.
+//! Values kept apart from their keys: the same answers as ever, files that live exactly as long as
+//! they are needed, and damage that is told.
 #![allow(clippy::disallowed_methods, reason = "tests look at directories from outside")]
 
 #[path = "../common/mod.rs"]
@@ -70,7 +70,8 @@ fn reads_back(db: &Db, model: &Model) {
     }
 }
 
-/// At rest and without readers the directory holds what the manifest names, all of which something references.
+/// At rest and without readers the directory holds what the manifest names, all of which something
+/// references.
 #[track_caller]
 fn nothing_left_over(db: &Db, sim: &SimEnv) {
     settle(db);

@@ -55,7 +55,8 @@ fn vsst_bytes(sim: &SimEnv) -> u64 {
     files(sim).iter().filter(|(name, _)| name.ends_with(".vsst")).map(|(_, len)| len).sum()
 }
 
-/// Values move between table and vSST as compaction meets them; what is left of the other kind goes.
+/// Values move between table and vSST as compaction meets them; what is left of the other kind
+/// goes.
 #[test]
 fn a_full_compaction_moves_values_between_the_streams() {
     let (sim, mut model) = (SimEnv::new(1), Model::new());
@@ -92,7 +93,8 @@ fn a_value_of_exactly_the_border_is_separated() {
     }
 }
 
-/// Versions of one key in either stream, seen at their snapshots, while compaction merges the streams.
+/// Versions of one key in either stream, seen at their snapshots, while compaction merges the
+/// streams.
 #[test]
 fn both_streams_are_merged_at_every_snapshot() {
     for seed in 0..4 {
@@ -143,7 +145,8 @@ fn both_streams_are_merged_at_every_snapshot() {
     }
 }
 
-/// Records stay compressed as they were written, collections copy them as they are, and all are read.
+/// Records stay compressed as they were written, collections copy them as they are, and all are
+/// read.
 #[test]
 fn compression_changed_at_reopen() {
     let (sim, mut model, mut rng) = (SimEnv::new(2), Model::new(), Rng::new(2));

@@ -1,4 +1,5 @@
-//! Collections with reads in flight, with the threads and the files of the machine: through rings, and on a volume of LavaFS by threads that read batches.
+//! Collections with reads in flight, with the threads and the files of the machine: through rings,
+//! and on a volume of LavaFS by threads that read batches.
 
 use crate::common::*;
 use crate::*;
@@ -65,7 +66,8 @@ fn reads_go_on_by_themselves_and_values_stay() {
     }
 }
 
-/// Whatever a collection has on its way when the store closes, nothing is lost and nothing is left over.
+/// Whatever a collection has on its way when the store closes, nothing is lost and nothing is left
+/// over.
 #[test]
 fn a_store_may_be_closed_while_it_collects() {
     let tmp = TempDir::new("pipelined-closed");

@@ -1,5 +1,5 @@
-//! What a store does when nobody writes any more: it compacts and collects while that frees more than it costs, and then
-//! it rests.
+//! What a store does when nobody writes any more: it compacts and collects while that frees more
+//! than it costs, and then it rests.
 
 use crate::common::*;
 use crate::*;

@@ -1,4 +1,5 @@
-//! `compact_range` that rewrites: what lies in the last level takes the options of now, values and all.
+//! `compact_range` that rewrites: what lies in the last level takes the options of now, values and
+//! all.
 
 use crate::common::*;
 use crate::*;
@@ -81,7 +82,8 @@ fn values_change_sides_in_the_last_level() {
     nothing_left_over(&db, &sim);
 }
 
-/// Half of it, the process dies, and another goes on from what was told last: each table is written once.
+/// Half of it, the process dies, and another goes on from what was told last: each table is written
+/// once.
 #[test]
 fn another_call_goes_on_where_the_first_one_was() {
     let (sim, mut model) = (SimEnv::new(3), Model::new());
@@ -122,8 +124,8 @@ fn snapshots_see_what_they_saw() {
     nothing_left_over(&db, &sim);
 }
 
-/// Values lie in as many files as there were flushes: what is rewritten leaves a little garbage in each. It is collected before more is made, so the
-/// store never comes near twice its data.
+/// Values lie in as many files as there were flushes: what is rewritten leaves a little garbage in
+/// each. It is collected before more is made, so the store never comes near twice its data.
 #[test]
 fn garbage_of_a_rewrite_is_collected_on_the_way() {
     let (sim, mut model) = (SimEnv::new(5), Model::new());

@@ -1,4 +1,5 @@
-//! How much garbage collection there is at once, and how fast it is: it yields to flushes, but not where space is short.
+//! How much garbage collection there is at once, and how fast it is: it yields to flushes, but not
+//! where space is short.
 
 use crate::common::*;
 use crate::*;
@@ -20,8 +21,9 @@ fn device(sim: &SimEnv, kib_per_ms: u64) {
     sim.set_costs(Costs { kib_ns: 1_000_000 / kib_per_ms, ..Costs::default() });
 }
 
-/// Writes of which three in four overwrite one of a few keys and one is of a new key: every vSST soon is mostly garbage,
-/// which however is little beside what lives. Jobs get a step after every few writes, so that flushes are waited for.
+/// Writes of which three in four overwrite one of a few keys and one is of a new key: every vSST
+/// soon is mostly garbage, which however is little beside what lives. Jobs get a step after every
+/// few writes, so that flushes are waited for.
 struct Churn {
     rng: Rng,
     next: u64,
@@ -52,7 +54,8 @@ fn gc_bytes(db: &Db) -> u64 {
     stats.gc_bytes_read + stats.gc_bytes_written
 }
 
-/// A store whose device has become slow, after so many writes that flushes have suffered from collections.
+/// A store whose device has become slow, after so many writes that flushes have suffered from
+/// collections.
 fn slowed(sim: &SimEnv, ablation: Ablation) -> (Db, Churn) {
     let (db, mut churn) = (scheduled(sim, ablation), Churn::new());
     device(sim, 64);
@@ -72,7 +75,8 @@ fn slowed(sim: &SimEnv, ablation: Ablation) -> (Db, Churn) {
     (db, churn)
 }
 
-/// Bytes that collections read and wrote to remove all garbage on a device that is fast again, and the time it took.
+/// Bytes that collections read and wrote to remove all garbage on a device that is fast again, and
+/// the time it took.
 fn collect_all(sim: &SimEnv, db: &Db) -> (u64, u64) {
     device(sim, 1024);
     let (start_ns, before) = (sim.now_ns(), gc_bytes(db));
@@ -141,7 +145,8 @@ fn flushes_go_on_while_collections_wait() {
     }
 }
 
-/// The same store on one, two and eight threads, with every mechanism and without: it ends up as small.
+/// The same store on one, two and eight threads, with every mechanism and without: it ends up as
+/// small.
 #[test]
 fn a_store_settles_whatever_its_threads() {
     for (seed, threads) in [1, 2, 8].into_iter().enumerate() {
@@ -184,7 +189,8 @@ fn a_full_volume_makes_collection_eager() {
         compact(&db);
         settle(&db);
         if full {
-            // Others have the most of it, so what is left is more than the store's own reserve: that would collect, too.
+            // Others have the most of it, so what is left is more than the store's own reserve:
+            // that would collect, too.
             let path = std::path::Path::new("/ballast");
             let mut ballast = env(&sim).fs.create(path, &CreateOptions::default()).unwrap();
             ballast.append(&vec![1; 48 << 20]).unwrap();

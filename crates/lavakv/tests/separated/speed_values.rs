@@ -1,4 +1,5 @@
-//! Hot values on the speed disk: which are made there, what becomes of them, and what is told when they are not there.
+//! Hot values on the speed disk: which are made there, what becomes of them, and what is told when
+//! they are not there.
 
 use crate::common::*;
 use crate::*;
@@ -57,7 +58,8 @@ fn any_key(rng: &mut Rng) -> u64 {
     rng.below(among)
 }
 
-/// Overwrites some keys far more often than others; `each` is asked after every step of background work.
+/// Overwrites some keys far more often than others; `each` is asked after every step of background
+/// work.
 fn churn(db: &Db, model: &mut Model, (seed, writes): (u64, u64), mut each: impl FnMut(&Db)) {
     let mut rng = Rng::new(seed);
     for round in 0..writes {
@@ -187,7 +189,8 @@ fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
     reads_back(&db, &model);
 }
 
-/// Where a file of values is to be is known without a look at those that are there: each would be a call for each of them.
+/// Where a file of values is to be is known without a look at those that are there: each would be a
+/// call for each of them.
 #[test]
 fn nothing_is_listed_before_a_file_of_values_is_made() {
     if skipped_on_lavafs(because::RECORD) {
@@ -232,7 +235,8 @@ fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
     assert!(db.verify().unwrap().errors.is_empty());
     reads_back(&db, &model);
     db.close().unwrap();
-    // With a bound that is too small for all: three quarters of it, while nothing is known to be hot.
+    // With a bound that is too small for all: three quarters of it, while nothing is known to be
+    // hot.
     let (sim, fast, mut model) = (SimEnv::new(14), SimEnv::new(15), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let bound = 80 << 10;
@@ -347,7 +351,8 @@ fn what_readers_hold_brings_nothing_down() {
     reads_back(&db, &model);
 }
 
-/// Files that damage keeps from being collected stay where they are, and what is behind them goes down all the same.
+/// Files that damage keeps from being collected stay where they are, and what is behind them goes
+/// down all the same.
 #[test]
 fn damage_keeps_nothing_else_from_going_down() {
     let (sim, fast, mut model) = (SimEnv::new(53), SimEnv::new(54), Model::new());
@@ -435,7 +440,8 @@ fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
     reads_back(&db, &model);
 }
 
-/// Values that are needed and not there are told, by the name of their file, and no older one is shown.
+/// Values that are needed and not there are told, by the name of their file, and no older one is
+/// shown.
 #[test]
 fn missing_values_are_damage_and_no_older_value_is_shown() {
     if skipped_on_lavafs(because::RECORD) {
@@ -498,8 +504,8 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
     reads_back(&Db::open_in(sim.env(), "/newest", apart(100)).unwrap(), &model);
 }
 
-/// A store that died while its disk was given back has files of values on both disks, of which one may be torn in the middle: a repair without a manifest takes the one
-/// that is whole.
+/// A store that died while its disk was given back has files of values on both disks, of which one
+/// may be torn in the middle: a repair without a manifest takes the one that is whole.
 #[test]
 fn a_repair_takes_the_whole_one_of_two_copies() {
     if skipped_on_lavafs(because::RECORD) {
@@ -515,7 +521,8 @@ fn a_repair_takes_the_whole_one_of_two_copies() {
     }
 }
 
-/// What a job had not finished, and what a move left, is rubbish on whichever disk: which name the manifest has decides.
+/// What a job had not finished, and what a move left, is rubbish on whichever disk: which name the
+/// manifest has decides.
 #[test]
 fn of_two_copies_of_a_file_of_values_the_one_that_the_manifest_names_is_read() {
     if skipped_on_lavafs(because::RECORD) {
@@ -540,7 +547,8 @@ fn of_two_copies_of_a_file_of_values_the_one_that_the_manifest_names_is_read() {
     assert_eq!((names(&sim.env(), SPEED), names(&sim.env(), DIR)), (fast, slow), "and nothing else is left");
 }
 
-/// At every point of a session with values on both disks, and of giving the disk back, the store is what was promised.
+/// At every point of a session with values on both disks, and of giving the disk back, the store is
+/// what was promised.
 #[test]
 fn a_crash_leaves_each_value_where_the_manifest_says() {
     if skipped_on_lavafs(because::RECORD) {
@@ -586,7 +594,8 @@ fn a_crash_leaves_each_value_where_the_manifest_says() {
     assert!(tried > 200, "{tried}");
 }
 
-/// A disk that refuses what it has told room for: the flush is made again, and writes in the directory.
+/// A disk that refuses what it has told room for: the flush is made again, and writes in the
+/// directory.
 #[test]
 fn a_refusal_of_the_disk_stops_no_flush() {
     for kind in [OpKind::Append, OpKind::Create] {
@@ -621,7 +630,8 @@ fn a_refusal_of_the_disk_stops_no_flush() {
     }
 }
 
-/// Damage that a job meets in a file of the speed disk is damage of this file, and the store goes on.
+/// Damage that a job meets in a file of the speed disk is damage of this file, and the store goes
+/// on.
 #[test]
 fn a_damaged_file_is_set_aside_by_its_name_there() {
     if skipped_on_lavafs(because::RECORD) {
@@ -632,7 +642,8 @@ fn a_damaged_file_is_set_aside_by_its_name_there() {
     let len = sim.env().fs.metadata(&Path::new(SPEED).join(&name)).unwrap().len;
     (0..len).step_by(50).for_each(|at| sim.flip_bit(Path::new(SPEED).join(&name), at, 1).unwrap());
     let db = open(&sim, 0);
-    // Half of what is in it is garbage now, so that it is collected when that is asked for. What cannot be is left.
+    // Half of what is in it is garbage now, so that it is collected when that is asked for. What
+    // cannot be is left.
     fill_long(&db, &mut model, (0..KEYS).step_by(2), 9_000_000_000, VALUE_LEN);
     compact(&db);
     let _ = db.collect_garbage(lavastore_lavakv::GcRequest::default());

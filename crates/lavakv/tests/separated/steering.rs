@@ -1,4 +1,5 @@
-//! Which work comes first: what it writes, and how much room the store takes meanwhile. Bytes and room, not times.
+//! Which work comes first: what it writes, and how much room the store takes meanwhile. Bytes and
+//! room, not times.
 
 use crate::common::*;
 use crate::garbage_bound::Overwriter;
@@ -76,7 +77,8 @@ fn overwritten(seed: u64, load: Load, without: Option<&str>) -> Seen {
 
 const LOAD: Load = Load { keys: 2000, len: 1000, part: 8, policy: "leveled", limit: None };
 
-/// Where few flushes hide as much as writers are slowed down for, a compaction that no level asks for exposes it: the store takes less room, for few bytes more.
+/// Where few flushes hide as much as writers are slowed down for, a compaction that no level asks
+/// for exposes it: the store takes less room, for few bytes more.
 #[test]
 fn what_is_hidden_is_exposed_first() {
     for (keys, len) in [(500, 4000), (250, 8000)] {

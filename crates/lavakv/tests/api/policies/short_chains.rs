@@ -1,10 +1,10 @@
-//! The policy `vlsm` under whole stores.
+//! Stores with the policy `vlsm`.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{Db, FamilyOptions, Options, OverlapOf, PolicyChoice, ReadOptions, VlsmOptions};
 
-/// So small that a few hundred keys fill several levels.
+/// Small enough that a few hundred keys fill several levels.
 fn vlsm(overlap: OverlapOf) -> PolicyChoice {
     let table_bytes = 8 << 10;
     PolicyChoice::vlsm(&VlsmOptions {
@@ -22,8 +22,9 @@ fn with(policy: PolicyChoice, min_blob_size: usize) -> Options {
     Options { family, ..small() }
 }
 
-/// Each open has the other policy. Writes, deletes, deletes of ranges, snapshots, values that are separated and collected, crashes:
-/// what is read is right, the tree goes on, and all of it goes into one level when that is asked for.
+/// Each open has the other policy. Writes, deletes, range deletions, snapshots, collected values,
+/// crashes: reads are correct, the tree keeps working, and a full compaction merges all of it into
+/// one level.
 #[test]
 fn policies_take_turns_at_reopen() {
     let mut spills = 0;
@@ -74,7 +75,7 @@ fn policies_take_turns_at_reopen() {
     assert!(spills > 100, "{spills} compactions of what level 0 waits for");
 }
 
-/// A store that is filled and left alone holds no more above its deepest level than it should, and its level 0 is empty or nearly so.
+/// An idle store has no more bytes over target than allowed, and an empty or nearly empty level 0.
 #[test]
 fn a_tree_of_short_chains_comes_to_rest() {
     let sim = SimEnv::new(1);
@@ -92,14 +93,14 @@ fn a_tree_of_short_chains_comes_to_rest() {
     assert!(stats.compaction_spills > 10, "{stats:?}");
 }
 
-/// Tables that are merged into level 1 are good or poor, and told; of those of `leveled` nothing is.
+/// Tables merged into level 1 are counted as good or poor; with `leveled` none is counted.
 #[test]
 fn tables_of_level_1_are_told_good_or_poor() {
     let told = |policy: PolicyChoice| {
         let sim = SimEnv::new(1);
         let db = Db::open_in(env(&sim), DIR, with(policy, 0)).unwrap();
         fill(&db, &mut Model::new(), 0..4000, 0);
-        // All over the tree, so that what comes meets what is there.
+        // Over the whole key range, so that new tables overlap existing ones.
         for i in 0..8000u64 {
             db.put(&key(i * 7919 % 4000), &[7; 50]).unwrap();
         }
@@ -107,7 +108,7 @@ fn tables_of_level_1_are_told_good_or_poor() {
         let stats = db.stats();
         (stats.compaction_tables_good, stats.compaction_tables_poor)
     };
-    // Of a level 1 that holds a few tables at rest.
+    // A level 1 that holds a few tables at rest.
     let vlsm = VlsmOptions { table_bytes: 8 << 10, ..VlsmOptions::default() };
     let (good, poor) = told(PolicyChoice::vlsm(&vlsm));
     assert!(good > 10 && poor > 0, "{good} good ones, {poor} poor ones");

@@ -1,7 +1,7 @@
-//! A tiered policy, small and for tests only: runs of about one size are merged within level 0, and once they come to half of
-//! what the deepest level holds all of them go down into it. There is nothing between.
+//! A tiered policy for tests only: runs of similar size are merged within level 0. When they reach
+//! half of the deepest level, all of them are merged into it. No level in between is used.
 //!
-//! Its one parameter is how many runs are merged.
+//! Its parameter is the number of runs per merge.
 
 use lavastore_lavakv::Result;
 use lavastore_lavakv::policy::{
@@ -33,12 +33,12 @@ struct Tiered {
 }
 
 impl Tiered {
-    /// True if all of level 0 is to go down.
+    /// True if all of level 0 must be merged into the deepest level.
     fn is_full(&self, version: &Version) -> bool {
         version.files(0).len() >= self.runs && version.level_bytes(0) * 2 >= version.level_bytes(self.last)
     }
 
-    /// Neighbours in age of about one size, within level 0.
+    /// Merges adjacent runs of similar size within level 0.
     fn merge(&self, facts: &Facts<'_>) -> Option<Compaction> {
         let fits = |run: &&[Arc<FileMeta>]| {
             let (least, most) = (run.iter().map(|f| f.len).min(), run.iter().map(|f| f.len).max());
