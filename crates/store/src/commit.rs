@@ -292,7 +292,7 @@ impl Log {
     /// Returns once everything up to the ticket is durable.
     ///
     /// # Errors
-    /// Those of the file system, which poison the log.
+    /// File system errors, which poison the log.
     pub fn sync(&self, ticket: Ticket) -> Result<()> {
         self.wal().syncer().sync(ticket)
     }

@@ -146,7 +146,7 @@ impl Context {
     /// Opens a file on the volume that the manifest records.
     ///
     /// # Errors
-    /// `Unsupported` if that volume is not here; those of the file system.
+    /// `Unsupported` if that volume is not here; file system errors.
     pub fn open(&self, volume: Volume, name: &str, access: Access) -> Result<Arc<dyn ReadFile>> {
         let location = self.volumes.at(volume)?;
         location.descriptors.with_one(|| location.fs.open(&location.path(name), access))

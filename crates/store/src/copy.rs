@@ -75,7 +75,7 @@ impl Copy {
     /// Refuses a directory with other files in it, before a copy begins.
     ///
     /// # Errors
-    /// `AlreadyExists`; those of the file system.
+    /// `AlreadyExists`; file system errors.
     pub fn check_vacant(env: &Env, dir: &Path) -> Result<()> {
         match env.fs.metadata(dir) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
@@ -89,7 +89,7 @@ impl Copy {
     /// copy that was cut off. The token is checked before each linked or copied file.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Locked`; `Cancelled`; those of the file system.
+    /// `AlreadyExists`; `Locked`; `Cancelled`; file system errors.
     pub fn begin(
         context: &Arc<Context>,
         one_at_a_time: &Mutex<(), rank::Checkpoint>,
@@ -129,7 +129,7 @@ impl Copy {
     /// now.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn link(&self, name: &str, access: Access) -> Result<bool> {
         self.link_as(name, name, access)
     }
@@ -153,7 +153,7 @@ impl Copy {
     /// in the copy, and whether it has two names.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn link_group(&self, name: &str, access: Access, len: u64, filled: u64) -> Result<(u64, bool)> {
         self.check()?;
         match self.context.env.fs.link(&self.context.path(name), &io::fs::join(&self.dir, name)) {
@@ -180,7 +180,7 @@ impl Copy {
     /// Makes the directory a store: it holds all files that `state` lists, and these log groups.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system.
+    /// Manifest and file system errors.
     pub fn finish(mut self, state: &State, groups: Vec<LogGroupMeta>) -> Result<()> {
         let env = &self.context.env;
         env.fs.sync_dir(&self.dir)?;

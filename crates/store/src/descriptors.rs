@@ -64,7 +64,7 @@ impl Descriptors {
     /// See [`io::descriptors::Descriptors::with_one`].
     ///
     /// # Errors
-    /// Those of the call.
+    /// Errors of the call.
     pub fn with_one<T>(&self, call: impl FnMut() -> Result<T>) -> Result<T> {
         self.store.descriptors().with_one(call)
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 /// new ones.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn make(env: &Env, dir: &Path) -> Result<()> {
     let is_missing = |d: &&Path| env.fs.metadata(d).is_err_and(|e| e.kind() == ErrorKind::NotFound);
     let made: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
@@ -26,7 +26,7 @@ pub fn make(env: &Env, dir: &Path) -> Result<()> {
 /// Returns true if a directory holds a store: `CURRENT`, or its copy.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn has_store(env: &Env, dir: &Path) -> Result<bool> {
     let is_there = |name: &str| env.fs.exists(&io::fs::join(dir, name));
     Ok(is_there(names::CURRENT)? || is_there(names::CURRENT_COPY)?)
@@ -35,7 +35,7 @@ pub fn has_store(env: &Env, dir: &Path) -> Result<bool> {
 /// Takes the lock of a store. The lock file names the process, for the error of a later attempt.
 ///
 /// # Errors
-/// `Locked`, with the holder; those of the file system.
+/// `Locked`, with the holder; file system errors.
 pub fn lock(env: &Env, dir: &Path) -> Result<Box<dyn FileLock>> {
     env.fs.lock(&io::fs::join(dir, names::LOCK), &holder(env))
 }
@@ -49,7 +49,7 @@ pub(crate) fn holder(env: &Env) -> String {
 /// between leaves no store, so nothing is acknowledged in a directory whose name may still be lost.
 ///
 /// # Errors
-/// Those of the file system, unless a directory above belongs to another user.
+/// File system errors, unless a directory above belongs to another user.
 pub fn sync_name(env: &Env, dir: &Path) -> Result<()> {
     for (nth, ancestor) in dir.ancestors().skip(1).enumerate() {
         // Any of them may be new, made by this process or by one that was killed since.

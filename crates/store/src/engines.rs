@@ -29,7 +29,7 @@ pub struct EngineSpace {
 /// Returns the engines of a store in the order of their ids, with their space.
 ///
 /// # Errors
-/// Those of listing the directory.
+/// Errors of listing the directory.
 pub fn list(files: &Files) -> Result<Vec<EngineSpace>> {
     let Context { env, dir, .. } = &**files.context();
     let state = files.manifest().state();
@@ -59,8 +59,8 @@ pub fn list(files: &Files) -> Result<Vec<EngineSpace>> {
 ///
 /// # Errors
 /// `NotFound` if there is no such engine. `InvalidArgument` if the store was opened with it.
-/// `Unsupported` for the key-value engine, because no other engine knows its files. Those of the
-/// manifest, after which nothing is removed, and of the file system.
+/// `Unsupported` for the key-value engine, because no other engine knows its files. Manifest
+/// errors, after which nothing is removed, and of the file system.
 pub fn remove<'a>(files: &Files, logs: impl Iterator<Item = &'a Arc<Log>>, name: &str) -> Result<()> {
     let state = files.manifest().state();
     let Some(engine) = state.engines.iter().find(|engine| engine.name == name) else {

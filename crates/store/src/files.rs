@@ -48,7 +48,7 @@ impl Files {
     /// group. See [`crate::speed`].
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened, and the call may be repeated. Those of
+    /// `NoSpace`: nothing happened, and the call may be repeated. Errors of
     /// [`crate::volumes::identity::check`], of the manifest and of the file system.
     pub fn begin_session(&self) -> Result<()> {
         let session = *self.session.get_or_init(|| self.context.env.new_uid());
@@ -98,7 +98,7 @@ impl Files {
     /// descriptors, stops the store: a later sync would not report which names are lost.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn sync_dir(&self) -> Result<()> {
         self.manifest.files().sync_dir().inspect_err(|e| {
             if !e.is_refusal() {
@@ -110,7 +110,7 @@ impl Files {
     /// Removes a file that the manifest does not list. A missing file is no error.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn remove(&self, name: &str) -> Result<()> {
         match self.context.env.fs.remove(&self.context.path(name)) {
             Ok(()) => {

@@ -22,8 +22,8 @@ use std::fmt;
 pub enum StoreFormat {
     /// The manifest carries no number. Every release reads and writes it.
     V1,
-    /// The manifest carries the number of the format; `CURRENT` and the manifest have copies; keys may be
-    /// empty.
+    /// The manifest carries the number of the format; `CURRENT` and the manifest have copies; keys
+    /// may be empty.
     V2,
 }
 

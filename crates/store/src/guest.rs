@@ -1,36 +1,37 @@
-//! A secondary engine (*guest*): an engine on a store that another engine, the *host*, opens and
+//! A secondary engine: an engine on a store that another engine, the *primary engine*, opens and
 //! drives.
 //!
 //! Each engine can also open a store alone. Opened together, they share one lock, one manifest and
-//! one set of background threads, but each has its own log lane: the host the first lane, the guest
-//! the record lane ([`Lane::LOG`](crate::commit::Lane::LOG)). The host calls the guest in this
-//! order:
+//! one set of background threads, but each has its own log lane: the primary engine the first lane,
+//! the secondary engine the record lane ([`Lane::LOG`](crate::commit::Lane::LOG)). The primary
+//! engine calls the secondary engine in this order:
 //!
-//! 1. [`Guest::restore`]: the manifest is read, but no log. The guest must not write.
+//! 1. [`Guest::restore`]: the manifest is read, but no log. The secondary engine must not write.
 //! 2. [`Guest::replay`]: the batches of the record lane, in order, of all tenants. At the end of
-//!   that lane all of it is durable.
-//! 3. The host replays its own lane, closes both old logs, and begins new ones.
-//! 4. [`Guest::begin`]: the guest begins to serve. The host's scheduler also runs the guest's
-//!   background work ([`crate::run::Works`]).
+//!    that lane all of it is durable.
+//! 3. The primary engine replays its own lane, closes both old logs, and begins new ones.
+//! 4. [`Guest::begin`]: the secondary engine begins to serve. The primary engine's scheduler also
+//!    runs the secondary engine's background work ([`crate::run::Works`]).
 //!
-//! A batch of the guest may hold an embedded batch of the host ([`Carried`]). Both are one batch of
-//! the record lane, which recovery returns whole or not at all. So [`Guest::replay`] returns the
-//! embedded batch. The guest keeps its group among the replayed ones until the host has the
-//! embedded batch in files of its own, as the host's floor shows. If that takes long the guest
-//! requests a flush ([`Relieve`]).
+//! A batch of the secondary engine may hold an embedded batch of the primary engine ([`Carried`]).
+//! Both are one batch of the record lane, which recovery returns whole or not at all. So
+//! [`Guest::replay`] returns the embedded batch. The secondary engine keeps its group among the
+//! replayed ones until the primary engine has the embedded batch in files of its own, as the
+//! primary engine's floor shows. If that takes long the secondary engine requests a flush
+//! ([`Relieve`]).
 //!
 //! ```text
 //! batch that carries := 2 u8 | highest sequence of the host's batch varint | its length varint | its bytes | the guest's own, or nothing
 //! ```
 //!
-//! A copy of the store shows both engines at one moment ([`Copies`]). Under the host's ordering
-//! lock, the guest marks how far the record lane goes into the copy. Batches with an embedded batch
-//! are appended under the same lock.
+//! A copy of the store shows both engines at one moment ([`Copies`]). Under the primary engine's
+//! ordering lock, the secondary engine marks how far the record lane goes into the copy. Batches
+//! with an embedded batch are appended under the same lock.
 //!
 //! If any step fails the store is not open, and only repeatable changes have been made.
 //!
-//! The host closes both lanes when it is closed. Both engines share one health, because both
-//! acknowledge through the same device and the same manifest: a permanent failure stops both.
+//! The primary engine closes both lanes when it is closed. Both engines share one health, because
+//! both acknowledge through the same device and the same manifest: a permanent failure stops both.
 
 use crate::commit::{Durability, Log, LogTerms, LoggedBatch, Ticket};
 use crate::context::Context;
@@ -45,12 +46,12 @@ use base::{Result, SeqNo};
 use io::Cancel;
 use std::sync::Arc;
 
-/// Resources of a guest once the store is open.
+/// Resources of a secondary engine once the store is open.
 #[derive(Clone, Debug)]
 pub struct Ground {
     /// The store's files; also gives access to the manifest and the context.
     pub files: Arc<Files>,
-    /// The space budget, shared with the host. The host computes the reserve.
+    /// The space budget, shared with the primary engine, which computes the reserve.
     pub space: Arc<SpaceBudget>,
     /// The record lane.
     pub lane: Arc<Log>,
@@ -59,7 +60,7 @@ pub struct Ground {
     pub first: Arc<Log>,
 }
 
-/// A batch of the host embedded in a batch of the guest.
+/// A batch of the primary engine embedded in a batch of the secondary engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried<'a> {
     /// Its lowest and its highest sequence.
@@ -75,12 +76,12 @@ pub struct CarriedRead<'a> {
     pub last_seq: SeqNo,
     /// The bytes of the embedded batch.
     pub bytes: &'a [u8],
-    /// The remaining bytes, which belong to the guest.
+    /// The remaining bytes, which belong to the secondary engine.
     pub rest: &'a [u8],
 }
 
-/// First byte of a batch with an embedded batch. The guest's other batches begin with any other
-/// byte.
+/// First byte of a batch with an embedded batch. The secondary engine's other batches begin with
+/// any other byte.
 const CARRIES: u8 = 2;
 
 impl<'a> Carried<'a> {
@@ -106,11 +107,12 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// An alternative destination for a batch of the host: embedded in a batch of the guest.
+/// An alternative destination for a batch of the primary engine: embedded in a batch of the
+/// secondary engine.
 pub trait BatchSink {
-    /// Appends the host's batch with the guest's part. Returns the position up to which the record
-    /// lane must be durable for the batch to be durable. `None`: nothing was appended. The host
-    /// then undoes nothing, returns, and is called again.
+    /// Appends the primary engine's batch with the secondary engine's part. Returns the position up
+    /// to which the record lane must be durable for the batch to be durable. `None`: nothing was
+    /// appended. The primary engine then undoes nothing, returns, and is called again.
     ///
     /// # Errors
     /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument`, `TooLarge`, `NoSpace`: nothing
@@ -118,44 +120,45 @@ pub trait BatchSink {
     fn append(&mut self, batch: &Carried<'_>, durability: Durability) -> Result<Option<Ticket>>;
 }
 
-/// A write of the host whose batch goes to the given sink.
+/// A write of the primary engine whose batch goes to the given sink.
 pub type HostWrite<'a> = dyn FnMut(&mut dyn BatchSink) -> Result<()> + 'a;
 
-/// Requests a background flush of the host's memtables. Returns false if no flush can be requested
-/// now.
+/// Requests a background flush of the primary engine's memtables. Returns false if no flush can be
+/// requested now.
 pub type Relieve = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// The guest's part in copying a store ([`crate::copy`]).
+/// The secondary engine's part in copying a store ([`crate::copy`]).
 pub trait Copies: Send + Sync + std::fmt::Debug {
-    /// Keeps the guest's files as they are until the result is dropped; appends continue.
+    /// Keeps the secondary engine's files as they are until the result is dropped; appends
+    /// continue.
     ///
     /// # Errors
     /// The error that stopped the store; `Cancelled`.
     fn hold(&self, cancel: Option<&Cancel>) -> Result<Box<dyn Held>>;
 }
 
-/// A guest whose files stay as they are.
+/// A secondary engine whose files stay as they are.
 pub trait Held {
-    /// Ends the copied part of the guest's lane: later appends are not in the copy.
+    /// Ends the copied part of the secondary engine's lane: later appends are not in the copy.
     fn mark(&mut self);
 
-    /// Copies the groups of the guest's lane up to the mark, and returns them for the manifest of
-    /// the copy. The host links the guest's files that the manifest lists. `state` is any state of
-    /// the store since [`Copies::hold`].
+    /// Copies the groups of the secondary engine's lane up to the mark, and returns them for the
+    /// manifest of the copy. The primary engine links the secondary engine's files that the
+    /// manifest lists. `state` is any state of the store since [`Copies::hold`].
     ///
     /// # Errors
-    /// `Corruption` if a group to copy is damaged; those of the file system and of the manifest.
+    /// `Corruption` if a group to copy is damaged; manifest and file system errors.
     fn copy(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>>;
 }
 
-/// The interfaces of a serving guest.
+/// The interfaces of a serving secondary engine.
 #[derive(Clone)]
 pub struct Served {
-    /// The guest's background work.
+    /// The secondary engine's background work.
     pub work: Arc<dyn Work>,
-    /// The guest's part in copying the store.
+    /// The secondary engine's part in copying the store.
     pub copies: Arc<dyn Copies>,
-    /// Latencies of the guest's operations.
+    /// Latencies of the secondary engine's operations.
     pub times: GuestTimes,
 }
 
@@ -164,19 +167,20 @@ pub type GuestTimes = Arc<dyn Fn() -> Vec<(&'static str, Distribution)> + Send +
 
 /// A secondary engine: see the module.
 pub trait Guest {
-    /// Adds the guest to the engines that the manifest is read with.
+    /// Adds the secondary engine to the engines that the manifest is read with.
     fn join(&self, engines: Engines) -> Engines;
 
-    /// Returns the lengths and access modes of the guest's lane.
+    /// Returns the lengths and access modes of the secondary engine's lane.
     fn terms(&self) -> LogTerms;
 
-    /// Reads the guest's files.
+    /// Reads the secondary engine's files.
     ///
     /// # Errors
     /// Any error makes the open of the store fail.
     fn restore(&mut self, context: &Arc<Context>, manifest: &Arc<Manifest>) -> Result<()>;
 
-    /// Replays a batch of the guest's lane. Returns the embedded batch for the host.
+    /// Replays a batch of the secondary engine's lane. Returns the embedded batch for the primary
+    /// engine.
     ///
     /// # Errors
     /// As [`Guest::restore`].

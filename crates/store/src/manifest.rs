@@ -144,7 +144,8 @@ impl Manifest {
     /// the name of `dir` itself durable, in its parent.
     ///
     /// # Errors
-    /// `AlreadyExists` if the directory holds a store, `Corruption` if it holds files of one without `CURRENT`.
+    /// `AlreadyExists` if the directory holds a store, `Corruption` if it holds files of one
+    /// without `CURRENT`.
     pub fn create(env: &Env, dir: &Path, seed: InitialState, engines: &Engines) -> Result<Manifest> {
         Self::create_with(env, dir, seed.state(env.new_uid(), engines))
     }
@@ -153,7 +154,8 @@ impl Manifest {
     /// must bring the files of the state first.
     ///
     /// # Errors
-    /// `AlreadyExists` if the directory holds a `CURRENT`; `InvalidArgument` if the state contradicts itself.
+    /// `AlreadyExists` if the directory holds a `CURRENT`; `InvalidArgument` if the state
+    /// contradicts itself.
     pub fn create_with(env: &Env, dir: &Path, state: State) -> Result<Manifest> {
         state.verify().map_err(|e| e.with_kind(ErrorKind::InvalidArgument))?;
         env.fs.create_dir_all(dir)?;

@@ -3,12 +3,12 @@
 //!
 //! 1. Take the lock, so that no other process changes the files.
 //! 2. Recover the manifest. An engine that it lists and that was not named is *absent*: its
-//!   records, files and batches in the log stay as they are.
+//!    records, files and batches in the log stay as they are.
 //! 3. Replay the log: the caller gets every batch, with its tenant.
 //! 4. Check that the manifest has not lost its end (see [`crate::commit::read`]).
 //! 5. Make the end of the old log final, begin a new one, and remove orphans: old manifests and log
-//!   files. Each engine judges its own files ([`Replayed::remove`]), except those of a removed
-//!   engine.
+//!    files. Each engine judges its own files ([`Replayed::remove`]), except those of a removed
+//!    engine.
 //!
 //! **Without space**, on the volume or below a strict limit ([`Terms::is_strict`]): a new log
 //! begins in a group of minimum length, in a free file, or in the reserved space, for any lane. It
@@ -89,7 +89,7 @@ impl Opening {
     /// Takes the lock and reads the manifest, or creates both: see [`Store::open_lanes`].
     ///
     /// # Errors
-    /// As [`Store::open_lanes`], without those of the logs.
+    /// As [`Store::open_lanes`], without errors of the logs.
     pub fn begin(env: &Env, dir: &Path, terms: StoreTerms, engines: &Engines) -> Result<Opening> {
         Opening::begin_within(env, dir, terms, unlimited(&terms.log), engines, None)
     }
@@ -155,7 +155,7 @@ impl Opening {
     /// Replays the logs.
     ///
     /// # Errors
-    /// `Corruption` if a log lost what was durable; those of `replay`.
+    /// `Corruption` if a log lost what was durable; errors of `replay`.
     pub fn replay(self, replay: &mut OnLanes<'_>) -> Result<Replayed> {
         let Opening { store, listing } = self;
         // All lanes are checked before anything is changed.
@@ -183,7 +183,7 @@ impl Replayed {
     /// space.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn remove(&self, is_stranger: impl Fn(FileKind) -> bool) -> Result<()> {
         let strangers =
             self.listing.iter().filter(|entry| names::parse(&entry.name).is_some_and(&is_stranger));
@@ -193,7 +193,7 @@ impl Replayed {
     /// Begins the logs: the store is open.
     ///
     /// # Errors
-    /// `NoSpace` if there is no room on the volume to begin one; those of the file system.
+    /// `NoSpace` if there is no room on the volume to begin one; file system errors.
     pub fn begin(self) -> Result<Store> {
         let Replayed { store, listing, mut reports } = self;
         store.log.spares().adopt_ballast(&listing)?;
@@ -224,7 +224,7 @@ impl Store {
     /// `Busy` or an error of the file system if another process has it. `NotFound` if a repair of
     /// it has not finished. `Corruption` if the manifest or the log lost durable data.
     /// `Unsupported` if a newer release wrote it. `NoSpace` if there is no space to begin a log.
-    /// Those of `replay`.
+    /// Errors of `replay`.
     pub fn open(
         env: &Env,
         dir: &Path,
@@ -347,8 +347,8 @@ impl Store {
     /// Runs all due tasks of the logs. Returns false if there was none.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system. After `NoSpace` nothing is lost, and the call
-    /// may be repeated.
+    /// Manifest and file system errors. After `NoSpace` nothing is lost, and the call may be
+    /// repeated.
     pub fn tend(&self) -> Result<bool> {
         let mut any = false;
         for log in self.lanes() {
@@ -363,7 +363,7 @@ impl Store {
     /// Removes an engine from the store for good: see [`engines::remove`].
     ///
     /// # Errors
-    /// Those of [`engines::remove`].
+    /// Errors of [`engines::remove`].
     pub fn remove_engine(&self, name: &str) -> Result<()> {
         engines::remove(&self.files, self.lanes(), name)
     }
@@ -371,8 +371,8 @@ impl Store {
     /// Closes the log and confirms the manifest, so that the loss of either's end is noticed.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system. On a full volume the close succeeds without
-    /// that protection.
+    /// Manifest and file system errors. On a full volume the close succeeds without that
+    /// protection.
     pub fn close(&self) -> Result<()> {
         match self
             .lanes()

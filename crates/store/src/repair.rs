@@ -8,7 +8,7 @@
 //! The module also has the shared tools of repairs: reading a lane of the log ([`open_lane`]), a
 //! file cut to its recorded length ([`clipped`]), files that are open only while they are read
 //! ([`FewOpen`]), damage reports ([`RepairDamage`]), and the repair of a secondary engine together
-//! with its host ([`GuestRepair`]).
+//! with its primary engine ([`GuestRepair`]).
 
 mod few_open;
 
@@ -44,8 +44,8 @@ impl Places<'_> {
     /// Takes the lock of the damaged store, as a reader. A store without a lock file has no holder.
     ///
     /// # Errors
-    /// `Locked` if a process has the store open. Those of [`crate::volumes::identity::check`],
-    /// except damage. Those of listing the directory, which must exist.
+    /// `Locked` if a process has the store open. Errors of [`crate::volumes::identity::check`],
+    /// except damage. Errors of listing the directory, which must exist.
     pub fn keep_writers_away(&self) -> Result<Option<Box<dyn FileLock>>> {
         let (env, dir) = self.from;
         let held = self.lock()?;
@@ -70,7 +70,7 @@ impl Places<'_> {
     ///
     /// # Errors
     /// `InvalidArgument` for a place inside the damaged store, `AlreadyExists` if there are other
-    /// files; those of the file system.
+    /// files; file system errors.
     pub fn check_target(&self) -> Result<()> {
         let (env, dir) = self.into;
         let (from_env, from) = self.from;
@@ -110,7 +110,7 @@ impl Places<'_> {
     /// whole.
     ///
     /// # Errors
-    /// `AlreadyExists` if there are other files; `Locked`; those of the file system.
+    /// `AlreadyExists` if there are other files; `Locked`; file system errors.
     pub fn mark_target(&self) -> Result<Mark> {
         let (env, dir) = self.into;
         crate::directory::make(env, dir)?;
@@ -188,7 +188,7 @@ pub enum Groups {
 /// without it the store with the most pages.
 ///
 /// # Errors
-/// `Unsupported` if a newer release wrote it; those of reading files that hold no pages.
+/// `Unsupported` if a newer release wrote it; errors of reading files that hold no pages.
 pub fn open_lane(
     env: &Env,
     dir: &Path,
@@ -289,7 +289,7 @@ fn file_of(
     (LogFile { file, path, listed: Some(listed) }, other.is_some())
 }
 
-/// Findings of the host's repair before the guest's.
+/// Findings of the primary engine's repair before the secondary engine's.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged {
     /// The manifest is whole, as far as known.
@@ -298,38 +298,40 @@ pub struct Judged {
     pub store: Option<Uid>,
 }
 
-/// The guest of a store ([`crate::guest`]) in a repair of both engines, driven by the host. The
-/// host calls in this order:
+/// The secondary engine of a store ([`crate::guest`]) in a repair of both engines, driven by the
+/// primary engine. The primary engine calls in this order:
 ///
 /// 1. [`GuestRepair::look`]. Once more if it reports that the manifest has lost its end: both
-///   engines use the same manifest, or none.
+///    engines use the same manifest, or none.
 /// 2. [`GuestRepair::guest`]: the new store is opened with it. Not in a dry run.
-/// 3. [`GuestRepair::save`]. The host makes both engines durable, which completes the store.
+/// 3. [`GuestRepair::save`]. The primary engine makes both engines durable, which completes the
+///    store.
 pub trait GuestRepair {
     /// Returns the engine.
     fn engine(&self) -> EngineId;
 
-    /// Examines the guest's part of the damaged store. Returns the reason if the guest's files
-    /// prove that the manifest has lost its end.
+    /// Examines the secondary engine's part of the damaged store. Returns the reason if the
+    /// secondary engine's files prove that the manifest has lost its end.
     ///
     /// # Errors
-    /// `Unsupported` if a newer release wrote any of it; those of listing the directory. Damage is
+    /// `Unsupported` if a newer release wrote any of it; errors of listing the directory. Damage is
     /// no error.
     fn look(&mut self, places: &Places<'_>, judged: &Judged) -> Result<Option<Error>>;
 
-    /// Returns the guest's sequence below which no batch of its lane has an embedded batch that the
-    /// host lacks in files. A file of the guest proves it: it is begun only once the host's floor
-    /// has passed these batches. 0: no proof. After [`GuestRepair::look`].
+    /// Returns the secondary engine's sequence below which no batch of its lane has an embedded
+    /// batch that the primary engine lacks in files. A file of the secondary engine proves it: it
+    /// is begun only once the primary engine's floor has passed these batches. 0: no proof. After
+    /// [`GuestRepair::look`].
     fn in_files_below(&self) -> SeqNo;
 
-    /// Returns the guest to open the new store with.
+    /// Returns the secondary engine to open the new store with.
     fn guest(&mut self) -> &mut dyn Guest;
 
     /// Writes all recoverable data into the open store, durably. Without an open store (dry run) it
     /// writes nothing.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     fn save(&mut self) -> Result<()>;
 }
 

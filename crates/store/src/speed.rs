@@ -46,7 +46,6 @@ use std::sync::Arc;
 /// Returns an environment in which the log of the store in `dir` is in `speed_dir` of another
 /// environment, or of the same. Any fast tier that the environments already have for the store is
 /// removed: used as the capacity tier, it would be swept of the log.
-/// for the store already is put aside: as the capacity disk, it would be swept of the log.
 pub fn joined(env: &Env, dir: &Path, speed: &Env, speed_dir: &Path) -> Env {
     let [capacity, speed] = [env, speed].map(|env| alone(env, dir).fs);
     Env { fs: Arc::new(TwoDisks::new(capacity, dir, speed, speed_dir)), ..env.clone() }
@@ -78,7 +77,7 @@ pub fn of_reader(env: &Env, dir: &Path, state: &State) -> Env {
 /// Checks the place of the fast tier for a new store.
 ///
 /// # Errors
-/// `InvalidArgument` if it is not empty; those of the file system.
+/// `InvalidArgument` if it is not empty; file system errors.
 pub fn check_place(env: &Env, dir: &Path) -> Result<()> {
     env.fs.disks(dir).map_or(Ok(()), |disks| moves::check_vacant(&disks, None))
 }
@@ -98,7 +97,7 @@ pub fn make_place(env: &Env, dir: &Path) -> Result<()> {
 /// tier, and gets its log. `None`: there is no fast tier.
 ///
 /// # Errors
-/// Those of [`crate::volumes::identity::check`]. `Locked` if another process has it. `Corruption`
+/// Errors of [`crate::volumes::identity::check`]. `Locked` if another process has it. `Corruption`
 /// if the log to move is damaged. `NoSpace` if there is no space for it on the disk. Nothing has
 /// changed then.
 pub fn attach(env: &Env, dir: &Path, manifest: &Manifest) -> Result<Option<Box<dyn FileLock>>> {
@@ -135,7 +134,7 @@ impl SpeedSpace {
     /// Returns the space on the fast tier; `None`: the store has none.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn of(env: &Env, dir: &Path) -> Result<Option<SpeedSpace>> {
         let Some(disks) = env.fs.disks(dir) else { return Ok(None) };
         let listing = disks.speed.list(&disks.speed_dir)?;

@@ -116,7 +116,7 @@ impl ToyLog {
     /// Creates the engine over a store that was opened with it, with its replayed entries.
     ///
     /// # Errors
-    /// `Unsupported` if the store has a newer format of it; those of the manifest.
+    /// `Unsupported` if the store has a newer format of it; manifest errors.
     pub fn over(manifest: &Arc<Manifest>, log: &Arc<Log>, replayed: Replayed) -> Result<ToyLog> {
         let manifest = Handle::<Toy>::of(manifest)?;
         let state = manifest.state();
@@ -136,7 +136,7 @@ impl ToyLog {
     /// survives the process at once.
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened. Those of the log.
+    /// `NoSpace`: nothing happened. Errors of the log.
     pub fn append(&self, bytes: &[u8], durability: Durability) -> Result<(SeqNo, Ticket)> {
         let mut entries = lock(&self.entries);
         let number = entries.next;
@@ -150,7 +150,7 @@ impl ToyLog {
     /// write.
     ///
     /// # Errors
-    /// Those of the log.
+    /// Errors of the log.
     pub fn sync(&self, ticket: Ticket) -> Result<()> {
         self.log.sync(ticket)
     }
@@ -169,8 +169,8 @@ impl ToyLog {
     /// Drops the entries below a number for good; the log may release them.
     ///
     /// # Errors
-    /// `InvalidArgument` above the end. Those of the manifest: either nothing happened, or the
-    /// outcome is unknown until a restart.
+    /// `InvalidArgument` above the end. Manifest errors: either nothing happened, or the outcome is
+    /// unknown until a restart.
     pub fn trim(&self, below: SeqNo) -> Result<()> {
         let end = self.range().end;
         if below > end {

@@ -129,7 +129,7 @@ impl GroupFiles {
     /// batch.
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened. Those of the manifest.
+    /// `NoSpace`: nothing happened. Manifest errors.
     pub(super) fn list_new(
         &self,
         GroupLens { wanted, least, usual }: GroupLens,

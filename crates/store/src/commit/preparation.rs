@@ -41,7 +41,7 @@ impl Preparation {
     /// Prepares a group for a writer whose batch of `batch_len` bytes found no group with room.
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
+    /// `NoSpace`: nothing happened. Manifest and file system errors.
     pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
         let _guard = lock(&self.one_at_a_time);
         if self.base.wal().content().has_room(batch_len) {
@@ -123,7 +123,7 @@ impl Preparation {
     /// Creates the missing files of the reserved space.
     ///
     /// # Errors
-    /// `NoSpace` as long as there is no room for it; others of the file system.
+    /// `NoSpace` as long as there is no room for it; other file system errors.
     pub fn fill_ballast(&self) -> Result<()> {
         let _guard = lock(&self.one_at_a_time);
         self.spares.fill_ballast()

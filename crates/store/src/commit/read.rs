@@ -21,7 +21,7 @@ const READ_AT_ONCE: usize = 64;
 /// file.
 ///
 /// # Errors
-/// `Corruption`; those of reading.
+/// `Corruption`; errors of reading.
 pub fn check_known(env: &Env, dir: &Path, listing: &[DirEntry], state: &State, manifest: &str) -> Result<()> {
     must_know(dir, newest_group(env, dir, listing, state.uid)?, state, manifest)
 }
@@ -91,7 +91,7 @@ fn must_know(dir: &Path, newest: Option<(String, u64)>, state: &State, manifest:
 /// first pages of log files and all pages of the staging files.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading.
 pub fn newest_group(
     env: &Env,
     dir: &Path,
@@ -174,7 +174,7 @@ pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()
 /// without pages, so that the log does not begin behind it.
 ///
 /// # Errors
-/// Those of opening it.
+/// Errors of opening it.
 pub fn open_group(env: &Env, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>> {
     match io::open_in_place_read_only(&*env.fs, path, access) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(Arc::new(MissingGroup(path.to_owned()))),

@@ -43,8 +43,7 @@ impl LaneReader {
     ///
     /// # Errors
     /// `NotFound` if the group is free by now. `Corruption`, with file and offset, if a page or the
-    /// file is damaged or missing. Others of the file system. Nothing is appended to `out` on
-    /// error.
+    /// file is damaged or missing. Other file system errors. Nothing is appended to `out` on error.
     pub fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Result<()> {
         self.read_ahead(place, len, &mut ReadAhead::new(0), out)
     }
@@ -108,7 +107,7 @@ impl LaneReader {
     /// pages and notes damage.
     ///
     /// # Errors
-    /// `NotFound` if there is no such group, or it is active. Those of writing the last pages of a
+    /// `NotFound` if there is no such group, or it is active. Errors of writing the last pages of a
     /// group that was just closed, and of opening the file.
     pub fn scan(&self, ltn: u64) -> Result<LogCheck> {
         let find = |groups: Vec<LaneGroup>| groups.into_iter().find(|group| group.ltn == ltn);
@@ -125,7 +124,7 @@ impl LaneReader {
     /// As [`LaneReader::scan`], for any group, up to the pages that are in its file by now.
     ///
     /// # Errors
-    /// `NotFound` if there is no such group; those of opening the file.
+    /// `NotFound` if there is no such group; errors of opening the file.
     pub fn scan_written(&self, ltn: u64) -> Result<LogCheck> {
         self.scan_filled(ltn, self.groups().into_iter().find(|group| group.ltn == ltn))
     }

@@ -92,8 +92,7 @@ impl LogRecovery {
     /// the time that the manifest lists it.
     ///
     /// # Errors
-    /// `NoSpace`: the caller may try again with the same `listed`. Those of the manifest and of the
-    /// file system.
+    /// `NoSpace`: the caller may try again with the same `listed`. Manifest and file system errors.
     pub fn resume(&self, report: &RecoveryReport, listed: &mut Option<PreparedGroup>) -> Result<()> {
         let first = match listed.take() {
             Some(first) => first,
@@ -108,7 +107,7 @@ impl LogRecovery {
     /// Returns the listed groups for recovery, and takes over their files. `open` opens a path.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// Errors of `open`.
     pub fn groups_to_read(
         &self,
         open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
@@ -143,7 +142,7 @@ impl LogRecovery {
     /// the first group of the new log, if it is listed already.
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
+    /// `NoSpace`: nothing happened, and it may be tried again. Manifest and file system errors.
     pub fn end_old(&self, report: &RecoveryReport, first: Option<u64>) -> Result<()> {
         let state = self.base.manifest.state();
         let old = state.log_groups.chain(self.base.lane).filter(|group| Some(group.ltn) != first);
@@ -168,7 +167,7 @@ impl LogRecovery {
     /// Lists the first group of the log.
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
+    /// `NoSpace`: nothing happened. Manifest and file system errors.
     pub fn list_first(&self) -> Result<PreparedGroup> {
         self.base.store.begin_session()?;
         let wanted = shortest_bytes(self.base.terms.group_bytes);
@@ -193,7 +192,7 @@ impl LogRecovery {
     /// ([`LogRecovery::end_old`]). No page gets a number below `lpn_min`.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport, lpn_min: u64) -> Result<()> {
         let options = WalOptions {
             lane: self.base.lane,
@@ -227,7 +226,7 @@ impl LogRecovery {
     /// released.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system.
+    /// Manifest and file system errors.
     pub fn close(&self) -> Result<()> {
         self.base.wal().close()?;
         self.seal()
@@ -236,8 +235,8 @@ impl LogRecovery {
     /// Records the end of the closed log: see [`LogRecovery::close`].
     ///
     /// # Errors
-    /// `NoSpace`: harmless, and the next close makes up for it. Others of the manifest and of the
-    /// file system.
+    /// `NoSpace`: harmless, and the next close makes up for it. Other manifest and file system
+    /// errors.
     pub fn seal(&self) -> Result<()> {
         let Some((ltn, end_lpn)) = self.base.wal().content().end() else { return Ok(()) };
         let (spares, files) = self.files.unused(ltn);

@@ -184,7 +184,7 @@ impl Spares {
     /// Returns a file for a group of `wanted` bytes, or of at least `least` where space is short.
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened; others of the file system.
+    /// `NoSpace`: nothing happened; other file system errors.
     pub(super) fn take(&self, wanted: u64, least: u64, need: Need) -> Result<GroupFile> {
         // The log must not take space that was kept for jobs.
         let short = self.ballast_is_short();
@@ -286,7 +286,7 @@ impl Spares {
     /// Removes the longest free file to free its space. Returns false if there is none.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn give_free(&self) -> Result<bool> {
         let Some(file) = self.take_free(|_| true) else { return Ok(false) };
         self.base.store.remove(&names::log(file.number))?;
@@ -337,7 +337,7 @@ impl Spares {
     /// length. A file that a crash left incomplete does not have all its pages allocated.
     ///
     /// # Errors
-    /// Those of opening the files.
+    /// Errors of opening the files.
     pub fn adopt_ballast(&self, listing: &[DirEntry]) -> Result<()> {
         let manifest = self.base.manifest.state();
         for entry in listing.iter().filter(|entry| entry.allocated >= entry.len) {

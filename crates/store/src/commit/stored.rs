@@ -4,13 +4,13 @@
 //!
 //! 1. *Active*: it takes batches. *Closed*: it takes none, and is replayed after a crash.
 //! 2. *Passed*: every tenant's floor has passed it, and the log has released it. It is still
-//!   replayed. The engine with records in it makes them readable without a replay, and then
+//!    replayed. The engine with records in it makes them readable without a replay, and then
 //! 3. *Retains* it ([`StoredGroups::retain`]). The group is storage now, and an open does not read
-//!   it, however many retained groups there are. Groups are retained in order, because the replayed
-//!   groups must be contiguous.
+//!    it, however many retained groups there are. Groups are retained in order, because the
+//!    replayed groups must be contiguous.
 //! 4. *Freed* ([`StoredGroups::free`]): the file is free for reuse as another group with another
-//!   identity. The file of a *shared* group ([`StoredGroups::share`]) has another name in a copy of
-//!   the store, so it is only removed.
+//!    identity. The file of a *shared* group ([`StoredGroups::share`]) has another name in a copy
+//!    of the store, so it is only removed.
 //!
 //! Retaining and freeing are one manifest edit each, together with the engine's own records.
 //!
@@ -229,7 +229,7 @@ impl StoredGroups {
     /// Commits an edit with only these records.
     ///
     /// # Errors
-    /// Those of the manifest.
+    /// Manifest errors.
     pub fn commit(&self, records: Vec<Record>) -> Result<()> {
         self.base.manifest.commit_store(|_| Ok(records), |_| {}).map(drop)
     }
@@ -240,7 +240,7 @@ impl StoredGroups {
     ///
     /// # Errors
     /// `InvalidArgument` if one of them is not passed, or an earlier one would stay. `Busy` during
-    /// another retain, free or share. Those of `commit`; after `NoSpace` nothing happened.
+    /// another retain, free or share. Errors of `commit`; after `NoSpace` nothing happened.
     pub fn retain(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
         let plan = |state: &Groups| {
             // Groups without batches need no retaining; they are removed in the same edit.
@@ -288,7 +288,7 @@ impl StoredGroups {
     ///
     /// # Errors
     /// `InvalidArgument` if one of them is not retained. `Busy` during another retain, free or
-    /// share. Those of `commit`; after `NoSpace` nothing happened. Those of removing files, after
+    /// share. Errors of `commit`; after `NoSpace` nothing happened. Errors of removing files, after
     /// which the groups are free all the same.
     pub fn free(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
         let plan = |state: &Groups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {

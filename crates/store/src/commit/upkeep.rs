@@ -81,8 +81,8 @@ impl Upkeep {
     /// release.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system. The next release drops the groups that this
-    /// one could not drop.
+    /// Manifest and file system errors. The next release drops the groups that this one could not
+    /// drop.
     pub fn release(&self, tell: impl FnOnce()) -> Result<()> {
         let floors = self.floors.for_release(tell, || self.base.manifest.state());
         if self.base.lane.retains() {
@@ -135,7 +135,7 @@ impl Upkeep {
     /// Runs a task.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system.
+    /// Manifest and file system errors.
     pub fn run(&self, task: Task) -> Result<()> {
         match task {
             Task::WriteOut => {
@@ -180,7 +180,7 @@ impl Upkeep {
     /// Confirms all of the log: writes a page with the watermark.
     ///
     /// # Errors
-    /// Those of the file system, which poison the log.
+    /// File system errors, which poison the log.
     pub fn persist_watermark(&self) -> Result<()> {
         let before = self.base.wal().stats();
         self.base.wal().persist_watermark()?;
@@ -192,7 +192,8 @@ impl Upkeep {
     /// false if it has no batches.
     ///
     /// # Errors
-    /// `NoSpace` if there is no room for another group: nothing happened. Those of the manifest and of the file system.
+    /// `NoSpace` if there is no room for another group: nothing happened. Manifest and file system
+    /// errors.
     pub fn seal_active(&self) -> Result<bool> {
         loop {
             match self.base.wal().roll() {
@@ -230,7 +231,7 @@ impl Upkeep {
     /// true if it did.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system. After `NoSpace` nothing happened.
+    /// Manifest and file system errors. After `NoSpace` nothing happened.
     fn skip_overtaken(&self, floors: &[(TenantId, SeqNo)]) -> Result<bool> {
         let Some(overtaken) = self.base.wal().deferred().overtaken(floors) else { return Ok(false) };
         let Overtaken { ltn, begin, released } = &overtaken;

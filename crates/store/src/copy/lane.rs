@@ -50,7 +50,7 @@ impl<'a> LaneCopy<'a> {
     /// Appends a batch.
     ///
     /// # Errors
-    /// `NoSpace`; `Cancelled`; those of the file system.
+    /// `NoSpace`; `Cancelled`; file system errors.
     pub fn append(&mut self, batch: &LoggedBatch<'_>) -> Result<()> {
         self.copy.check()?;
         if self.wal.is_none() {
@@ -98,7 +98,7 @@ impl<'a> LaneCopy<'a> {
     /// first.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn finish(mut self) -> Result<Vec<LogGroupMeta>> {
         let Some(wal) = self.wal else { return Ok(Vec::new()) };
         wal.close()?;

@@ -104,7 +104,7 @@ impl<F: Clone> OpenFiles<F> {
     /// Returns the open file of this number, opened by `make` if necessary.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// Errors of `make`.
     pub fn find<E>(&self, number: u64, make: impl FnOnce() -> Result<F, E>) -> Result<F, E> {
         if let Some(found) = read(&self.cached.open).get(&number) {
             // The clock ticks with every opened file. That is precise enough to separate hot from

@@ -13,7 +13,7 @@ use std::path::Path;
 /// consistent.
 ///
 /// # Errors
-/// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
+/// `NoSpace`: nothing happened, and it may be tried again. Manifest and file system errors.
 pub(super) fn begin(files: &Files, session: Uid) -> Result<()> {
     let (context, manifest) = (files.context(), files.manifest());
     let state = manifest.state();
@@ -46,7 +46,7 @@ fn sweep(disks: &Disks, dir: &Path) -> Result<()> {
 /// Removes the files of a directory whose kind satisfies `is_one`.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn remove_all(fs: &dyn FileSystem, dir: &Path, is_one: impl Fn(FileKind) -> bool) -> Result<()> {
     for entry in fs.list(dir)? {
         if names::parse(&entry.name).is_some_and(&is_one) {

@@ -32,9 +32,9 @@ pub enum CheckpointRequest {
 /// checkpoint itself. `tell` gets the progress from time to time.
 ///
 /// # Errors
-/// Those of the checkpoint. `InvalidArgument` for a relative target. `NotFound` without a store.
+/// Errors of the checkpoint. `InvalidArgument` for a relative target. `NotFound` without a store.
 /// `Locked` if no process takes the request in time. `Closed` if no process has the store open, or
-/// it ended before it answered. Those of the file system.
+/// it ended before it answered. File system errors.
 pub fn request_checkpoint(
     env: &Env,
     store: &Path,

@@ -20,7 +20,8 @@ impl State {
     /// Returns the state after an edit read from a manifest.
     ///
     /// # Errors
-    /// `Corruption` if the edit contradicts the state or is damaged, `Unsupported` if a newer release wrote it.
+    /// `Corruption` if the edit contradicts the state or is damaged, `Unsupported` if a newer
+    /// release wrote it.
     pub fn after(&self, edit: &[u8]) -> Result<State> {
         let edit = Payload::decode(edit)?;
         let mut next = State { edit_number: self.edit_number + 1, ..self.clone() };
@@ -97,7 +98,7 @@ fn apply(state: &mut State, records: &[Record]) -> Result<()> {
 
 fn one(state: &mut State, record: &Record) -> Result<()> {
     match record {
-        Record::RemoveLogGroup { .. } | Record::RemoveEngineFile { .. } => Ok(()), // done before all others
+        Record::RemoveLogGroup { .. } | Record::RemoveEngineFile { .. } => Ok(()), // applied first
         Record::AddLogGroup { group } => add_log_group(state, *group),
         Record::SealLogGroup { ltn, end_lpn } => state.log_groups.seal(*ltn, *end_lpn),
         Record::RetainLogGroup { ltn, bytes } => state.log_groups.retain(*ltn, *bytes),

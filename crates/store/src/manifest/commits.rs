@@ -157,7 +157,7 @@ impl Commits {
     /// the history, and the loss of its end, are noticed. For close.
     ///
     /// # Errors
-    /// Those of the file system; the store is then as sound as before.
+    /// File system errors; the store is then as sound as before.
     pub fn confirm(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
@@ -202,7 +202,8 @@ impl Commits {
         }
     }
 
-    /// Begins a new manifest file with a snapshot of the state, and removes the old ones. Commits wait meanwhile.
+    /// Begins a new manifest file with a snapshot of the state, and removes the old ones. Commits
+    /// wait meanwhile.
     ///
     /// # Errors
     /// If the new file cannot be written, the old one stays in use. If it is unknown which of them

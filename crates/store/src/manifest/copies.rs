@@ -14,7 +14,6 @@
 //!
 //! Damage is reported ([`super::ManifestReport::damaged`]) and repaired by the next roll, which is
 //! the first commit after an open for writing.
-//! opens the store for writing.
 
 use super::format::{Current, HEADER_LEN, Header, confirmed, read_record};
 use super::replay::read_manifest;
@@ -116,7 +115,7 @@ impl Merged {
 /// `CURRENT`.
 ///
 /// # Errors
-/// Those of reading, if neither can be read.
+/// Errors of reading, if neither can be read.
 pub(super) fn read(env: &Env, dir: &Path, number: u64, current: Option<&Current>) -> Result<Merged> {
     let name = names::manifest(number);
     let (path, copy_path) = (io::fs::join(dir, &name), io::fs::join(dir, &names::manifest_copy(number)));

@@ -216,7 +216,7 @@ impl Part {
     /// Checks the part, and passes the numbers of its files to `occupy`.
     ///
     /// # Errors
-    /// `Corruption`; those of `occupy`.
+    /// `Corruption`; errors of `occupy`.
     pub(super) fn verify(&self, state: &State, mut occupy: impl FnMut(u64) -> Result<()>) -> Result<()> {
         for (number, file) in self.files.iter() {
             if number != file.number {

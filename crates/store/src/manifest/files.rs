@@ -294,9 +294,9 @@ impl ManifestFiles {
     /// record names it.
     ///
     /// # Errors
-    /// Those of the file system. Without space or a descriptor nothing happened. After any other
-    /// failure it is unknown which names are durable, and a later sync would not report it. So all
-    /// later calls, commits and rolls fail with `Poisoned` until the store has been reopened.
+    /// File system errors. Without space or a descriptor nothing happened. After any other failure
+    /// it is unknown which names are durable, and a later sync would not report it. So all later
+    /// calls, commits and rolls fail with `Poisoned` until the store has been reopened.
     pub fn sync_dir(&self) -> Result<()> {
         self.dir.sync(&*self.env.fs).inspect_err(|e| {
             if !e.is_refusal() {

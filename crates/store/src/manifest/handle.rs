@@ -90,9 +90,10 @@ impl<E: Engine> Handle<E> {
     /// the order of edit numbers; neither may commit or roll.
     ///
     /// # Errors
-    /// `InvalidArgument` if the edit contradicts the state; `NoSpace` if the disk is full; `ReadOnly`. After any other
-    /// failed write, and after a failed sync, the outcome of the edit is unknown and all later calls fail with
-    /// `Poisoned`: leave the edit's files alone until the store has been reopened.
+    /// `InvalidArgument` if the edit contradicts the state; `NoSpace` if the disk is full;
+    /// `ReadOnly`. After any other failed write, and after a failed sync, the outcome of the edit
+    /// is unknown and all later calls fail with `Poisoned`: leave the edit's files alone until the
+    /// store has been reopened.
     pub fn commit_with<C: Into<Commit<E>>>(
         &self,
         build: impl FnOnce(&StateOf<E>) -> Result<C>,

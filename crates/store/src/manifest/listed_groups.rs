@@ -145,7 +145,7 @@ impl ListedGroups {
     /// Checks the groups, and passes the numbers of their files to `occupy`.
     ///
     /// # Errors
-    /// `Corruption`; those of `occupy`.
+    /// `Corruption`; errors of `occupy`.
     pub(super) fn verify(&self, next_ltn: u64, mut occupy: impl FnMut(u64) -> Result<()>) -> Result<()> {
         let mut by_file = IdMap::new();
         for (ltn, group) in self.by_ltn.iter() {

@@ -52,7 +52,8 @@ pub enum Seen<'a> {
 /// ones to `show`. Nothing is written.
 ///
 /// # Errors
-/// `Unsupported` if a newer release wrote them; those of listing the directory. Damage is no error.
+/// `Unsupported` if a newer release wrote them; errors of listing the directory. Damage is no
+/// error.
 pub fn look_through(
     env: &Env,
     dir: &Path,

@@ -36,7 +36,7 @@ impl StoreDir {
     /// Runs a sync of the directory, after all earlier ones.
     ///
     /// # Errors
-    /// Those of the sync; without space or a descriptor nothing happened, and the call may be
+    /// Errors of the sync; without space or a descriptor nothing happened, and the call may be
     /// repeated. `Poisoned` after any other failure.
     fn run(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _turn = lock(&self.one_at_a_time);

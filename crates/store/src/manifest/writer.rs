@@ -82,7 +82,7 @@ impl Writer {
     /// want of space leaves the later files as they were.
     ///
     /// # Errors
-    /// Those of the file system; a refusal for want of room is the inner result.
+    /// File system errors; a refusal for want of room is the inner result.
     pub(super) fn append<'a>(
         &mut self,
         env: &Env,
@@ -114,7 +114,7 @@ impl Writer {
     /// none.
     ///
     /// # Errors
-    /// Those of the syncs.
+    /// Errors of the syncs.
     pub(super) fn sync_whole(&mut self, refused: &Refused) -> Result<bool> {
         self.is_whole = false;
         self.files.truncate(refused.whole);

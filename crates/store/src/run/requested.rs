@@ -18,7 +18,7 @@ pub trait Checkpointer: Send + Sync {
     /// Makes a checkpoint of the whole store in a directory.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn checkpoint(&self, dir: &Path) -> Result<()>;
 }
 

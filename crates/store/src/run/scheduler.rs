@@ -209,7 +209,7 @@ impl Scheduler {
         scheduler
     }
 
-    /// Adds the work of a guest. Call it once, before the workers start.
+    /// Adds the work of a secondary engine. Call it once, before the workers start.
     pub fn join(&self, guest: Arc<dyn Work>) {
         self.work.join(guest);
     }
@@ -227,7 +227,7 @@ impl Scheduler {
     /// Starts the workers (none in simulation).
     ///
     /// # Errors
-    /// Those of creating threads.
+    /// Errors of creating threads.
     pub fn start(&self) -> Result<()> {
         let Some(spawner) = self.context.env.spawner.clone() else { return Ok(()) };
         let body = |duty| {

@@ -1,14 +1,17 @@
 //! The work of two engines that share the threads of one store.
 //!
-//! Urgent work comes first for both engines: the log and flushes, the host's before the guest's.
-//! All other work follows in the same order. So a guest with groups to retain does not wait behind
-//! the host's compactions, and neither engine has threads of its own.
+//! Urgent work comes first for both engines: the log and flushes, the primary engine's before the
+//! secondary engine's. All other work follows in the same order. So a secondary engine with groups
+//! to retain does not wait behind the primary engine's compactions, and neither engine has threads
+//! of its own.
 //!
 //! Invariant: the engine that started a job judges its failure. Jobs do not name their engine, so
-//! jobs of the guest are wrapped, and the wrapper reports the failure to the guest.
+//! jobs of the secondary engine are wrapped, and the wrapper reports the failure to the secondary
+//! engine.
 //!
-//! The guest joins once, when it begins to serve, before there are workers. A concurrent query
-//! finds the work of the host alone or of both, and later queries find that of both.
+//! The secondary engine joins once, when it begins to serve, before there are workers. A concurrent
+//! query finds the work of the primary engine alone or of both, and later queries find that of
+//! both.
 //!
 //! Requests of other processes come before the work of either engine, but not on the log thread.
 //! They are checked at most once a second.
@@ -30,12 +33,12 @@ pub struct Works {
 const NOT_URGENT: JobClass = JobClass::Cleanup;
 
 impl Works {
-    /// Creates the work of a store without a guest.
+    /// Creates the work of a store without a secondary engine.
     pub fn of(host: Arc<dyn Work>) -> Works {
         Works { host, guest: OnceLock::new(), requested: OnceLock::new() }
     }
 
-    /// Adds the work of a guest. Call it once, before the workers start.
+    /// Adds the work of a secondary engine. Call it once, before the workers start.
     pub fn join(&self, guest: Arc<dyn Work>) {
         self.guest.set(guest).unwrap_or_else(|_| unreachable!("a store has one guest"));
     }
@@ -97,7 +100,7 @@ impl Work for Works {
     }
 }
 
-/// A job of the guest.
+/// A job of the secondary engine.
 struct GuestJob {
     work: Arc<dyn Work>,
     job: Box<dyn Job>,

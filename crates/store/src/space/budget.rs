@@ -5,9 +5,9 @@
 //! mechanisms ensure that:
 //!
 //! 1. **Admission** (`write::admission`): a write is accepted only if its bytes, now and after its
-//!   flush, fit below the limit *beside the reserve*. A refused write has no effect.
+//!    flush, fit below the limit *beside the reserve*. A refused write has no effect.
 //! 2. **Grants**: a compaction or collection starts only if all its possible output fits below the
-//!   limit before its inputs are removed. Its written bytes are tracked as its files grow.
+//!    limit before its inputs are removed. Its written bytes are tracked as its files grow.
 //! 3. **The ceiling** of the meter refuses the bytes that an estimate missed, like a full volume.
 //!
 //! ```text
@@ -39,7 +39,6 @@
 //! A store above its limit (opened with a lower one, or a ratio of shrunken data) accepts deletes
 //! and runs jobs up to its needed bytes at the time of detection. That ceiling falls with the store
 //! and never rises again.
-//! what it and its reserve occupied when that was found; that ceiling comes down with the store and never rises again.
 
 use super::SpaceLimit;
 use super::bounds::Bounds;

@@ -16,7 +16,7 @@ pub struct Ceiling {
     bounds: Arc<Bounds>,
 }
 
-/// The part of a ceiling for all files except the manifest.
+/// Returns the part of a ceiling for all files except the manifest.
 fn without_edits(ceiling: u64) -> u64 {
     ceiling.saturating_sub(EDITS_BYTES)
 }
@@ -26,21 +26,23 @@ impl Ceiling {
         Ceiling { meter: meter.clone(), own: own.clone(), bounds: bounds.clone() }
     }
 
-    /// The ceiling of a store that does not keep to its limit strictly. Only a limit in bytes bounds the files.
+    /// Sets the ceiling of a store without a strict limit. Only a limit in bytes bounds the files.
     pub(super) fn follow(&self, ceiling: u64) {
-        // The live data, which a ratio multiplies, is an estimate. A volume has a ceiling of its own.
+        // A ratio limit multiplies an estimate of the live data. A volume has a ceiling of its own.
         self.meter.set_ceiling(self.own.bytes().map_or(u64::MAX, |own| without_edits(ceiling.max(own))));
     }
 
-    /// The ceiling of a store that keeps to its limit strictly ([`super::Terms::is_strict`]), and of any store while its logs begin.
+    /// Sets the ceiling of a store with a strict limit ([`super::Terms::is_strict`]), and of any
+    /// store while its logs begin.
     ///
-    /// A store may be above it already: the limit was lowered, or [`Ceiling::let_files_in`] was called. Then the present size is the
-    /// ceiling, and each removed file lowers it.
+    /// A store may be above it already: the limit was lowered, or [`Ceiling::let_files_in`] was
+    /// called. Then the present size is the ceiling, and each removed file lowers it.
     pub fn bound_files(&self) {
         self.bound_files_beside(0);
     }
 
-    /// The same before a log begins. `unmade_bytes`: files that it will create and that are never refused (those of open pages).
+    /// As [`Ceiling::bound_files`], before a log begins. `unmade_bytes`: growth of the staging
+    /// files, which are never refused.
     pub fn bound_files_beside(&self, unmade_bytes: u64) {
         let Some(own) = self.own.bytes() else { return };
         let below = without_edits(own.min(self.bounds.limit_bytes())).saturating_sub(unmade_bytes);
@@ -48,8 +50,9 @@ impl Ceiling {
         self.meter.set_ceiling(below.max(most));
     }
 
-    /// The ceiling while recovered memtables are flushed. Their writes were admitted when they were logged, so no file is refused.
-    /// Beside a guest, whose trims may have taken that room since, a store below its limit stays below it.
+    /// Sets the ceiling while recovered memtables are flushed. Their writes were admitted when they
+    /// were logged, so no file is refused. Beside a secondary engine, whose trims may have taken
+    /// that room since, a store below its limit stays below it.
     pub fn bound_recovery(&self, beside_guest: bool) {
         match self.own.bytes() {
             Some(own) if beside_guest && self.meter.used_bytes() <= own => self.bound_files(),
@@ -57,29 +60,30 @@ impl Ceiling {
         }
     }
 
-    /// Refuses no file until [`Ceiling::bound_files`]: a store of any size can be opened, since only an open store can free space.
+    /// Refuses no file until [`Ceiling::bound_files`]: a store of any size can be opened, since
+    /// only an open store can free space.
     pub fn let_files_in(&self) {
         self.meter.set_ceiling(u64::MAX);
     }
 
     /// Takes over the ceiling of the last process ([`Ceiling::to_tell`]), so that it does not rise
-    /// with an open. It cannot be derived: a guest's trims may have used the reserve at the limit,
-    /// and then the needed bytes exceed a limit that was not lowered. It is ignored if the files
-    /// exceed it already.
+    /// with an open. It cannot be derived: a secondary engine's trims may have used the reserve at
+    /// the limit, and then the needed bytes exceed a limit that was not lowered. It is ignored if
+    /// the files exceed it already.
     pub fn take(&self, bytes: u64) {
         if self.meter.used_bytes() <= bytes {
             self.bounds.lower_ceiling(bytes);
         }
     }
 
-    /// The ceiling for the next process; `None`: the stored one, `told`, still holds. At least a limit in bytes; `u64::MAX` without
-    /// such a limit.
+    /// Returns the ceiling for the next process; `None`: the recorded one, `told`, still holds. It
+    /// is at least a limit in bytes; `u64::MAX` without such a limit.
     pub fn to_tell(&self, told: u64) -> Option<u64> {
         let ceiling = self.own.bytes().map_or(u64::MAX, |own| self.bounds.ceiling_bytes().max(own));
         (ceiling != told).then_some(ceiling)
     }
 
-    /// True while the ceiling is above the limit in bytes.
+    /// Returns true while the ceiling is above the limit in bytes.
     pub fn is_above_limit(&self) -> bool {
         let ceiling = self.bounds.ceiling_bytes();
         self.own.bytes().is_some_and(|own| ceiling > own)

@@ -1,7 +1,7 @@
 //! Grants of space to running jobs.
 //!
-//! A job starts only if all its outputs fit below the ceiling beside the grants of other jobs. Its own bytes move from the grant to
-//! the files as it writes.
+//! A job starts only if all its outputs fit below the ceiling beside the grants of other jobs. Its
+//! own bytes move from the grant to the files as it writes.
 
 use super::bounds::Bounds;
 use super::claims::Claims;

@@ -41,7 +41,7 @@ fn sides<'a>(disks: &'a Disks, dir: &'a Path) -> (Side<'a>, Side<'a>) {
 /// as empty.
 ///
 /// # Errors
-/// `InvalidArgument`; those of the file system.
+/// `InvalidArgument`; file system errors.
 pub(super) fn check_vacant(disks: &Disks, store: Option<Uid>) -> Result<()> {
     let files = match disks.speed.list(&disks.speed_dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -120,9 +120,8 @@ pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// `InvalidArgument` if `env` has no fast tier for the directory. `NotFound` if there is no store.
-/// `Locked`. Those of [`crate::volumes::identity::check`]. `Corruption` if the log is damaged.
-/// `NoSpace` if there is no space in the directory. Those of the file system. Nothing has changed
-/// then.
+/// `Locked`. Errors of [`crate::volumes::identity::check`]. `Corruption` if the log is damaged.
+/// `NoSpace` if there is no space in the directory. File system errors. Nothing has changed then.
 pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitWith<'_>) -> Result<()> {
     let Some(disks) = env.fs.disks(dir) else {
         return Err(Error::invalid("a speed disk to give back is to be named").at_file(dir));

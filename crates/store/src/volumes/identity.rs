@@ -137,7 +137,7 @@ impl Slots {
     /// Reads the slots. `None`: the disk has none, or there is no disk.
     ///
     /// # Errors
-    /// `Unsupported` if a newer release wrote one; those of the file system.
+    /// `Unsupported` if a newer release wrote one; file system errors.
     pub fn read(disks: &Disks) -> Result<Option<Slots>> {
         let path = path(disks);
         let file = match disks.speed.open(&path, Access::Buffered) {
@@ -190,7 +190,7 @@ impl IdentityFile {
     /// Creates the file; the caller makes its name durable.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn create(disks: &Disks) -> Result<IdentityFile> {
         let len = (SLOTS * PAGE) as u64;
         Ok(IdentityFile { file: disks.speed.create_in_place(&path(disks), len, Access::Buffered)? })
@@ -199,7 +199,7 @@ impl IdentityFile {
     /// Opens the file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn open(disks: &Disks) -> Result<IdentityFile> {
         Ok(IdentityFile { file: disks.speed.open_in_place(&path(disks), Access::Buffered)? })
     }
@@ -207,7 +207,7 @@ impl IdentityFile {
     /// Writes a slot, durably.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn write(&self, slot: usize, identity: &Identity) -> Result<()> {
         let mut page = AlignedBuf::zeroed(PAGE);
         let bytes = identity.encode();
@@ -218,7 +218,7 @@ impl IdentityFile {
     /// Writes all slots, one after the other.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn write_all(&self, identity: &Identity) -> Result<()> {
         (0..SLOTS).try_for_each(|slot| self.write(slot, identity))
     }
@@ -233,7 +233,7 @@ pub fn path(disks: &Disks) -> PathBuf {
 /// interrupted start.
 ///
 /// # Errors
-/// `Unsupported` if a newer release wrote it; those of the file system.
+/// `Unsupported` if a newer release wrote it; file system errors.
 pub fn of_place(disks: &Disks) -> Result<Option<Identity>> {
     match Slots::read(disks) {
         Err(e) if e.is_corruption() => Ok(None),
@@ -248,8 +248,8 @@ pub fn of_place(disks: &Disks) -> Result<Option<Identity>> {
 /// # Errors
 /// `InvalidArgument` if there is one too many or too few, or the disk is of another store or an
 /// earlier time. `NotFound` if it is missing or empty. `Corruption` if its identity is damaged, or
-/// the manifest is of an earlier time. `Unsupported` if a newer release wrote the identity. Those
-/// of the file system.
+/// the manifest is of an earlier time. `Unsupported` if a newer release wrote the identity. File
+/// system errors.
 pub fn check(
     env: &Env,
     dir: &Path,

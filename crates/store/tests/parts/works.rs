@@ -71,8 +71,9 @@ fn the_most_urgent_class_of_both_engines_comes_first() {
     assert_eq!(next(&idle_host, Duty::All, JobClass::Idle), Some(JobClass::Gc));
 }
 
-/// Workers that ask for work while a guest joins get work of the host alone, and then of both.
-/// Failures of the guest's jobs are reported to the guest from its first job on.
+/// Workers that ask for work while a secondary engine joins get work of the primary engine alone,
+/// and then of both. Failures of the secondary engine's jobs are reported to the secondary engine
+/// from its first job on.
 #[test]
 fn a_guest_may_join_while_workers_ask_for_work() {
     for seed in 1..=200 {
