@@ -1,5 +1,5 @@
-//! A store whose sequences, file numbers, log groups and log pages cross 2^32: nothing may be cut
-//! to 32 bits on the way to disk or back.
+//! Sequences, file numbers, log groups and log pages that cross 2^32: no number may be truncated to
+//! 32 bits on the way to disk or back.
 
 mod common;
 
@@ -17,14 +17,13 @@ fn open(sim: &SimEnv) -> Db {
     Db::open_in(env(sim), DIR, near_the_edge()).unwrap()
 }
 
-/// The highest number in the names of tables.
+/// Returns the highest number in the names of tables.
 fn highest_table(sim: &SimEnv) -> u64 {
     let numbers = files_like(sim, ".ksst").into_iter().map(|n| n.split('.').next().unwrap().parse().unwrap());
     numbers.max().unwrap()
 }
 
-/// The highest numbers of a group and of a page that the log's pages carry (see
-/// `docs/format/wal.md`).
+/// Returns the highest group number and page number in the log's pages (see `docs/format/wal.md`).
 fn highest_in_log(sim: &SimEnv) -> (u64, u64) {
     let word = |page: &[u8], at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
     let mut highest = (0, 0);
@@ -46,7 +45,7 @@ fn every_number_crosses_two_to_the_thirty_second() {
     {
         let db = open(&sim);
         assert!(files(&sim).iter().any(|(name, _)| name.contains("42949672")), "{:?}", files(&sim));
-        // One put after the other up to the edge and over it, each read back.
+        // Single puts up to the edge and over it, each read back.
         for i in 0..20 {
             assert_eq!(db.snapshot().sequence(), FIRST - 1 + i);
             fill(&db, &mut model, i..i + 1, 0);

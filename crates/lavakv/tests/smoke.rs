@@ -1,4 +1,4 @@
-//! The public API in one simulated store: what is written is read back, across reopen.
+//! The public API in one simulated store: writes are read back, across reopen.
 
 use lavastore_lavakv::{Db, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions, sim::SimEnv};
 use std::collections::BTreeMap;

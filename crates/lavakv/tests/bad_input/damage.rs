@@ -4,7 +4,7 @@ use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::{DamagedFiles, Db, Error, ErrorKind, Options, ReadOptions};
 
-/// A cleanly closed store with several tables and a log, and what is in it.
+/// A cleanly closed store with several tables and a log, and its contents.
 fn store(seed: u64) -> (SimEnv, Model) {
     let sim = SimEnv::new(seed);
     let (db, mut model) = (open(&sim), Model::new());
@@ -21,7 +21,7 @@ fn refused_both_ways(sim: &SimEnv, file: &str) {
     refused(try_open(sim), ErrorKind::Corruption, file);
     let strict = Options { damaged_files: DamagedFiles::Refuse, ..small() };
     refused(Db::open_read_only_in(env(sim), DIR, strict), ErrorKind::Corruption, file);
-    // Reading shows what is before the damage, if anything is, and says so.
+    // A read-only store shows the state before the damage, if there is any, and reports it.
     match Db::open_read_only_in(env(sim), DIR, small()) {
         Ok(db) => {
             let names = |e: &lavastore_lavakv::Error| e.file().is_some_and(|f| f.ends_with(file));
@@ -31,7 +31,7 @@ fn refused_both_ways(sim: &SimEnv, file: &str) {
     }
 }
 
-/// Log groups that hold pages.
+/// Returns the log groups with pages.
 fn written_groups(sim: &SimEnv) -> Vec<String> {
     let mut names = files_like(sim, ".log");
     names.retain(|n| sim.read_file(path(n)).unwrap().starts_with(b"LWAL"));
@@ -48,7 +48,7 @@ fn current_is_missing() {
     sim.erase(path("CURRENT")).unwrap();
     let before = sim.state_hash();
     refused(try_open(&sim), ErrorKind::Corruption, "CURRENT");
-    // The newest manifest has everything.
+    // The newest manifest has all data.
     let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     assert!(contents(&db) == model && db.damage().len() == 1, "{:?}", db.damage());
     drop(db);
@@ -57,7 +57,7 @@ fn current_is_missing() {
     assert!(contents(&open(&sim)) == model);
 }
 
-/// Another program appended bytes: the pages of the log are where they were.
+/// Another program appended bytes: the log's pages are in place.
 #[test]
 fn bytes_appended_to_a_log_group_are_no_damage() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -84,7 +84,7 @@ fn bytes_appended_to_a_log_group_are_no_damage() {
     }
 }
 
-/// Also when there is no table yet: the log is data too.
+/// Also without a table: the log is data too.
 #[test]
 fn current_is_missing_and_there_is_only_a_log() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -129,7 +129,7 @@ fn the_manifest_is_missing_or_damaged() {
     missing.erase(path(&name)).unwrap();
     refused_both_ways(&missing, &name);
     let len = sim.read_file(path(&name)).unwrap().len() as u64;
-    // After a clean close every byte but the last, empty edit is confirmed.
+    // After a clean close every byte is confirmed, except for the last, empty edit.
     for at in (0..len - 24).step_by(61) {
         let damaged = sim.fork(at);
         damaged.flip_bit(path(&name), at, (at % 8) as u32).unwrap();
@@ -138,16 +138,15 @@ fn the_manifest_is_missing_or_damaged() {
     for cut in [0, 10, 64, len / 2] {
         let damaged = sim.fork(cut);
         damaged.set_file_len(path(&name), cut).unwrap();
-        // A shorter history can be found out by what it lists; the message then names both.
+        // A shorter history may be detected by the files it lists; the message then names both.
         let error = try_open(&damaged).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
         assert!(error.to_string().contains(&name), "{error}");
     }
 }
 
-/// The log tells that the manifest has lost its end. Where the log is longer than what memory
-/// takes, recovery must not have written edits in the place of those that are lost before it comes
-/// to the page that tells.
+/// The log shows that the manifest has lost its end. If the log exceeds the memory, recovery must
+/// not overwrite the lost edits before it reaches the page that shows it.
 #[test]
 fn a_manifest_that_lost_its_end_is_found_before_recovery_flushes() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -199,9 +198,9 @@ fn a_table_is_missing_or_cut() {
     }
 }
 
-/// A store with a damaged file of data opens both ways unless it is told not to, names the file,
-/// and gives for each key the right value or an error that names the file. Afterwards it is written
-/// to, flushed and compacted.
+/// A store with a damaged data file opens in both modes unless forbidden, and names the file. Each
+/// key yields the right value or an error that names the file. Afterwards the store accepts writes,
+/// flushes and compactions.
 fn serves_the_rest(sim: &SimEnv, model: &Model, name: &str) {
     let refuse = || Options { damaged_files: DamagedFiles::Refuse, ..small() };
     refused(Db::open_in(env(sim), DIR, refuse()), ErrorKind::Corruption, name);
@@ -233,7 +232,7 @@ fn serves_the_rest(sim: &SimEnv, model: &Model, name: &str) {
     }
 }
 
-/// Descriptors run out while jobs run: they are tried again, and nothing is damaged by it.
+/// Descriptors run out while jobs run: the jobs are retried, and nothing is damaged.
 #[test]
 fn what_passes_is_tried_again() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -261,8 +260,8 @@ fn what_passes_is_tried_again() {
     }
 }
 
-/// Descriptors do not come back: nobody waits for them for ever. Calls say what is missing, and
-/// nothing acknowledged is lost.
+/// Descriptors do not come back: no call waits for ever. Calls return the cause, and no
+/// acknowledged data is lost.
 #[test]
 fn nobody_waits_for_ever_for_what_does_not_pass() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -295,7 +294,7 @@ fn nobody_waits_for_ever_for_what_does_not_pass() {
     }
 }
 
-/// Background work that meets damage inside a table goes on with the rest, and so do writers.
+/// Background work that finds damage inside a table continues with the rest, and so do writers.
 #[test]
 fn background_work_sets_a_damaged_table_aside() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -331,8 +330,7 @@ fn background_work_sets_a_damaged_table_aside() {
     }
 }
 
-/// A damaged table is found by the read that meets it and by `verify`; everything else stays
-/// readable.
+/// A damaged table is found by a read of it and by `verify`; everything else stays readable.
 #[test]
 fn a_table_is_damaged() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -364,7 +362,7 @@ fn a_table_is_damaged() {
             }
         }
         assert!(unreadable.len() < model.len() / 2, "{} keys of {}", unreadable.len(), model.len());
-        // A scan leaves out these and no others: the keys of other blocks of the table come.
+        // A scan omits exactly these: it returns the keys in other blocks of the table.
         for forward in [true, false] {
             let found = scan_behind_damage(&db, forward);
             let left_out: Vec<_> = model.keys().filter(|key| !found.contains_key(*key)).cloned().collect();
@@ -380,7 +378,7 @@ fn a_table_is_damaged() {
     assert!(in_part > 3 && without_filter > 0, "{in_part} in part, {without_filter} without a filter");
 }
 
-/// What a scan gives that goes on behind what it cannot read.
+/// Returns the entries of a scan that continues after unreadable parts.
 fn scan_behind_damage(db: &Db, forward: bool) -> Model {
     let mut iter = db.iter(ReadOptions::default()).unwrap();
     let mut found = Model::new();
@@ -428,7 +426,7 @@ fn a_log_group_is_missing_or_cut() {
         let missing = sim.fork(1);
         missing.erase(path(&name)).unwrap();
         match try_open(&missing) {
-            // A file that was about to be used again holds nothing the store needs.
+            // A file about to be reused has no data that the store needs.
             Ok(db) => assert!(contents(&db) == model, "{name}"),
             Err(e) => {
                 refused::<()>(Err(e), ErrorKind::Corruption, &name);
@@ -463,8 +461,7 @@ fn a_page_of_the_log_is_damaged() {
                     assert!(e.is_corruption(), "{e}");
                     assert!(e.file().unwrap().ends_with(&name), "{name}: {e}");
                 }
-                // The page that carries the watermark holds no data, and staging may have the last
-                // one.
+                // The page with the watermark has no data, and staging may hold the last page.
                 Ok(db) => assert!(contents(&db) == model, "{name} page {page}: silently lost"),
             }
         }
@@ -472,7 +469,7 @@ fn a_page_of_the_log_is_damaged() {
     assert!(refusals > 0);
 }
 
-/// After a clean close the log's files hold everything: the open pages' mapping may be gone.
+/// After a clean close the log's files have all data: the staging file may be lost.
 #[test]
 fn staging_is_missing_after_a_clean_close() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -506,7 +503,7 @@ fn the_lock_file_may_be_missing() {
     assert!(contents(&open(&sim)) == model);
 }
 
-/// What unfinished jobs left is removed; what the store does not know is left alone.
+/// Leftovers of unfinished jobs are removed; unknown files are left alone.
 #[test]
 fn strange_files_in_a_store() {
     if skipped_on_lavafs(because::DAMAGE) {

@@ -37,7 +37,7 @@ fn a_directory_with_other_files_is_left_alone() {
     assert_eq!(files(&sim), [("letter.txt".to_owned(), 4)]);
 }
 
-/// A directory above the store that was just made is lost with its name, and the store with it.
+/// Without a durable name of the directory above, a new store could be lost as a whole.
 #[test]
 fn a_name_above_the_store_that_is_not_durable_is_an_error() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -94,8 +94,7 @@ fn directories_are_made_with_their_parents() {
     assert!(Db::open_in(env(&sim), "/a/b/c", small()).unwrap().get(b"k").unwrap().is_some());
 }
 
-/// A crash while a store is created leaves something that opens as a new store, at whatever
-/// operation it strikes.
+/// A crash at any operation of the creation leaves a directory that opens as a new store.
 #[test]
 fn a_crash_while_a_store_is_created() {
     if skipped_on_lavafs(because::RECORD) {

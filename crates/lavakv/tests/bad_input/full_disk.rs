@@ -1,11 +1,11 @@
-//! A full disk: `NoSpace`, reads go on, and writes resume by themselves, without a reopen, when
-//! space returns.
+//! A full disk: `NoSpace` for writes, while reads work. When space returns, writes resume by
+//! themselves without a reopen.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::{Db, ErrorKind, Options, WriteOptions};
 
-/// Writes until the disk is full; returns how many keys were accepted.
+/// Writes until the disk is full. Returns the number of accepted keys.
 fn fill_up(db: &Db, model: &mut Model, round: u64) -> u64 {
     for i in 0..1_000_000 {
         match db.put(&key(i), &value(i, round)) {
@@ -26,7 +26,7 @@ fn reads_back(db: &Db, model: &Model) {
     }
 }
 
-/// At every capacity in a range, so that the last page is missing at every kind of write.
+/// At every capacity in a range, so that the last page is missing in every kind of write.
 #[test]
 fn writes_stop_and_resume_wherever_space_runs_out() {
     if skipped_on_lavafs(because::ROOM) {
@@ -39,7 +39,7 @@ fn writes_stop_and_resume_wherever_space_runs_out() {
         let accepted = fill_up(&db, &mut model, 0);
         assert!(accepted > 1000, "{accepted}");
         reads_back(&db, &model);
-        // A flush in the room that is kept for it may make some for a few more.
+        // A flush in the reserve may make room for a few more.
         let mut refused = 0;
         for i in 0..200 {
             if refused == 5 {
@@ -56,7 +56,7 @@ fn writes_stop_and_resume_wherever_space_runs_out() {
             assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
         }
         reads_back(&db, &model);
-        // Deletes are how a user makes room: they go on.
+        // Deletes, by which users make room, are admitted.
         for i in 0..20 {
             match db.delete(&key(i)) {
                 Ok(()) => drop(model.remove(&key(i))),
@@ -87,7 +87,7 @@ fn writes_stop_and_resume_wherever_space_runs_out() {
     }
 }
 
-/// Space that returns by itself is found within a moment, by the next write that needs it.
+/// Space that returns by itself is found soon, by the next write that needs it.
 #[test]
 fn nobody_has_to_wake_the_store() {
     if skipped_on_lavafs(because::ROOM) {
@@ -105,7 +105,7 @@ fn nobody_has_to_wake_the_store() {
             Ok(()) => drop(model.insert(key(i), value(i, 1))),
             Err(e) => {
                 assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
-                // In simulation nothing happens behind the caller's back.
+                // In simulation no work runs by itself.
                 refused += 1;
                 db.run_background_step();
                 sim.advance_ns(10_000_000);
@@ -116,8 +116,7 @@ fn nobody_has_to_wake_the_store() {
     reads_back(&db, &model);
 }
 
-/// A crash while the disk is full loses nothing, and the store opens without more space than it
-/// has.
+/// A crash on a full disk loses nothing, and the store opens with the space it has.
 #[test]
 fn a_crash_on_a_full_disk() {
     if skipped_on_lavafs(because::ROOM) {
@@ -162,7 +161,7 @@ fn a_new_store_on_a_full_disk() {
     }
 }
 
-/// Runs `body` on a small real file system, where this user may mount one.
+/// Runs `body` on a small real file system, if this user may mount one.
 pub fn on_tmpfs(name: &str, body: impl FnOnce(&std::path::Path) + std::panic::UnwindSafe) {
     let tmp = TempDir::new(name);
     let run = |args: &[&str]| {
@@ -200,7 +199,7 @@ fn a_small_tmpfs() {
     });
 }
 
-/// Also the manifest meets a full disk, in the middle of a record and at the start of a page; it is
+/// The manifest meets a full disk too, in the middle of a record and at the start of a page; it is
 /// not poisoned.
 #[test]
 fn the_manifest_meets_a_full_disk() {
@@ -243,8 +242,7 @@ fn the_manifest_meets_a_full_disk() {
     }
 }
 
-/// Any one edit of the manifest may be refused for want of space, whoever makes it: everybody tries
-/// again.
+/// Any single edit of the manifest may be refused for want of space: each caller retries.
 #[test]
 fn one_edit_is_refused_whoever_makes_it() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -263,7 +261,7 @@ fn one_edit_is_refused_whoever_makes_it() {
                 Err(e) => {
                     assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
                     sim.advance_ns(200_000_000);
-                    // In simulation nothing happens behind the caller's back.
+                    // In simulation no work runs by itself.
                     db.run_background_step();
                 }
             }
@@ -282,7 +280,7 @@ fn one_edit_is_refused_whoever_makes_it() {
         }
         settle(&db);
         reads_back(&db, &model);
-        // The group in use, a spare, and a few that were freed: none is forgotten.
+        // The group in use, a spare, and a few released ones: none is lost.
         let groups = files_like(&sim, ".log");
         assert!(groups.len() <= 4, "edit {n}: {groups:?}");
         let state = db.space().unwrap();
@@ -294,8 +292,8 @@ fn one_edit_is_refused_whoever_makes_it() {
     assert!(refusals > 20, "{refusals}");
 }
 
-/// A copy-on-write volume has no room for what is written in place. Pages of the log stay in the
-/// ring then, and the job that writes them out is not begun again and again without a pause.
+/// A copy-on-write volume has no room for writes in place. The log's pages then stay in the ring,
+/// and the job that writes them is not retried without a pause.
 #[test]
 fn pages_of_the_log_that_find_no_room_are_tried_again_after_a_while() {
     if skipped_on_lavafs(because::FAULTS) {
@@ -305,7 +303,7 @@ fn pages_of_the_log_that_find_no_room_are_tried_again_after_a_while() {
     let options = Options {
         memtable_bytes: 1 << 20,
         memory_bytes: 4 << 20,
-        // They are written when they are worth a write.
+        // They are written once they are worth a write.
         ..small()
     }
     .expert(|expert| expert.buffered_age_ms_max = Some(0));

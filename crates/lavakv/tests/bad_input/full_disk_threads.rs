@@ -5,12 +5,11 @@ use crate::full_disk::on_tmpfs;
 use lavastore_lavakv::ErrorKind;
 use version::{Edit, InitialState, Manifest, Record};
 
-/// Jobs of several threads commit edits together while not a byte is free: none of the edits is
-/// left in doubt.
+/// Threads commit edits concurrently without free space: no edit is left in an unknown state.
 #[test]
 fn edits_of_several_threads_meet_a_full_tmpfs() {
     on_tmpfs("tmpfs-edits", |dir| {
-        // As on a device, so that commits queue up behind one another.
+        // As slow as on a device, so that commits queue up.
         let env = around_syncs(|_, sync| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             sync()
@@ -28,7 +27,7 @@ fn edits_of_several_threads_meet_a_full_tmpfs() {
         };
         let mut made = 0;
         for round in 0..20 {
-            // Fails when the volume is full, having filled it.
+            // Fills the volume, and fails.
             let _ = std::fs::write(dir.join("ballast"), vec![1; 4 << 20]);
             made += std::thread::scope(|s| {
                 let threads: Vec<_> = (0..4)

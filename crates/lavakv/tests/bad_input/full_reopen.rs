@@ -1,5 +1,5 @@
-//! A store that is opened on a volume with little room, or none: it opens, everything in it is
-//! read, deletes go through, and once they have made room, writes resume.
+//! Opens on a volume with little room or none: the store opens, all of it is readable, deletes
+//! work, and after them writes resume.
 
 use crate::common::*;
 use lavastore_lavakv::{
@@ -17,7 +17,7 @@ fn leave(sim: &SimEnv, room: u64) {
     let fs = env(sim).fs;
     let ballast = Path::new("/taken");
     let _ = fs.remove(ballast);
-    // The volume gives back what was removed a moment ago with the next operations.
+    // The volume frees removed blocks with its next operations.
     fs.sync_dir(Path::new("/")).unwrap();
     let available = fs.space(Path::new("/")).unwrap().available;
     let taken = available.saturating_sub(room) / 4096 * 4096;
@@ -31,7 +31,7 @@ fn give_back(sim: &SimEnv) {
     }
 }
 
-/// A store with tables, separated values, and a log that holds what is in no table; killed.
+/// A killed store with tables, separated values, and a log with unflushed changes.
 fn left_behind(seed: u64, options: &Options) -> (SimEnv, Model) {
     let (sim, mut model) = (SimEnv::new(seed), Model::new());
     let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
@@ -49,13 +49,13 @@ fn left_behind(seed: u64, options: &Options) -> (SimEnv, Model) {
     (sim, model)
 }
 
-/// Opens, reads, deletes, compacts and writes again with so much room.
+/// Opens, reads, deletes, compacts and writes again with `room` bytes.
 fn live_with(seed: u64, room: u64, sim: &SimEnv, mut model: Model, options: &Options) {
     let what = format!("seed {seed}, {room} bytes left");
     leave(sim, room);
     let open = || Db::open_in(env(sim), DIR, options.clone()).unwrap_or_else(|e| panic!("{what}: {e}"));
     for _ in 0..3 {
-        // Again and again: an open that changes nothing uses up nothing.
+        // Repeated opens without changes use no space.
         let db = open();
         assert!(contents(&db) == model, "{what}: reads");
         db.close().unwrap_or_else(|e| panic!("{what}: close: {e}"));
@@ -75,8 +75,8 @@ fn live_with(seed: u64, room: u64, sim: &SimEnv, mut model: Model, options: &Opt
     let db = open();
     assert!(contents(&db).is_empty(), "{what}: deletes are kept");
     if on_lavafs() {
-        // It takes blocks of its own beside those of files: what the ballast gives is short of what
-        // compactions need.
+        // LavaFS takes blocks beside those of files, so the freed room is short of the need of
+        // compactions.
         leave(sim, 128 << 10);
     }
     for _ in 0..20 {
@@ -99,8 +99,8 @@ fn live_with(seed: u64, room: u64, sim: &SimEnv, mut model: Model, options: &Opt
     assert!(contents(&db) == model && db.verify().unwrap().errors.is_empty(), "{what}");
 }
 
-/// At every size between "not a byte" (on LavaFS, which takes blocks of its own beside those of
-/// files, a few blocks) and roomy.
+/// At every size from no free byte to roomy. (On LavaFS from a few blocks on, since it takes blocks
+/// beside those of files.)
 #[test]
 fn a_full_volume_locks_nobody_out() {
     let all = [(1, 0..30), (9, 0..6), (17, 0..6), (25, 0..6)];
@@ -115,8 +115,8 @@ fn a_full_volume_locks_nobody_out() {
     }
 }
 
-/// Each command an opening of its own, which deletes one key, on a volume that a neighbour has
-/// filled to the last byte: what an opening takes comes back.
+/// Single opens that delete one key each, on a volume filled to the last byte: the space that an
+/// open takes is returned.
 #[test]
 fn openings_without_room_use_nothing_up() {
     if skipped_on_lavafs(because::END) {
@@ -139,8 +139,8 @@ fn openings_without_room_use_nothing_up() {
     }
 }
 
-/// Without a byte left, and without the ballast, there is no room to begin a log. Every call says
-/// so, and returns: none waits for a lock that it holds.
+/// Without free space and without the reserve there is no room to begin a log. Every change returns
+/// that; none waits for a lock that it holds itself.
 #[test]
 fn a_store_without_room_for_a_log_refuses_every_change() {
     let options = small();

@@ -23,7 +23,7 @@ fn keys() {
     fails(db.delete_range(&too_long, b"z"), ErrorKind::TooLarge);
     let e = db.put(&too_long, b"v").unwrap_err();
     assert!(e.message().contains("65537") && e.message().contains("65536"), "says both sizes: {e}");
-    // Reading what cannot be there is no error.
+    // Reading an impossible key is no error.
     assert!(db.get(b"").unwrap().is_none());
     assert!(db.get(&too_long).unwrap().is_none());
     db.put(&longest, b"v").unwrap();
@@ -39,8 +39,8 @@ fn keys() {
     assert_eq!(contents(&db).len(), 2, "an empty start is the start");
 }
 
-/// Values of the largest size that is not put into a segment go through log, memtable, table and
-/// compaction; one byte more is put into a segment, in a batch as well.
+/// The longest values without a segment pass through log, memtable, table and compaction; one byte
+/// more goes into a segment, in a batch as well.
 #[test]
 fn values() {
     let sim = SimEnv::new(2);
@@ -56,8 +56,8 @@ fn values() {
     assert_eq!(db.get(b"k").unwrap().map(|value| value.len()), Some(VALUE_MAX + 1));
     assert_eq!(db.stats().segment_bytes_written >> 20, 16);
     db.put(b"k", &largest).unwrap();
-    // On the volume of 1 GiB the log groups are shorter than asked for, and so are the values that
-    // they take.
+    // On the volume of 1 GiB the log groups, and thus the values in the log, are shorter than
+    // requested.
     assert_eq!(db.stats().segment_bytes_written >> 20, if on_lavafs() { 32 } else { 16 });
     db.put(b"small", b"s").unwrap();
     drop(db);
@@ -77,7 +77,7 @@ fn batches() {
     let sim = SimEnv::new(3);
     let options = Options { memtable_bytes: 4 << 20, memory_bytes: 64 << 20, ..small() };
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
-    // Short enough not to get files of their own: those would not count.
+    // Short enough not to get files of their own, which would not count.
     let value = vec![1; 30_000];
     let mut batch = WriteBatch::new();
     for i in 0..600 {
@@ -92,7 +92,7 @@ fn batches() {
     }
     db.write(&batch).unwrap();
     assert_eq!(contents(&db).len(), 500);
-    // The first bad change decides, whatever follows.
+    // The first invalid change decides, whatever follows.
     batch.clear();
     batch.put(b"good", b"1");
     batch.put(b"", b"2");

@@ -24,7 +24,7 @@ fn the_second_opening_in_this_process_is_refused() {
     assert_eq!(contents(&Db::open_with(tmp.path(), small()).unwrap()).len(), 2);
 }
 
-/// An iterator pins files, so it holds the lock; it goes on after the last handle is gone.
+/// An iterator pins files, so it holds the lock; it works after the last handle is dropped.
 #[test]
 fn an_iterator_holds_the_lock() {
     let sim = SimEnv::new(1);
@@ -40,7 +40,7 @@ fn an_iterator_holds_the_lock() {
     assert!(contents(&open(&sim)) == model);
 }
 
-/// What the child of the next test runs: holds the store until its input ends.
+/// The child process of the next test: holds the store until its input ends.
 #[test]
 #[ignore = "run by `another_process_is_named` as a child process"]
 fn child_that_holds_a_store() {
@@ -68,7 +68,7 @@ fn another_process_is_named() {
     let e = Db::open_with(tmp.path(), small()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Locked);
     assert!(e.message().contains(&format!("process {}", child.id())), "{e}");
-    // Reading beside it is fine.
+    // Reading beside it works.
     let reader = Db::open_read_only(tmp.path(), small()).unwrap();
     assert_eq!(reader.get(b"from").unwrap().as_deref(), Some(&b"child"[..]));
     drop(child.stdin.take());
@@ -76,7 +76,7 @@ fn another_process_is_named() {
     Db::open_with(tmp.path(), small()).unwrap();
 }
 
-/// A lock dies with its holder, also when that is killed.
+/// A lock ends with its process, even after a kill.
 #[test]
 fn a_dead_process_holds_nothing() {
     let tmp = TempDir::new("locked-by-the-dead");

@@ -1,5 +1,5 @@
-//! Manifests that lost their end. Nothing in the manifest confirms its last edits; what was made
-//! after them does.
+//! Manifests that lost their end. The manifest cannot confirm its last edits; files created after
+//! them can.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
@@ -7,7 +7,7 @@ use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, Options, WriteOptions, dump
 use repair::RepairOptions;
 use std::path::Path;
 
-/// The name of the manifest, and where its edits begin, the snapshot left out.
+/// Returns the name of the manifest, and the offsets of its edits without the snapshot.
 fn edits(sim: &SimEnv) -> (String, Vec<u64>) {
     let name = files_like(sim, "MANIFEST-").remove(0);
     let mut text = String::new();
@@ -16,7 +16,7 @@ fn edits(sim: &SimEnv) -> (String, Vec<u64>) {
     (name, text.lines().filter_map(offset).skip(1).collect())
 }
 
-/// Zeros over everything from this offset on.
+/// Returns a copy with zeros from this offset on.
 fn without_end(sim: &SimEnv, name: &str, offset: u64) -> SimEnv {
     let damaged = sim.fork(offset);
     let len = sim.read_file(path(name)).unwrap().len() as u64;
@@ -24,9 +24,9 @@ fn without_end(sim: &SimEnv, name: &str, offset: u64) -> SimEnv {
     damaged
 }
 
-/// Whatever end the manifest loses, a killed store opens with everything, or is refused by name;
-/// and a repair saves everything, or says what it does not. The buffered writes are in the staging
-/// file only, in a group that the lost edits list.
+/// Whatever end the manifest loses, a killed store opens with everything, or is refused with the
+/// file's name. A repair saves everything, or reports the losses. The buffered writes are only in
+/// the staging file, for a group in the lost edits.
 #[test]
 fn of_a_killed_store_nothing_is_lost_in_silence() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -70,8 +70,8 @@ fn of_a_killed_store_nothing_is_lost_in_silence() {
     assert!(refusals > 1 && whole > 0, "{refusals} refusals, {whole} whole");
 }
 
-/// Recovery that flushes on its way makes edits of its own, and a manifest. A lost end must be
-/// found before: they would count as the edits that were lost.
+/// Recovery that flushes writes its own edits, and a manifest. It must detect a lost end before
+/// that: its edits would be taken for the lost ones.
 #[test]
 fn a_lost_end_is_found_before_recovery_flushes() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -90,7 +90,7 @@ fn a_lost_end_is_found_before_recovery_flushes() {
     let (_, before) = edits(&sim);
     let options = FamilyOptions { min_blob_size: 40, ..small_family() };
     db.set_family_options(db.default_column_family(), options).unwrap();
-    // The only page that was begun after it, behind more than the memory may hold.
+    // The only page begun after it, beyond the memory's size.
     put_durable(&mut model, 601);
     let killed = sim.crash(CrashKind::ProcessKill, 1);
     drop(db);
@@ -106,8 +106,8 @@ fn a_lost_end_is_found_before_recovery_flushes() {
     assert!(contents(&db) == model, "the undamaged store");
 }
 
-/// The last edit made a family, which no table and no group of the log tells of: only pages of the
-/// log that were written after it saw it durable.
+/// The last edit created a family. No table and no log group shows it: only log pages written later
+/// confirm the edit.
 #[test]
 fn a_repair_goes_by_the_edits_that_the_log_saw() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -121,8 +121,8 @@ fn a_repair_goes_by_the_edits_that_the_log_saw() {
         db.put_opt(db.default_column_family(), &key(i), &value, &WriteOptions::durable()).unwrap();
         model.insert(key(i), value);
     };
-    // The first group is full; the second, which is larger, gets the pages that are begun once
-    // there is the family.
+    // The first group is full; the second, larger one gets the pages begun after the family's
+    // creation.
     put(60, 10_000);
     db.create_column_family("later", small_family()).unwrap();
     put(61, 5_000);

@@ -1,5 +1,5 @@
-//! Bad input: whatever is wrong with the directory, the files, the medium or the arguments, the
-//! answer is a typed error that names what is wrong, and nothing that was sound is lost.
+//! Bad input: for any fault of the directory, the files, the medium or the arguments the answer is
+//! a typed error that names the fault, and no sound data is lost.
 #![allow(clippy::disallowed_methods, reason = "tests stage files as a hand outside the engine would")]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! Handles, snapshots and iterators used where they do not belong.
+//! Handles, snapshots and iterators in the wrong place.
 
 use crate::common::*;
 use lavastore_lavakv::{Db, ErrorKind, ReadOptions, WriteBatch, WriteOptions, sim::SimEnv};
@@ -115,8 +115,7 @@ fn ranges_that_are_reversed_or_empty() {
     assert!(contents(&open(&sim)) == model);
 }
 
-/// A handle that outlives its store refuses; one of the closed store is not one of the store that
-/// is opened next.
+/// A handle that outlives its store fails, also in the store that is opened next.
 #[test]
 fn handles_after_close() {
     let sim = SimEnv::new(5);
@@ -148,7 +147,7 @@ fn a_checkpoint_into_a_place_that_is_taken() {
     fails(db.checkpoint(DIR), ErrorKind::AlreadyExists);
     db.checkpoint("/copy").unwrap();
     fails(db.checkpoint("/copy"), ErrorKind::AlreadyExists);
-    // A refused checkpoint does not hold up what comes after it.
+    // A refused checkpoint does not block later operations.
     db.put(b"k", b"w").unwrap();
     db.flush().unwrap();
 }

@@ -1,10 +1,10 @@
-//! A store of a newer release: every kind of file says so, and the error names it.
+//! A store of a newer release: every kind of file shows it, and the error names the file.
 
 use crate::common::*;
 use base::{Uid, checksum, footer};
 use lavastore_lavakv::{Db, ErrorKind, sim::SimEnv};
 
-/// A closed store with a table and something in the log.
+/// A closed store with a table and changes in the log.
 fn store(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
     let (db, mut model) = (open(&sim), Model::new());
@@ -40,7 +40,7 @@ fn a_manifest() {
     refused(Db::open_read_only_in(env(&sim), DIR, small()), ErrorKind::Unsupported, &name);
 }
 
-/// A release that knows the number of a format, and not the format, says which one the store has.
+/// A release that knows the format field, but not this format, returns the format of the store.
 #[test]
 fn a_format_of_the_store() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -61,8 +61,7 @@ fn a_format_of_the_store() {
     }
 }
 
-/// `CURRENT` has no version of its own: its form is fixed, and the manifest it names tells the
-/// version.
+/// `CURRENT` has no version: its form is fixed, and the manifest has the version.
 #[test]
 fn a_pointer_in_another_form_is_damaged() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -143,7 +142,7 @@ fn a_refused_open_changes_nothing() {
     sim.write_file(path(&name), &bytes).unwrap();
     let before = sim.state_hash();
     assert!(try_open(&sim).is_err());
-    // The lock's line may be written anew; it says the same.
+    // The line in the lock file may be rewritten with the same contents.
     assert_eq!(sim.state_hash(), before);
     sim.write_file(path(&name), &whole).unwrap();
     assert_eq!(contents(&open(&sim)).len(), 520);

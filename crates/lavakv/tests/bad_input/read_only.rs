@@ -1,4 +1,4 @@
-//! Read-only media, and stores opened for reading.
+//! Read-only media, and read-only opens.
 
 use crate::common::*;
 use lavastore_lavakv::{
@@ -45,8 +45,8 @@ fn no_store_can_be_made_on_a_read_only_medium() {
     fails(try_open(&sim), ErrorKind::ReadOnly);
 }
 
-/// The medium becomes read-only under a running store: no write is acknowledged, reads go on,
-/// nothing is lost.
+/// The medium becomes read-only under an open store: no write is acknowledged, reads work, nothing
+/// is lost.
 #[test]
 fn the_medium_becomes_read_only() {
     if skipped_on_lavafs(because::MEDIUM) {
@@ -76,7 +76,7 @@ fn the_medium_becomes_read_only() {
     sim.set_read_only(false);
     let found = contents(&open(&sim));
     for (key, value) in &model {
-        // The one write whose fate was unknown may have come through.
+        // The one write of unknown fate may have succeeded.
         assert!(found.get(key).is_some_and(|v| v == value || v.len() == value.len()), "{key:?}");
     }
 }
@@ -107,7 +107,7 @@ fn a_store_opened_for_reading_refuses_every_change() {
     assert_eq!(sim.state_hash(), before, "nothing was changed");
 }
 
-/// On the machine: a directory without write permission (as root this proves nothing, and is
+/// On the machine: a directory without write permission (root ignores permissions, so the test is
 /// skipped).
 #[test]
 fn a_directory_without_write_permission() {
@@ -131,8 +131,8 @@ fn a_directory_without_write_permission() {
     }
 }
 
-/// A store whose log is damaged is read up to the damage; its writer, who does not know of it, goes
-/// on meanwhile. What seemed damaged may have been he at work, so it is begun anew.
+/// A store with a damaged log is read up to the damage, while its writer continues without
+/// noticing. The apparent damage may have been a concurrent write, so the open starts again.
 #[test]
 fn a_writer_goes_on_while_somebody_reads_up_to_the_damage() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -150,7 +150,7 @@ fn a_writer_goes_on_while_somebody_reads_up_to_the_damage() {
             db.put_opt(db.default_column_family(), &key(i), &value(i, 0), &WriteOptions::durable()).unwrap();
             model.insert(key(i), value(i, 0));
         }
-        // All but the last page of a group were confirmed by a later one.
+        // A later page confirmed all but the last page of a group.
         for group in files_like(&sim, ".log") {
             let bytes = sim.read_file(path(&group)).unwrap();
             let used = bytes.chunks(4096).take_while(|page| page.starts_with(b"LWAL")).count() as u64;

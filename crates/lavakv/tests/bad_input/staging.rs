@@ -1,5 +1,5 @@
 //! The staging file of the log, which keeps buffered writes for the next process. Whatever the file
-//! system does with them, the process lives, and nothing acknowledged is lost with it.
+//! system does to it, the process survives, and no acknowledged data is lost with it.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
@@ -9,8 +9,8 @@ fn buffered() -> Options {
     Options { durability: Durability::Buffered, ..small() }
 }
 
-/// A store into a mapping of a file that was cut would end the process with a signal, as it would
-/// where the file system has shut down or has no room to copy a shared block.
+/// A store into a mapping of a truncated file would end the process by a signal. So would one on a
+/// file system that has shut down, or has no room to copy a shared block.
 #[test]
 fn the_process_outlives_a_staging_file_that_is_cut() {
     let dir = TempDir::new("staging");
@@ -24,7 +24,7 @@ fn the_process_outlives_a_staging_file_that_is_cut() {
     assert!(contents(&Db::open_with(dir.path(), buffered()).unwrap()) == model);
 }
 
-/// On a copy-on-write file system a full volume refuses even what was allocated.
+/// A full copy-on-write file system refuses even writes to allocated space.
 #[test]
 fn a_refused_write_leaves_nothing_and_stops_nothing() {
     let sim = SimEnv::new(7);

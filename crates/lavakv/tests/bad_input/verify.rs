@@ -1,5 +1,5 @@
-//! `verify` and the scrub: everything that the store is read from is checked, said how much it was,
-//! and what is damaged in a store at work is told and made good where memory still has it.
+//! `verify` and the scrub check all files that are read, and report the checked amounts. Damage in
+//! an open store is reported, and repaired from memory where possible.
 
 use crate::common::*;
 use lavastore_lavakv::io::Rng;
@@ -51,8 +51,7 @@ fn long(i: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// A store with something of everything: tables, value files, and in the log alone values of all
-/// lengths, a segment.
+/// A store with tables, value files, and in the log alone values of all lengths and a segment.
 fn store(seed: u64) -> (SimEnv, Db, Model, Arc<Events>) {
     let (sim, events) = (SimEnv::new(seed), Arc::new(Events::default()));
     let db = Db::open_in(env(&sim), DIR, options(&events)).unwrap();
@@ -89,7 +88,7 @@ fn it_says_how_much_it_checked_of_what() {
     let tables = files_like(&sim, ".ksst").len() as u64;
     assert_eq!(report.checked.tables, CheckedCount { count: tables, bytes: len_of(".ksst") });
     assert!(report.checked.blocks.count > 10 && report.checked.records.count >= 50, "{report:?}");
-    // One that is in a version, and a segment.
+    // One in a version, and a segment.
     assert_eq!(files_like(&sim, ".vsst").len(), 2);
     assert_eq!(report.checked.value_files.count, 1);
     assert_eq!(report.files, report.checked.tables.count + report.checked.value_files.count);
@@ -173,7 +172,7 @@ fn a_damaged_manifest_is_written_anew() {
     assert!(contents(&db) == model);
 }
 
-/// Runs background work for a while of simulated time.
+/// Runs background work for `seconds` of simulated time.
 fn pass(sim: &SimEnv, db: &Db, seconds: u64) {
     let end_ns = sim.now_ns() + seconds * 1_000_000_000;
     while sim.now_ns() < end_ns {
@@ -206,7 +205,7 @@ fn a_scrub_reads_everything_keeps_its_rate_and_ends() {
         pass(&sim, &db, 1);
         let seconds = (sim.now_ns() - start_ns) as f64 / 1e9;
         let read = db.stats().scrub_bytes as f64;
-        // Of what was read last the time is still to come.
+        // The pause for the last read is still to come.
         assert!(read <= rate as f64 * seconds + (600 << 10) as f64, "{read} bytes in {seconds} s");
         left = left.max(db.stats().scrub_files_left);
         assert!(seconds < 600.0);
@@ -249,7 +248,7 @@ fn a_scrub_finds_what_is_damaged_and_stops_nothing() {
     db.flush().unwrap();
 }
 
-/// With threads: a scrub goes on beside the work of a store that has one thread for both.
+/// With threads: a scrub runs beside other work in a store with one background thread.
 #[test]
 fn a_scrub_takes_no_thread_from_the_others() {
     let tmp = TempDir::new("scrub");
@@ -265,7 +264,7 @@ fn a_scrub_takes_no_thread_from_the_others() {
     db.close().unwrap();
 }
 
-/// Stops in the middle of the scrub where the log is damaged, until it is let go.
+/// Blocks the scrub at the damage of the log until it is released.
 #[derive(Default)]
 struct Stop(Mutex<(bool, bool)>, Condvar);
 
@@ -280,9 +279,9 @@ impl EventListener for Stop {
     }
 }
 
-/// Who finds the log damaged freezes what memory still has of it, for which it needs the writer's
-/// lock. With that lock a writer waits for memory, and so for the one thread that flushes: the one
-/// that scrubs.
+/// A scrub that finds the log damaged rotates the memtables, for which it needs the writer's lock.
+/// A writer waits for memory, and so for the only background thread, which is scrubbing. The writer
+/// must not hold the lock meanwhile.
 #[test]
 #[allow(clippy::disallowed_types, reason = "a hand outside damages a file that the engine has open")]
 fn a_scrub_does_not_wait_for_a_writer_that_waits_for_its_thread() {
@@ -304,7 +303,7 @@ fn a_scrub_does_not_wait_for_a_writer_that_waits_for_its_thread() {
     for entry in std::fs::read_dir(&dir).unwrap() {
         let path = entry.unwrap().path();
         let is_log = path.extension().is_some_and(|e| e == "log");
-        // Groups that are not needed any more go meanwhile.
+        // Unneeded groups are removed meanwhile.
         let Ok(bytes) = std::fs::read(&path) else { continue };
         if let Ok(file) = std::fs::OpenOptions::new().write(true).open(&path)
             && is_log
@@ -326,7 +325,8 @@ fn a_scrub_does_not_wait_for_a_writer_that_waits_for_its_thread() {
         drop(writer);
         done.send(()).unwrap();
     });
-    // Once it has come to a halt it waits for memory. (If it is only slow, nothing is tested.)
+    // A writer that has stopped is waiting for memory. (If it is only slow, the test checks
+    // nothing.)
     let mut last = 0;
     loop {
         std::thread::sleep(Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! At the limit: what is live fills it. Deletes work, and writes resume by themselves.
+//! At the limit, with live data only: deletes work, and writes resume by themselves.
 
 use crate::common::*;
 use crate::limits::least_limit;
@@ -10,7 +10,7 @@ use lavastore_lavakv::{
 };
 use std::path::Path;
 
-/// New keys until there is no room; returns how many were taken.
+/// Writes new keys until there is no room. Returns their number.
 fn fill_up(s: &mut Filled, from: u64, len: usize) -> u64 {
     for n in from..1_000_000 {
         if !s.put(n, bytes(n, 0, len)) {
@@ -30,7 +30,7 @@ fn deletes_make_room_at_the_limit() {
         let n = fill_up(&mut s, 0, len);
         let taken = n * len as u64;
         assert!(taken > limit / 3, "only {taken} bytes of values fit: {}", s.db.describe());
-        // Overwrites at this fill are done or refused, and never break the limit.
+        // Overwrites of a full store succeed or are refused, and never exceed the limit.
         let mut rng = Rng::new(seed);
         for round in 1..200 {
             let k = rng.below(n);
@@ -41,7 +41,7 @@ fn deletes_make_room_at_the_limit() {
         for k in 0..n / 3 {
             s.delete(k);
         }
-        // No reopen, no flush, nobody is told: writes go on.
+        // Without a reopen or a flush, writes continue.
         let again = fill_up(&mut s, n, len);
         assert!(again * len as u64 > taken / 5, "seed {seed}: {again} of {n}, {}", s.db.describe());
         assert!(contents(&s.db) == s.model);
@@ -53,7 +53,7 @@ fn deletes_make_room_at_the_limit() {
     }
 }
 
-/// A stream of unknown length is refused before it breaks the limit, and leaves nothing.
+/// A stream of unknown length is refused before it exceeds the limit, and leaves no file.
 #[test]
 fn large_values_are_admitted_before_they_are_written() {
     let limit = 3 << 20;
@@ -75,7 +75,7 @@ fn large_values_are_admitted_before_they_are_written() {
     s.check(limited(limit));
 }
 
-/// A lower limit at the next open: the store opens, takes no writes, and comes down by deletes.
+/// A lower limit at the next open: the store opens, refuses writes, and shrinks by deletes.
 #[test]
 fn a_store_above_its_limit_comes_back_below_it() {
     let sim = SimEnv::new(11);
@@ -123,8 +123,8 @@ fn recovery_above_the_limit() {
     kept(&sim, 1 << 20);
 }
 
-/// What a snapshot keeps takes room; once it is let go of, room returns, though all of it lies in
-/// the last level.
+/// Versions of a snapshot take room. After its release the room returns, though all of it is in the
+/// last level.
 #[test]
 fn room_returns_with_a_snapshot() {
     for min_blob_size in [512, 0] {
@@ -164,8 +164,8 @@ fn room_returns_with_a_snapshot() {
     }
 }
 
-/// A volume that really fills up is met in the same way: no job ever fails, deletes make room, and
-/// room that others give back is found.
+/// A volume that really fills up is handled in the same way: no job fails, deletes make room, and
+/// room freed by other programs is used.
 #[test]
 fn a_volume_that_fills_up() {
     if skipped_on_lavafs(because::ROOM) {
@@ -174,7 +174,7 @@ fn a_volume_that_fills_up() {
     fills_up(limited(1 << 40));
 }
 
-/// Nobody has to set a limit for that.
+/// This needs no configured limit.
 #[test]
 fn a_volume_that_fills_up_under_a_store_without_a_limit() {
     if skipped_on_lavafs(because::ROOM) {
@@ -206,8 +206,8 @@ fn fills_up(options: Options) {
     s.check(options);
 }
 
-/// Others take all that the volume had left: flushes fail and are tried again, and writers do not
-/// wait for them.
+/// Other programs take all free space: flushes fail and are retried, and writers do not wait for
+/// them.
 #[test]
 fn a_volume_that_others_fill() {
     if skipped_on_lavafs(because::ROOM) {
@@ -227,8 +227,8 @@ fn a_volume_that_others_fill() {
     s.check(options);
 }
 
-/// A durable delete takes a page of the log, however short it is: on a full volume the log keeps
-/// its bound all the same, because a flush that it has made impossible would be the end.
+/// A durable delete takes a page of the log, however short it is. On a full volume the log still
+/// keeps its bound: otherwise it could take the room that flushes need.
 #[test]
 fn small_durable_deletes_on_a_full_volume() {
     if skipped_on_lavafs(because::ROOM) {
@@ -240,7 +240,7 @@ fn small_durable_deletes_on_a_full_volume() {
     s.sim.set_capacity(Some(capacity));
     s.sim.advance_ns(200_000_000);
     let n = fill_up(&mut s, 0, 3000);
-    // What is gone already may be deleted as often as anybody likes.
+    // Deleted keys may be deleted any number of times.
     for round in 0..3000 {
         s.delete(round % (n / 3));
         let log: u64 = env(&s.sim).fs.list(Path::new(DIR)).unwrap().iter().map(log_bytes).sum();
@@ -260,8 +260,8 @@ fn log_bytes(entry: &DirEntry) -> u64 {
     if entry.name.ends_with(".log") { entry.allocated } else { 0 }
 }
 
-/// What recovery writes fits below the limit beside what is there: free groups of the log, what
-/// jobs had begun.
+/// Recovery's outputs fit below the limit beside the existing files: free log groups, and leftovers
+/// of jobs.
 #[test]
 fn an_open_after_a_crash_keeps_the_limit() {
     if skipped_on_lavafs(because::ROOM) {
@@ -292,8 +292,8 @@ fn an_open_after_a_crash_keeps_the_limit() {
     }
 }
 
-/// The file of metrics in the store's directory is the store's: where it does not fit it is not
-/// written, which is counted, the page before stays, and nobody else is refused anything for it.
+/// The metrics file in the store's directory counts towards the limit. If it does not fit, it is
+/// not written, which is counted; the previous one stays, and no write is refused because of it.
 #[test]
 fn the_file_of_metrics_keeps_the_limit() {
     if skipped_on_lavafs(because::ROOM) {
@@ -315,8 +315,8 @@ fn the_file_of_metrics_keeps_the_limit() {
     assert_eq!(s.db.stats().metrics_write_errors, 0, "there is room for a page of the usual length");
     let second = page(&s);
     assert!(first != second);
-    // Each name makes the page longer: now there is room for one, and not for another beside it;
-    // then not even for one.
+    // Each name makes the file longer: first there is room for one and not for two, then not even
+    // for one.
     for pages in [2, 1] {
         let room = limit - occupied(&s.sim);
         let mut held = Vec::new();
@@ -329,8 +329,8 @@ fn the_file_of_metrics_keeps_the_limit() {
         assert!(s.db.stats().metrics_write_errors > before, "{pages}: {:?}", s.db.stats());
     }
     assert!(!page(&s).is_empty() && files_like(&s.sim, "METRICS").len() == 1);
-    // Without the names the page is as short as before: there is room for it in the place of the
-    // last one, full as the store is.
+    // Without the names the file is as short as before: it fits in place of the last one, though
+    // the store is full.
     let before = s.db.stats().metrics_write_errors;
     turn(&s);
     assert!(page(&s) != second, "it is written again: {}", s.db.stats().metrics_write_errors - before);
@@ -344,7 +344,7 @@ fn the_file_of_metrics_keeps_the_limit() {
     s.check(options);
 }
 
-/// The sizes of the default options are derived from the limit, so that the rest is for data.
+/// Default sizes are derived from the limit, which leaves the rest for data.
 #[test]
 fn most_of_a_limit_is_usable_with_the_default_options() {
     for (mib, len, least_percent) in [(4, 1000, 50), (8, 4000, 65), (64, 1000, 85), (64, 16_000, 85)] {
@@ -360,7 +360,7 @@ fn most_of_a_limit_is_usable_with_the_default_options() {
     }
 }
 
-/// A queue with a counter in one batch, on a store that is full.
+/// A queue with a counter in one batch, on a full store.
 #[test]
 fn a_batch_that_frees_more_than_it_takes_is_admitted_at_the_limit() {
     for (seed, len, min_blob_size) in [(1, 3000, 512), (2, 300, 512), (3, 3000, 0)] {
@@ -383,8 +383,8 @@ fn a_batch_that_frees_more_than_it_takes_is_admitted_at_the_limit() {
             (first..first + 3).for_each(|k| drop(s.model.remove(&key(k))));
             s.model.insert(b"counter".to_vec(), b"12345678".to_vec());
         }
-        // Deletes of missing keys free nothing, so such batches may be refused: deletes alone are
-        // admitted all the same.
+        // Deletes of missing keys free nothing, so such batches may be refused; batches of deletes
+        // alone are still admitted.
         let from = 500_000;
         let m = fill_up(&mut s, from, len);
         for round in 0..4 * m {
@@ -393,7 +393,7 @@ fn a_batch_that_frees_more_than_it_takes_is_admitted_at_the_limit() {
             }
         }
         (from..from + m).for_each(|k| s.delete(k));
-        // More data than it frees is refused.
+        // A batch with more data than it frees is refused.
         let m = fill_up(&mut s, from, len);
         let e = pop(&mut s, from, &bytes(0, 0, 20_000)).expect_err("it takes more than it frees");
         assert!(m > 0 && e.kind() == ErrorKind::NoSpace, "{e}");

@@ -1,9 +1,9 @@
-//! The bound on what lies above the targets of the levels holds however fast somebody writes: a
-//! store of small values that are overwritten for a long time stays near its data, writers are
-//! slowed down evenly, and a store without separated values never waits for their garbage.
+//! The bound on bytes over target holds at any write rate. A store of small values under long
+//! overwrites stays near its data, writes are slowed down evenly, and without separated values they
+//! never wait for garbage.
 //!
-//! A simulated machine has no threads, so time is shared out here: while the writer computes or
-//! sleeps, jobs run on a device that is slower than the writer.
+//! A simulated machine has no threads, so time is divided here: while the writer computes or
+//! sleeps, jobs run on a device slower than the writer.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{Costs, SimEnv};
@@ -11,9 +11,9 @@ use lavastore_lavakv::{Db, FamilyOptions, Options, io::Rng};
 
 const KEYS: u64 = 20_000;
 const VALUE_LEN: usize = 200;
-/// Nanoseconds that the writer needs for a value: 100 MB/s.
+/// CPU time of a put, nanoseconds: 100 MB/s.
 const WRITER_NS: u64 = 2_000;
-/// Of the device: 20 MB/s.
+/// Cost of the device: 20 MB/s.
 const KIB_NS: u64 = 50_000;
 const ROUNDS: u64 = 6;
 
@@ -38,7 +38,7 @@ fn overwriting_small_values_stays_near_the_data_without_a_standstill() {
         db.put(&key(rng.below(KEYS)), &value(1)).unwrap();
         let slept_ns = db.stats().stall_ns - slept_ns;
         longest_ns = longest_ns.max(slept_ns);
-        // A step may take longer than what is left for it: the next ones wait for that.
+        // A step may exceed the remaining budget; later steps then wait.
         budget_ns += (WRITER_NS + slept_ns) as i64;
         while budget_ns > 0 {
             let begun_ns = sim.now_ns();
@@ -49,7 +49,7 @@ fn overwriting_small_values_stays_near_the_data_without_a_standstill() {
         }
         if n % 64 == 0 {
             let space = db.space().unwrap();
-            // Log and manifest are as long as they are, however little there is in the store.
+            // Log and manifest have fixed sizes, however small the store.
             peak = peak.max(space.table_bytes + space.pinned_bytes + space.job_bytes);
         }
     }
@@ -61,8 +61,8 @@ fn overwriting_small_values_stays_near_the_data_without_a_standstill() {
     );
     assert!(stats.stall_levels_ns > 0, "a writer as fast as this one is slowed down");
     assert_eq!(stats.stall_garbage_ns, 0, "nothing is separated");
-    // 1.58 to 1.62 with eight seeds, of which what two compactions at a time have begun is two
-    // hundredths. The blocks of a volume are long beside tables of 32 KiB.
+    // 1.58 to 1.62 with eight seeds; two hundredths are outputs of two running compactions. The
+    // blocks of a volume are long relative to tables of 32 KiB.
     let most_percent = if on_lavafs() { 200 } else { 165 };
     assert!(peak < data * most_percent / 100, "{peak} bytes for {data}");
     assert!(longest_ns < 100_000_000, "{longest_ns}");

@@ -1,4 +1,4 @@
-//! Which limits there may be.
+//! The range of valid limits.
 
 use crate::common::*;
 use crate::overwrites::{Filled, bytes, family, kept, limited, occupied};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a store with these options must have at least, as the refusal of less says.
+/// Returns the smallest limit for these options, from the refusal of a smaller one.
 pub fn least_limit(options: Options) -> u64 {
     let e = Db::open_in(env(&SimEnv::new(1)), DIR, options).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
@@ -33,8 +33,7 @@ fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
     }
 }
 
-/// A ratio: an empty store grows without being held up for ever, and stays within the ratio as it
-/// is overwritten.
+/// With a ratio as limit, an empty store can grow, and stays within the ratio under overwrites.
 #[test]
 fn a_ratio_of_live_data() {
     let sim = SimEnv::new(3);
@@ -55,8 +54,8 @@ fn a_ratio_of_live_data() {
     assert!(db.stats().stall_space_ns > 0 || peak < live * 7 / 5);
 }
 
-/// What a family keeps in reserve follows what it has: one made for large files does not take the
-/// room of a small store.
+/// The reserve of a family follows its data: a family for large files does not take the room of a
+/// small store.
 #[test]
 fn a_family_of_large_files_leaves_a_small_store_its_room() {
     let sim = SimEnv::new(3);
@@ -74,8 +73,8 @@ fn a_family_of_large_files_leaves_a_small_store_its_room() {
     }
 }
 
-/// The limit of an open store falls and rises at random: its files keep to it or come down to it,
-/// and deletes are always admitted.
+/// The limit of an open store changes at random: its files keep to it or shrink to it, and deletes
+/// are always admitted.
 #[test]
 fn a_limit_changes_while_the_store_is_open() {
     for seed in 1..7 {
@@ -87,7 +86,7 @@ fn a_limit_changes_while_the_store_is_open() {
                 let mib = [Some(1), Some(2), Some(4), Some(8), None][rng.below(5) as usize];
                 let limit = mib.map(|mib| SpaceLimit::Bytes(mib << 20));
                 s.db.set_space_limit(limit).unwrap();
-                // A store above a lower limit keeps its present size until it has come down.
+                // A store above a lower limit may keep its present size until it has shrunk.
                 let limit = mib.map_or(u64::MAX, |mib| mib << 20);
                 s.limit = most_after(&s.db, occupied(&s.sim), limit);
             }
@@ -102,7 +101,7 @@ fn a_limit_changes_while_the_store_is_open() {
             s.steps(rng.below(4));
         }
         assert!(admitted > 500 && refused > 10, "seed {seed}: {admitted} puts admitted, {refused} refused");
-        // Down to a low limit: refused until enough is deleted, then admitted below it.
+        // Down to a low limit: writes are refused until enough is deleted, then admitted.
         let low = 3 << 20;
         s.db.set_space_limit(Some(SpaceLimit::Bytes(low))).unwrap();
         (0..1500).for_each(|k| s.delete(k));
@@ -124,8 +123,8 @@ fn a_limit_out_of_range_leaves_the_old_one() {
     assert_eq!(db.space().unwrap().limit_bytes, 2 << 20);
 }
 
-/// The most that the files may occupy after a change of the limit: a store above it keeps its
-/// present claims until it has come down.
+/// Returns the most bytes that the files may occupy after a change of the limit: a store above it
+/// keeps its present claims until it has shrunk.
 fn most_after(db: &Db, occupied: u64, limit: u64) -> u64 {
     let unflushed = 2 * db.space().unwrap().memtable_bytes;
     limit.max(occupied.saturating_add(db.space().unwrap().reserve_bytes).saturating_add(unflushed))
@@ -169,7 +168,7 @@ fn no_schedule_lets_a_writer_over_a_changed_limit() {
             };
             let threads = [writer(0), writer(1)];
             for mib in [2, 1, 4, 1, 8] {
-                // No check while it changes.
+                // No check during the change.
                 most.store(u64::MAX, Ordering::SeqCst);
                 db.set_space_limit(Some(SpaceLimit::Bytes(mib << 20))).unwrap();
                 most.store(most_after(&db, occupied_in(env), mib << 20), Ordering::SeqCst);
@@ -182,8 +181,8 @@ fn no_schedule_lets_a_writer_over_a_changed_limit() {
     }
 }
 
-/// A limit in percent of the volume is kept, and follows a volume that grows. On the simulated
-/// disk, whose capacity can change.
+/// A limit in percent of the volume follows a growing volume. On the simulated disk, whose capacity
+/// can change.
 #[test]
 fn a_limit_in_percent_follows_the_volume() {
     let sim = SimEnv::new(1);

@@ -1,5 +1,4 @@
-//! The space contract: the limit is kept at every moment, whatever happens, and room that returns
-//! is used.
+//! The space contract: the limit is kept at every moment, and returned room is used.
 #![allow(clippy::disallowed_methods, reason = "tests look at files as a hand outside the engine would")]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! Long random overwrites under a limit: kept after every step, and nobody is stuck.
+//! Long random overwrites under a limit: it is kept after every step, and no write is stuck.
 
 use crate::common::*;
 use lavastore_lavakv::{
@@ -30,7 +30,7 @@ pub fn family() -> FamilyOptions {
     })
 }
 
-/// What the directory occupies.
+/// Returns the allocated bytes of the directory.
 pub fn occupied(sim: &SimEnv) -> u64 {
     env(sim).fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
 }
@@ -62,7 +62,7 @@ impl Filled {
         Filled { sim, db, model: Model::new(), limit, longest_ns: 0, refusal: String::new() }
     }
 
-    /// A put; `NoSpace` is the only failure there may be. True if it was done.
+    /// Puts a value; the only possible failure is `NoSpace`. Returns true on success.
     pub fn put(&mut self, key_number: u64, value: Vec<u8>) -> bool {
         let start = self.sim.now_ns();
         let done = match self.db.put(&key(key_number), &value) {
@@ -94,7 +94,7 @@ impl Filled {
         }
     }
 
-    /// Everything is there, and nothing else; also after a reopen.
+    /// Checks that the contents equal the model, also after a reopen.
     pub fn check(self, options: Options) -> SimEnv {
         assert!(contents(&self.db) == self.model);
         assert!(self.db.verify().unwrap().errors.is_empty());
@@ -108,7 +108,7 @@ impl Filled {
     }
 }
 
-/// Live data of two thirds of the limit, overwritten many times: every write is done, none waits
+/// Live data of two thirds of the limit, overwritten many times: every write succeeds, none waits
 /// for a second.
 fn overwrites(seed: u64, min_blob_size: usize) {
     let live = 5u64 << 20;
@@ -125,7 +125,7 @@ fn overwrites(seed: u64, min_blob_size: usize) {
     }
     let mean = live / n;
     for round in 1..2 * n {
-        // About the same length as what is replaced on average, so that what lives stays the same.
+        // About the mean length of the replaced values, so that the live bytes stay constant.
         let len = mean as usize / 2 + rng.below(mean) as usize;
         let k = rng.below(n);
         let len = s.model.get(&key(k)).map_or(len, Vec::len);
@@ -151,9 +151,8 @@ fn inline_values_at_two_thirds_of_the_limit() {
     (10..11).for_each(|seed| overwrites(seed, 0));
 }
 
-/// Anything goes, at any fill: several families, values of all lengths, snapshots that pin,
-/// batches, crashes of nothing. The limit is kept after every step, and whatever is refused was not
-/// done.
+/// Random operations at any fill: several families, values of all lengths, snapshots, batches. The
+/// limit is kept after every step, and refused operations have no effect.
 #[test]
 fn random_writes_at_any_fill_keep_the_limit() {
     for seed in 100..104u64 {
@@ -202,7 +201,7 @@ fn put_other(db: &Db, family: &ColumnFamily, model: &mut Model, k: u64, value: V
 }
 
 impl Filled {
-    /// A snapshot may hold everything: then even deletes run out of room.
+    /// A snapshot may retain everything: then even deletes run out of room.
     fn delete_unless_full(&mut self, key_number: u64) {
         match self.db.delete(&key(key_number)) {
             Ok(()) => drop(self.model.remove(&key(key_number))),

@@ -1,4 +1,4 @@
-//! A queue in key order costs a read next to nothing, however many of its elements were taken.
+//! A read of a queue in key order costs almost nothing, whatever the number of elements taken.
 
 use crate::common::*;
 use lavastore_lavakv::{Db, ReadOptions, sim::SimEnv};
@@ -6,12 +6,12 @@ use lavastore_lavakv::{Db, ReadOptions, sim::SimEnv};
 const DEPTH: u64 = 50;
 const POPS: u64 = 3000;
 
-/// Keys in the order in which elements are taken.
+/// Keys in the order of the queue.
 fn place(nth: u64, forward: bool) -> Vec<u8> {
     key(if forward { nth } else { 900_000 - nth })
 }
 
-/// Reads the element that is next: its key, and the entries that were passed.
+/// Reads the next element. Returns its key, and the number of passed entries.
 fn next(db: &Db, forward: bool) -> (Option<Vec<u8>>, u64) {
     let mut iter = db.iter(ReadOptions::default()).unwrap();
     if forward { iter.seek_to_first() } else { iter.seek_to_last() }.unwrap();
@@ -49,7 +49,7 @@ fn a_drained_queue_is_empty_at_once() {
     let db = Db::open_in(env(&sim), DIR, small()).unwrap();
     (0..POPS).for_each(|k| db.put(&key(k), b"element").unwrap());
     (0..POPS).for_each(|k| db.delete(&key(k)).unwrap());
-    // The first read walks, the second one while the range is watched.
+    // The first read walks over the tombstones, the second one does so while the range is watched.
     (0..2).for_each(|_| assert_eq!(next(&db, true).0, None));
     let (found, passed) = next(&db, true);
     assert!(found.is_none() && passed < 80, "{passed} entries passed");
@@ -58,7 +58,7 @@ fn a_drained_queue_is_empty_at_once() {
     assert_eq!(next(&db, false).0, Some(key(7)));
 }
 
-/// A snapshot from before the deletes sees what later reads pass at once.
+/// A snapshot older than the deletes sees the elements that later reads skip.
 #[test]
 fn an_older_snapshot_sees_its_elements() {
     let sim = SimEnv::new(1);
@@ -78,7 +78,7 @@ fn an_older_snapshot_sees_its_elements() {
     );
 }
 
-/// The fragments of range deletes are not made anew for each read between them.
+/// Fragments of range tombstones are not recomputed for each read between them.
 #[test]
 fn range_deletes_and_scans_in_turn_see_the_same() {
     let sim = SimEnv::new(1);

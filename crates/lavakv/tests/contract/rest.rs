@@ -1,13 +1,13 @@
-//! A store without writes frees deleted data without a call, also after a reopen.
+//! An idle store frees deleted data by itself, also after a reopen.
 
 use crate::common::*;
 use crate::overwrites::{bytes, occupied};
 use lavastore_lavakv::{Db, Options, ReadOptions, sim::SimEnv};
 
-/// Files of an empty store: a group of the log with its reserve and ring, manifest and copies.
+/// Files of an empty store: a log group with its reserve and ring, manifest and copies.
 const EMPTY: u64 = 1 << 20;
 
-/// Values of 2,500 bytes lie apart from the keys, or with them.
+/// Values of 2,500 bytes, separated or inline.
 fn options(separated: bool) -> Options {
     let mut options = small();
     options.family.min_blob_size = if separated { 512 } else { 16 << 10 };
@@ -18,7 +18,7 @@ fn options(separated: bool) -> Options {
     options.expert(|expert| expert.log_group_bytes = 256 << 10)
 }
 
-/// Nothing is written for so long, simulated seconds.
+/// Leaves the store without writes for `seconds` of simulated time.
 fn leave_alone(sim: &SimEnv, db: &Db, seconds: u64) {
     let clock = env(sim).clock;
     let end_ns = clock.now_ns() + seconds * 1_000_000_000;
@@ -79,7 +79,8 @@ fn deletes_before_a_reopen_free_their_room_after_it() {
     }
 }
 
-/// Versions that a snapshot kept in the last level, which is gone; `reopened`: with its process.
+/// Versions retained in the last level for a released snapshot; `reopened`: the process has ended
+/// too.
 fn kept_for_a_snapshot(separated: bool, reopened: bool, by_hand: bool) {
     let sim = SimEnv::new(1);
     let mut db = Db::open_in(env(&sim), DIR, options(separated)).unwrap();
@@ -118,7 +119,7 @@ fn a_compaction_of_a_range_frees_versions_of_a_dropped_snapshot() {
     }
 }
 
-/// A queue: keys at the end, deletes at the front. `depth`: entries in it when it is read.
+/// A queue: puts at the end, deletes at the front. `depth`: its length when it is read.
 fn drained_queue(sim: &SimEnv, depth: u64) -> Db {
     let db = Db::open_in(env(sim), DIR, options(true)).unwrap();
     (0..4000 + depth).for_each(|k| db.put(&key(k), &value(k, 0)).unwrap());
@@ -128,7 +129,7 @@ fn drained_queue(sim: &SimEnv, depth: u64) -> Db {
     db
 }
 
-/// Entries that a read of the first key passes.
+/// Returns the entries that a read of the first key passes.
 fn passed_by_first(db: &Db) -> u64 {
     let mut iter = db.iter(ReadOptions::default()).unwrap();
     iter.seek_to_first().unwrap();
@@ -136,8 +137,7 @@ fn passed_by_first(db: &Db) -> u64 {
     iter.hidden_entries()
 }
 
-/// Reads that pass tombstones make compactions remove them, also in a store that is written all the
-/// time.
+/// Reads that pass tombstones cause compactions that remove them, also under continuous writes.
 #[test]
 fn tombstones_that_reads_pass_are_compacted() {
     let sim = SimEnv::new(1);
@@ -154,7 +154,7 @@ fn tombstones_that_reads_pass_are_compacted() {
     assert!(last * 20 < first, "{last} entries passed of {first}\n{}", db.describe());
 }
 
-/// A tree with tables in level 0 alone is compacted without reads and writes.
+/// A tree with level 0 only is compacted without reads and writes.
 #[test]
 fn level_0_of_an_idle_store_goes_down() {
     let sim = SimEnv::new(1);
@@ -164,13 +164,13 @@ fn level_0_of_an_idle_store_goes_down() {
     assert_eq!(passed_by_first(&db), 0, "{}", db.describe());
 }
 
-/// Bytes that the files of the log occupy.
+/// Returns the allocated bytes of the log's files.
 fn log_bytes(sim: &SimEnv) -> u64 {
     let listed = env(sim).fs.list(DIR.as_ref()).unwrap();
     listed.iter().filter(|entry| entry.name.ends_with(".log")).map(|entry| entry.allocated).sum()
 }
 
-/// The log of a closed store keeps changes that are in no table, and nothing else.
+/// The log of a closed store holds only changes that are in no table.
 #[test]
 fn a_closed_store_has_no_room_in_its_log() {
     if skipped_on_lavafs(because::ROOM) {
@@ -186,7 +186,7 @@ fn a_closed_store_has_no_room_in_its_log() {
         let open = log_bytes(&sim);
         db.close().unwrap();
         // The reserve has three of the shortest groups, of 64 KiB each. The last group has 256 KiB,
-        // and is full by a part.
+        // partly used.
         let closed = log_bytes(&sim);
         assert!(closed < (3 << 16) + (160 << 10), "{closed} bytes of {open} in round {round}");
         assert!(open > 2 * closed, "{closed} bytes of {open} in round {round}");

@@ -1,4 +1,4 @@
-//! A full store is written anew, a part at a time.
+//! A full store is rewritten in parts.
 
 use crate::common::*;
 use crate::overwrites::bytes;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 const LEN: usize = 1000;
 
-/// Fills a store of the default options to its limit, and rewrites all of it.
+/// Fills a store with default options to its limit, and rewrites all of it.
 fn rewrites(env: Env, dir: &Path, limit: u64) {
     let options = Options { space_limit: Some(SpaceLimit::Bytes(limit)), ..Options::default() };
     let db = Db::open_in(env.clone(), dir, options).unwrap();
@@ -37,7 +37,7 @@ fn rewrites(env: Env, dir: &Path, limit: u64) {
     for n in 0..count {
         assert_eq!(db.get(&key(n)).unwrap().as_deref(), Some(&bytes(n, 0, LEN)[..]), "key {n}");
     }
-    // The store goes on: it is as full as before.
+    // The store remains usable and is as full as before.
     assert!(db.delete(&key(0)).is_ok());
 }
 

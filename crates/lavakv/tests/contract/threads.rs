@@ -1,4 +1,4 @@
-//! With threads, on the machine's own file system, watched from outside.
+//! With threads on the machine's file system, checked from outside.
 
 use crate::common::*;
 use crate::overwrites::{bytes, limited};
@@ -7,10 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What the files in a directory occupy.
+/// Returns the allocated bytes of the files in a directory.
 fn occupied(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).unwrap();
-    // A file may go between the listing and the look at it.
+    // A file may disappear between the listing and the call for its size.
     entries.filter_map(|e| e.ok()?.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
 }
 
@@ -38,7 +38,7 @@ fn writers_at_the_limit_seen_from_outside() {
                 scope.spawn(move || {
                     let mut rng = Rng::new(w);
                     for round in 1..n {
-                        // Each thread has keys of its own.
+                        // Each thread has its own keys.
                         let k = rng.below(n / 3) * 3 + w;
                         match db.put(&key(k), &bytes(k, round, len)) {
                             Ok(()) => {}

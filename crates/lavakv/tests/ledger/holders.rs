@@ -1,4 +1,5 @@
-//! Who holds what: leaked snapshots and forgotten iterators by name, the log by its column family.
+//! Holders in the ledger: leaked snapshots and forgotten iterators by name, the log by column
+//! family.
 
 use crate::common::*;
 use crate::separated;
@@ -39,7 +40,7 @@ fn a_leaked_snapshot_shows_up_by_name_with_its_bytes() {
         let holder = named(&space, "nightly backup");
         assert_eq!((holder.id, holder.sequence), (leaked.id(), leaked.sequence()));
         assert!(holder.age_ns >= 7_000_000_000 && space.holders.len() == 1, "{space:#?}");
-        // It keeps the whole data set: records have headers, keys trailers.
+        // It retains the whole data set: records have headers, keys have trailers.
         let kept = holder.kept_bytes;
         assert!(kept > data && kept < data + data / 3, "{kept} of {data}: {holder:?}");
         assert_eq!((holder.kept_alone_bytes, holder.hidden_bytes, space.kept_bytes), (kept, 0, kept));
@@ -90,7 +91,7 @@ fn before_compaction_a_snapshots_share_is_an_estimate_with_a_bound() {
     let snapshot = db.snapshot_named("s");
     let quiet = db.space().unwrap();
     assert_eq!(named(&quiet, "s").bytes(), 0, "nothing is newer");
-    // Less than what makes level 0 worth a compaction.
+    // Too little for a compaction of level 0.
     fill(&db, &mut model, 0..200, 1);
     db.flush().unwrap();
     let space = db.space().unwrap();
@@ -146,7 +147,7 @@ fn the_log_is_held_by_the_family_that_was_not_flushed() {
     let space = db.space().unwrap();
     let holder = space.log_holder.clone().unwrap();
     assert_eq!((&holder.family[..], holder.oldest_sequence), ("rare", oldest), "{space:#?}");
-    // Closed groups of 128 KiB each, of which the other family needs the last ones at most.
+    // Closed groups of 128 KiB each; the other family needs at most the last ones.
     assert!(holder.bytes >= 2 * (128 << 10) && holder.bytes <= space.wal_in_use_bytes, "{space:#?}");
     assert!(holder.alone_bytes > 0 && space.wal_in_use_bytes <= space.wal_bytes, "{space:#?}");
     let of = |name: &str| space.families.iter().find(|f| f.name == name).unwrap().log_bytes;

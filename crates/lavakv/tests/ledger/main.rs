@@ -1,5 +1,5 @@
-//! The space ledger against the files: in random states, with jobs under way, readers, large values
-//! and several families.
+//! The space ledger against the files: random states with running jobs, readers, large values and
+//! several families.
 #![allow(clippy::disallowed_methods, reason = "tests look at directories from outside")]
 
 #[path = "../common/mod.rs"]
@@ -19,7 +19,7 @@ use lavastore_lavakv::{
 };
 use scan::{Hidden, Scan, scan};
 
-/// Families whose values are all separated, not separated, and separated from 200 bytes on.
+/// Families whose values are all separated, never separated, and separated from 200 bytes on.
 fn families(db: &Db) -> [ColumnFamily; 3] {
     let apart = separated().family;
     let long = FamilyOptions { min_blob_size: 200, ..apart };
@@ -34,7 +34,7 @@ fn separated() -> Options {
     Options { family, ..small() }
 }
 
-/// The same with some mechanisms switched off, and a limit that may be reached, or without.
+/// The same with random mechanisms off, and with or without a limit that may be reached.
 fn drawn(rng: &mut Rng) -> Options {
     let off = Ablation::names().into_iter().filter(|_| rng.one_in(3)).collect::<Vec<_>>();
     let ablation = if rng.one_in(2) { Ablation::default() } else { Ablation::without(off).unwrap() };
@@ -44,7 +44,7 @@ fn drawn(rng: &mut Rng) -> Options {
         .expert(|expert| expert.ablation = ablation)
 }
 
-/// Under a limit a write may be refused. True if it was.
+/// True if a write was refused because of the limit.
 #[track_caller]
 fn is_refused(result: Result<()>) -> bool {
     if let Err(e) = &result {
@@ -53,7 +53,7 @@ fn is_refused(result: Result<()>) -> bool {
     result.is_err()
 }
 
-/// Somebody who does anything to a store.
+/// A source of random operations on a store.
 struct Chaos {
     db: Db,
     families: [ColumnFamily; 3],
@@ -119,13 +119,13 @@ impl Chaos {
     }
 }
 
-/// Within 1 % of everything.
+/// Asserts a difference of at most 1 % of the total.
 #[track_caller]
 fn near(space: &Space, what: &str, told: u64, scanned: u64) {
     assert!(told.abs_diff(scanned) <= space.total_bytes / 100, "{what}: {told}, not {scanned}: {space:#?}");
 }
 
-/// Each part of the ledger is what the files say.
+/// Checks each part of the ledger against the files.
 #[track_caller]
 fn agrees(db: &Db, sim: &SimEnv, scan: &Scan) -> Space {
     let space = ledger_adds_up(db, scan.total);
@@ -139,8 +139,8 @@ fn agrees(db: &Db, sim: &SimEnv, scan: &Scan) -> Space {
         assert_eq!(told, scanned, "{what}: {space:#?}");
     }
     near(&space, "garbage", space.garbage_bytes, scan.garbage_records);
-    // Segments that only memtables refer to are values, too: a reader that replays the log finds
-    // the same.
+    // Segments that only memtables reference are values, too: a reader that replays the log finds
+    // the same ones.
     let reader = Db::open_read_only_in(env(sim), DIR, separated()).unwrap();
     let replayed = reader.space().unwrap();
     near(
@@ -160,7 +160,7 @@ fn agrees(db: &Db, sim: &SimEnv, scan: &Scan) -> Space {
     space
 }
 
-/// What the ledger says of each snapshot, against the entries that it alone keeps readable.
+/// Checks the ledger's figures of each snapshot against the entries that it alone retains.
 fn snapshots_hold_what_they_see(space: &Space, scan: &Scan, snapshots: &[Snapshot]) {
     for snapshot in snapshots {
         let holder = space.holders.iter().find(|h| h.id == snapshot.id()).unwrap();

@@ -1,4 +1,4 @@
-//! The text for Prometheus: every line parses, names are unique, numbers are those of the store.
+//! The Prometheus text: every line parses, names are unique, and numbers match the store.
 
 use crate::common::*;
 use crate::separated;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// A sample: name, labels, value.
 type Sample = (String, Vec<(String, String)>, f64);
 
-/// Takes a label's value apart: the rest after its closing quotation mark.
+/// Parses a label's value. Returns it with the rest after its closing quotation mark.
 fn quoted(text: &str) -> (String, &str) {
     let (mut value, mut chars) = (String::new(), text.char_indices());
     while let Some((at, c)) = chars.next() {
@@ -48,7 +48,7 @@ fn sample(line: &str) -> Sample {
     (name.to_owned(), labels, value.parse().unwrap_or_else(|_| panic!("no number: {line}")))
 }
 
-/// Parses all of it as strictly as the format asks.
+/// Parses the text as strictly as the format requires.
 fn parse(text: &str) -> (BTreeMap<String, String>, Vec<Sample>) {
     assert!(text.ends_with('\n') && !text.contains("\n\n"));
     let (mut types, mut samples, mut series) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
@@ -59,8 +59,7 @@ fn parse(text: &str) -> (BTreeMap<String, String>, Vec<Sample>) {
             assert!(name.starts_with("lavastore_") && !types.contains_key(name), "twice: {line}");
             assert!(name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_')), "{line}");
             assert!(help.len() > 3 && !help.contains("nanosecond") && !name.contains("percent"), "{line}");
-            // What `promtool check metrics` complains of: units that are short, and ends that other
-            // types have.
+            // Rules of `promtool check metrics`: no abbreviated units, no suffixes of other types.
             let short = ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
             assert!(!name.split('_').any(|word| short.contains(&word)), "{line}");
             assert!(!["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)), "{line}");
@@ -73,7 +72,7 @@ fn parse(text: &str) -> (BTreeMap<String, String>, Vec<Sample>) {
         } else {
             let (name, mut labels, value) = sample(line);
             assert_eq!(labels.remove(0), ("store".to_owned(), DIR.to_owned()), "{line}");
-            // The samples of a histogram have names of their own.
+            // The samples of a histogram have their own names.
             let of = |end: &&str| types[&present] == "histogram" && name == format!("{present}{end}");
             let end = ["_bucket", "_sum", "_count"].into_iter().find(of);
             assert!(name == present && types[&present] != "histogram" || end.is_some(), "{line}");
@@ -91,7 +90,7 @@ fn parse(text: &str) -> (BTreeMap<String, String>, Vec<Sample>) {
     (types, samples)
 }
 
-/// The buckets of a histogram grow with their bounds, and the last is the number of all.
+/// Checks that the buckets of a histogram are cumulative, and that the last equals the count.
 fn histograms_add_up(types: &BTreeMap<String, String>, samples: &[Sample]) {
     for name in types.iter().filter(|(_, kind)| *kind == "histogram").map(|(name, _)| name) {
         for (_, labels, count) in samples.iter().filter(|(n, ..)| *n == format!("{name}_count")) {
@@ -164,14 +163,14 @@ fn metrics_parse_and_are_those_of_the_store() {
     drop(snapshots);
 }
 
-/// The value of a counter in the file of metrics.
+/// Returns the value of a counter in the metrics file.
 fn told(sim: &SimEnv, file: &Path, name: &str) -> Option<f64> {
     let text = env(sim).fs.read_all(file, 1 << 20).ok()?;
     let (_, samples) = parse(&String::from_utf8(text).unwrap());
     samples.iter().find(|(n, ..)| n == name).map(|s| s.2)
 }
 
-/// Writes, and lets what is due be done.
+/// Writes, and runs all due work.
 fn work(db: &Db, sim: &SimEnv, round: u64) {
     sim.advance_ns(6_000_000_000);
     fill(db, &mut Model::new(), 0..50, round);
@@ -196,7 +195,7 @@ fn a_running_store_keeps_its_metrics_in_a_file() {
     assert!(env(&sim).fs.metadata(&path("METRICS.tmp")).is_err(), "what it is made of is not left");
     db.close().unwrap();
     assert!(env(&sim).fs.metadata(&file).is_err(), "a store that is closed has no metrics");
-    // What it would take the place of.
+    // The names of files that it would replace.
     let names = files(&sim).into_iter().map(|(name, _)| name).chain(["000000000007.tail".into()]);
     for name in names.chain(["..".into()]) {
         let options = Options { metrics_file: Some(name.clone().into()), ..separated() };
@@ -207,7 +206,7 @@ fn a_running_store_keeps_its_metrics_in_a_file() {
 
 #[test]
 fn metrics_that_cannot_be_written_disturb_nobody() {
-    // A directory that is not there.
+    // In a missing directory.
     let sim = SimEnv::new(4);
     let options = Options { metrics_file: Some("/gone/metrics".into()), ..separated() };
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
@@ -216,7 +215,7 @@ fn metrics_that_cannot_be_written_disturb_nobody() {
     assert_eq!((db.stats().background_errors, contents(&db).len()), (0, 50));
     db.close().unwrap();
 
-    // No room, for the file and for nothing else.
+    // No room for this file only.
     let sim = SimEnv::new(5);
     let db =
         Db::open_in(env(&sim), DIR, Options { metrics_file: Some("METRICS".into()), ..separated() }).unwrap();

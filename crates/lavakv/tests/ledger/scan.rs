@@ -1,7 +1,6 @@
-//! The ledger worked out a second time, from the files alone: it reads the manifest from disk,
-//! decodes every table and the keys of every vSST with their readers, and merges all entries by
-//! itself. It shares no code with the ledger but the readers of files, and the version's answer to
-//! which vSST a name leads to.
+//! A second computation of the ledger from the files alone. It reads the manifest from disk,
+//! decodes every table and the keys of every value file, and merges all entries itself. It shares
+//! only the file readers with the ledger, and the version's mapping from names to value files.
 
 use crate::common::{DIR, env};
 use base::{InternalIterator, MAX_SEQ, SeqNo, ValueKind, key};
@@ -14,63 +13,63 @@ use std::sync::Arc;
 use table::{IterOptions, Ksst, Reference, Vsst};
 use version::{Manifest, Version, VsstMeta};
 
-/// What the files say. Bytes allocated, where not said otherwise.
+/// Figures from the files, in allocated bytes unless stated otherwise.
 #[derive(Debug, Default)]
 pub struct Scan {
     pub total: u64,
-    /// Tables that the manifest lists.
+    /// Tables in the manifest.
     pub tables: u64,
-    /// vSSTs that the manifest lists, garbage included.
+    /// Value files in the manifest, garbage included.
     pub vssts: u64,
-    /// Tables and vSSTs that it does not list: of jobs, of memtables, or obsolete.
+    /// Tables and value files not in the manifest: of jobs, of memtables, or obsolete.
     pub loose: u64,
-    /// These files with their bytes.
+    /// Their names and bytes.
     pub loose_files: BTreeMap<String, u64>,
     pub logs: u64,
     pub manifests: u64,
     pub other: u64,
-    /// Bytes of records that no entry of a table refers to.
+    /// Bytes of records without a reference in any table.
     pub garbage_records: u64,
-    /// Bytes of records that an entry refers to which a newer one hides.
+    /// Bytes of records whose reference is hidden by a newer entry.
     pub hidden_records: u64,
-    /// Entries that newer ones hide.
+    /// Hidden entries.
     pub hidden: Vec<Hidden>,
-    /// Every entry of every table but the tombstones.
+    /// Every entry of every table except tombstones.
     pub stored: Vec<Stored>,
-    /// Compensated bytes of tables, and of those of the last level, over all families, as the
-    /// manifest has them.
+    /// Compensated bytes of all tables, and of those in the last level, over all families, from the
+    /// manifest.
     pub index: (u64, u64),
 }
 
-/// A version of a key that a table holds.
+/// A version of a key in a table.
 #[derive(Debug)]
 pub struct Stored {
     /// The number of the column family.
     pub family: u32,
     pub user_key: Vec<u8>,
-    /// 0 where a compaction zeroed it: never for a reference.
+    /// Its sequence; 0 if a compaction zeroed it, which never happens to a reference.
     pub seq: SeqNo,
     /// The value; `None`: a reference.
     pub inline: Option<Vec<u8>>,
     /// Bytes of key and value, uncompressed.
     pub raw_bytes: u64,
-    /// Bytes of its record in a vSST.
+    /// Bytes of its record in a value file.
     pub record_bytes: u64,
     /// True if a newer version or tombstone in the same table hides it.
     pub met: bool,
 }
 
-/// An entry that is hidden from readers of now.
+/// An entry hidden from present readers.
 #[derive(Debug)]
 pub struct Hidden {
     pub seq: SeqNo,
-    /// The sequence from which on it is hidden.
+    /// The sequence that hides it.
     pub from: SeqNo,
-    /// True if what hides it lies in the same table: some compaction kept it.
+    /// True if it is hidden by an entry in the same table: a compaction retained it.
     pub met: bool,
-    /// Bytes of its key and what lies with it.
+    /// Bytes of its key and its value in the table.
     pub entry_bytes: u64,
-    /// Bytes of its record in a vSST.
+    /// Bytes of its record in a value file.
     pub record_bytes: u64,
 }
 
@@ -85,7 +84,7 @@ impl Hidden {
     }
 }
 
-/// One version of a key: in which table, of what size, and the record it refers to.
+/// A version of a key: its table, its size, and its record.
 struct Entry {
     table: u64,
     bytes: u64,
@@ -107,7 +106,7 @@ impl Files {
         self.env.fs.open(&Path::new(DIR).join(name), io::Access::Buffered).unwrap()
     }
 
-    /// The records of a vSST: bytes by key and sequence.
+    /// Returns the bytes of the records in a value file by key and sequence.
     fn records(&self, meta: &VsstMeta) -> BTreeMap<(Vec<u8>, SeqNo), u64> {
         if meta.segment {
             let (user_key, trailer) = key::split(&meta.smallest);
@@ -129,7 +128,7 @@ fn name_of_data(name: &str) -> bool {
     name.contains(".ksst") || name.ends_with(".vsst")
 }
 
-/// The tables and vSSTs of each column family that the manifest lists.
+/// Returns the tables and value files in the manifest by column family.
 pub fn listed(sim: &SimEnv) -> BTreeMap<u32, BTreeSet<String>> {
     let state = Manifest::recover(&env(sim), Path::new(DIR), true).unwrap().state();
     let names = |version: &Version| {
@@ -202,7 +201,7 @@ fn scan_family(files: &Files, version: &Version, out: &mut Scan) {
 
 type Entries = BTreeMap<Vec<u8>, BTreeMap<SeqNo, Entry>>;
 
-/// All entries of all tables, by key and sequence; takes their records out of `records`.
+/// Returns all entries of all tables by key and sequence. Removes their records from `records`.
 fn entries(
     files: &Files,
     version: &Version,

@@ -1,5 +1,5 @@
-//! Histograms: every kind of operation is in its own, every wait under its cause. In simulation
-//! each operation is timed.
+//! Histograms: one for each kind of operation and for each cause of a wait. In simulation each
+//! operation is timed.
 
 use crate::common::*;
 use crate::separated;
@@ -53,7 +53,7 @@ fn every_kind_of_operation_is_counted_in_its_own_histogram() {
     let told = ["put", "delete", "write_batch", "get", "seek", "next", "put_stream", "get_stream"];
     let told = told.map(|name| count(&stats, name));
     assert_eq!(told, [4001, 2, 1, 102, 2, 9, 4, 1]);
-    // One that finds no group is tried again.
+    // An append without a log group is repeated.
     assert!((0..20).contains(&(count(&stats, "log_append") - stats.write_batches)), "{stats:?}");
     assert!(count(&stats, "log_sync") >= 1 && count(&stats, "log_sync") <= stats.wal_syncs, "{stats:?}");
     assert_eq!(count(&stats, "flush"), stats.flushes);
@@ -68,7 +68,7 @@ fn every_kind_of_operation_is_counted_in_its_own_histogram() {
     assert_eq!(count(&open(&sim).stats(), "put"), 0, "since the store was opened");
 }
 
-/// Hears every wait.
+/// Records every wait.
 #[derive(Default)]
 struct Heard(Mutex<Vec<(StallCause, u64)>>);
 
@@ -80,7 +80,7 @@ impl EventListener for Heard {
     }
 }
 
-/// Histograms, counters and events tell the same waits.
+/// Checks that histograms, counters and events report the same waits.
 fn waits_agree(stats: &Statistics, heard: &Heard) {
     let heard = heard.0.lock().unwrap();
     let fields: HashMap<_, _> = stats.fields().into_iter().collect();
@@ -107,7 +107,7 @@ fn every_wait_of_a_writer_is_in_the_histogram_of_its_cause() {
         let sim = SimEnv::new(seed);
         let (heard, options) = heard(Options { space_limit, ..separated() });
         let db = Db::open_in(env(&sim), DIR, options).unwrap();
-        // Nothing is done in the background unless somebody waits for it.
+        // Background work runs only in waiting calls.
         for round in 0..4 {
             for i in 0..12_000 {
                 let _ = db.put(&key(i), &value(i, round));
@@ -124,7 +124,7 @@ fn every_wait_of_a_writer_is_in_the_histogram_of_its_cause() {
     }
 }
 
-/// What one family has in level 0 slows down and stops nobody who writes to another.
+/// Level 0 of one family does not slow down or stop writes to another.
 #[test]
 fn writers_of_a_family_do_not_wait_for_level_0_of_another() {
     let sim = SimEnv::new(4);
@@ -146,7 +146,7 @@ fn writers_of_a_family_do_not_wait_for_level_0_of_another() {
         fill(&db, &mut Model::new(), 0..10, round);
         db.flush().unwrap();
     }
-    // From now on that is far too much.
+    // From now on that is over the limit.
     db.set_family_options(db.default_column_family(), deep).unwrap();
     assert!(db.describe().contains("L0: 8 files"), "{}", db.describe());
     let before = l0(&db.stats());

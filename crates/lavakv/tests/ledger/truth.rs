@@ -1,9 +1,8 @@
-//! The ledger against exact figures: random histories of writes, readers and jobs, whose every
+//! The ledger against exact figures: random histories of writes, readers and jobs, in which every
 //! version of a key is known.
 //!
-//! A version of a key that a table holds is live if it is the newest of its key, wherever newer
-//! ones are: in tables or in memtables. All else that tables reference is hidden garbage. Bounds
-//! must hold at every moment.
+//! A version in a table is live if it is the newest of its key, counting memtables too. All other
+//! versions referenced by tables are hidden garbage. Bounds must hold at every moment.
 
 use crate::common::*;
 use crate::scan::{Scan, Stored, listed, scan};
@@ -29,7 +28,7 @@ impl Exact {
         &self.keys[usize::from(stored.family > 0)][&stored.user_key]
     }
 
-    /// The sequence from which on a newer version hides this one; `None`: it is live.
+    /// Returns the sequence that hides this version; `None`: it is live.
     fn hidden_from(&self, stored: &Stored) -> Option<u64> {
         let versions = self.versions(stored);
         match &stored.inline {
@@ -46,7 +45,7 @@ impl Exact {
     }
 }
 
-/// A store with two families, what was written to it, and its readers.
+/// A store with two families, its write history, and its readers.
 struct History {
     sim: SimEnv,
     db: Option<Db>,
@@ -59,7 +58,7 @@ struct History {
     reopened: u64,
 }
 
-/// An iterator, and the files of its view.
+/// An iterator, and the files of its read state.
 struct Reader {
     _iterator: DbIterator,
     name: String,
@@ -99,7 +98,7 @@ impl History {
         }
     }
 
-    /// Notes a write whose last sequence is the visible one.
+    /// Records a write whose last sequence is the visible one.
     fn note(&mut self, family: usize, user_key: Vec<u8>, back: u64, value: Option<Vec<u8>>) {
         let seq = self.db().snapshot().sequence() - back;
         self.exact.keys[family].entry(user_key).or_default().push((seq, value));
@@ -184,17 +183,17 @@ impl History {
     }
 }
 
-/// How the estimates of all states came out.
+/// Results of the estimates over all states.
 #[derive(Debug, Default)]
 struct Outcome {
     states: u64,
-    /// States with hidden garbage, with a bound below all that tables reference, with files that
-    /// readers hold.
+    /// Number of states with hidden garbage; `bounded`: with a bound below the referenced bytes;
+    /// `pinned` and `held`: with files that readers hold.
     hidden: u64,
     bounded: u64,
     pinned: u64,
     held: u64,
-    /// States with versions that compactions kept for a snapshot.
+    /// Number of states with versions that compactions retained for a snapshot.
     kept: u64,
     reopened: u64,
     /// Sums over all states, bytes.
@@ -236,7 +235,7 @@ impl Outcome {
         self.kept += u64::from(space.kept_bytes > 0);
     }
 
-    /// Each reader keeps the files of its view that are obsolete now, and nothing else.
+    /// Checks that each reader holds exactly the obsolete files of its read state.
     fn check_pinned(&mut self, history: &History, scan: &Scan, space: &Space) {
         let mut held = BTreeMap::new();
         for reader in &history.iterators {
@@ -277,7 +276,7 @@ fn bounds_hold_in_random_histories() {
             }
             outcome.check(&history);
             if history.rng.one_in(3) {
-                // Limits and the throttle know all that a report can find out.
+                // The throttle and the limits know as much as a report can find out.
                 settle(history.db());
                 let space = history.db().space().unwrap();
                 assert_eq!(hidden_in_metrics(history.db()), space.hidden_bytes as f64, "{space:#?}");
@@ -296,7 +295,7 @@ fn open_separated(sim: &SimEnv) -> Db {
     Db::open_in(env(sim), DIR, separated()).unwrap()
 }
 
-/// Bytes of records that deletes of these keys hide: all others are live.
+/// Returns the bytes of records hidden by deletes of these keys; all others are live.
 fn records_of(sim: &SimEnv, keys: std::ops::Range<u64>) -> u64 {
     let deleted = key(keys.start)..key(keys.end);
     let stored = scan(sim).stored;
@@ -313,7 +312,7 @@ fn deletes_in_a_memtable_are_hidden_garbage() {
         settle(&db);
         let before = db.space().unwrap();
         assert_eq!((before.hidden_bytes, before.hidden_bytes_max), (0, 0), "{before:#?}");
-        // Too few bytes to fill a memtable: nothing is flushed.
+        // Too few bytes to fill a memtable, so no flush runs.
         match by_range {
             true => db.delete_range(&key(200), &key(1400)).unwrap(),
             false => (200..600).for_each(|i| db.delete(&key(i)).unwrap()),
@@ -354,7 +353,7 @@ fn a_load_of_new_keys_hides_nothing() {
         }
         let levels = db.space().unwrap().families[0].levels.len();
         assert!(in_order || levels > 1, "{levels}");
-        // The same is said by a process that finds the tables.
+        // A new process finds the same.
         drop(db);
         let db = open_separated(&sim);
         db.flush().unwrap();
@@ -392,8 +391,8 @@ fn was_not_held_up(db: &Db, why: &str) {
     assert_eq!((stats.stall_garbage_ns, stats.stall_space_ns), (0, 0), "{why}\n{}", db.describe());
 }
 
-/// New keys are no garbage: whoever loads them under a ratio is neither refused nor slowed down for
-/// space or garbage.
+/// New keys are no garbage: under a ratio their load is neither refused nor slowed down for space
+/// or garbage.
 #[test]
 fn a_load_under_a_ratio_is_not_held_up() {
     for in_order in [true, false] {
@@ -404,15 +403,15 @@ fn a_load_under_a_ratio_is_not_held_up() {
     }
 }
 
-/// The estimate of hidden garbage in the metrics, for which no table is read: limits and the
-/// throttle use the same.
+/// Returns the estimate of hidden garbage in the metrics. It reads no table; limits and the
+/// throttle use the same estimate.
 fn hidden_in_metrics(db: &Db) -> f64 {
     let text = db.metrics().unwrap();
     let lines = text.lines().filter(|line| line.starts_with("lavastore_family_hidden_garbage_bytes{"));
     lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
-/// The next process counts new keys as the first one did, over the tables that it finds.
+/// The next process counts new keys as before, from the tables that it finds.
 #[test]
 fn a_load_after_a_reopen_is_not_held_up() {
     for is_closed in [true, false] {

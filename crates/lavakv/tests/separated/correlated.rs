@@ -1,5 +1,5 @@
-//! Values back in the order of their keys: only where scans ask for it, and more than writers undo;
-//! nothing is lost on the way.
+//! Reordering of values by key: only where scans justify it beyond the disorder from writes, and
+//! without losses.
 
 use crate::common::*;
 use crate::*;
@@ -30,7 +30,7 @@ fn overwrite(db: &Db, model: &mut Model, rng: &mut Rng, writes: u64, round: u64)
     }
 }
 
-/// A store whose values lie where random writes put them.
+/// A store whose values are in the order of random writes.
 fn scattered(sim: &SimEnv, ablation: Ablation) -> (Db, Model) {
     scattered_in(open_with(sim, ablation))
 }
@@ -52,7 +52,7 @@ fn uncached() -> ReadOptions {
     ReadOptions { fill_cache: false, ..Default::default() }
 }
 
-/// Reads everything in order; how many requests that took.
+/// Scans everything. Returns the number of requests.
 #[track_caller]
 fn scan(db: &Db, model: &Model) -> u64 {
     let before = db.stats().iter_value_reads;
@@ -61,7 +61,7 @@ fn scan(db: &Db, model: &Model) -> u64 {
     db.stats().iter_value_reads - before
 }
 
-/// Lets time pass and jobs run, as a store does that nobody touches.
+/// Lets time pass while jobs run, without calls.
 fn pass_seconds(db: &Db, sim: &SimEnv, seconds: u64) {
     for _ in 0..seconds {
         sim.advance_ns(1_000_000_000);
@@ -86,7 +86,7 @@ fn scans_bring_values_back_into_order_and_then_the_store_rests() {
     assert!(after * 2 < before, "{before} requests before, {after} after");
     reads_back(&db, &model);
     nothing_left_over(&db, &sim);
-    // The scans of the new order do not ask for another.
+    // Scans of the new order cause no further reorder.
     let (rest, state) = (db.stats().relocations, sim.state_hash());
     for _ in 0..5 {
         scan(&db, &model);
@@ -107,7 +107,7 @@ fn switched_off_nothing_moves() {
     assert!(db.stats().relocations == 0 && scan(&db, &model) * 3 > before * 2);
 }
 
-/// The peak of space during the walks: what a walk takes, and no second copy of the store.
+/// The peak of space during reorders: their parts, and no second copy of the store.
 #[test]
 fn a_walk_needs_room_for_a_part_only() {
     let sim = SimEnv::new(2);
@@ -124,8 +124,8 @@ fn a_walk_needs_room_for_a_part_only() {
     assert!(peak < settled + live / 3, "{settled} B settled, {peak} B at most, {live} B live");
 }
 
-/// Iterators and snapshots from before read what they saw; writes and deletions go on meanwhile,
-/// and so does garbage collection. (Two jobs that worked on one vSST would panic.)
+/// Iterators and snapshots from before read their state, beside writes, deletes and garbage
+/// collection. (Two jobs on one value file would panic.)
 #[test]
 fn readers_and_writers_beside_the_walks() {
     let mut relocated = 0;
@@ -165,8 +165,8 @@ fn readers_and_writers_beside_the_walks() {
     assert!(relocated > 20, "{relocated}");
 }
 
-/// Scans and writes by turns, a tenth of a second apart, so that the store is never quiet: so many
-/// puts for each scan of so many entries, all of them among the first `hot` keys.
+/// Scans and writes in turn, a tenth of a second apart, so that the store is never quiet: for each
+/// scan of `entries` entries `writes` puts, all among the first `hot` keys.
 struct Mixed {
     writes: u64,
     hot: u64,
@@ -174,7 +174,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    /// The requests of each scan.
+    /// Returns the requests of each scan.
     fn run(&self, sim: &SimEnv, db: &Db, model: &mut Model, rounds: u64) -> Vec<u64> {
         let (mut rng, mut requests) = (Rng::new(9), Vec::new());
         for round in 0..rounds {
@@ -206,7 +206,7 @@ impl Mixed {
 fn a_store_that_is_scanned_more_than_written_is_brought_into_order_meanwhile() {
     let sim = SimEnv::new(3);
     let (db, mut model) = scattered(&sim, Ablation::default());
-    // What is garbage goes first: there is no room for a walk beside it.
+    // Garbage is collected first: a reorder finds no room beside it.
     pass_seconds(&db, &sim, 5);
     let used = db.space().unwrap().total_bytes;
     let requests = Mixed { writes: 4, hot: KEYS, entries: 500 }.run(&sim, &db, &mut model, 120);
@@ -230,8 +230,8 @@ fn where_more_is_written_than_scans_lose_nothing_is_relocated() {
     }
 }
 
-/// A few keys that are overwritten and scanned for ever: scans lose enough to pay for walks without
-/// end, and what walks take beside these lies where the one before put it.
+/// A few keys are overwritten and scanned continuously. The scan cost alone would pay for endless
+/// reorders. Their other values are already in the order of the previous reorder.
 #[test]
 fn scans_and_writers_of_a_few_keys_have_no_more_rewritten_than_was_written() {
     let sim = SimEnv::new(6);
@@ -249,8 +249,8 @@ fn scans_and_writers_of_a_few_keys_have_no_more_rewritten_than_was_written() {
     nothing_left_over(&db, &sim);
 }
 
-/// Power fails in the middle of a walk, at every kind of moment: nothing that was synced is lost,
-/// and the walk's files do not stay.
+/// Power fails at any moment of a reorder: no synced data is lost, and the reorder's files do not
+/// stay.
 #[test]
 fn crashes_in_the_middle_of_a_walk() {
     if skipped_on_lavafs(because::RECORD) {
@@ -278,7 +278,7 @@ fn crashes_in_the_middle_of_a_walk() {
     }
 }
 
-/// Keys whose values cannot be read.
+/// Returns the keys with unreadable values.
 fn unreadable(db: &Db) -> Vec<Vec<u8>> {
     let mut bad = Vec::new();
     let mut iter = db.iter(uncached()).unwrap();
@@ -292,8 +292,8 @@ fn unreadable(db: &Db) -> Vec<Vec<u8>> {
     bad
 }
 
-/// A damaged record stays where it is, and is told as before; all others are moved, and the store
-/// goes on.
+/// A damaged record stays in its place with the same error; all others are moved, and the store
+/// continues.
 #[test]
 fn a_damaged_record_stays_where_it_is() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -302,10 +302,9 @@ fn a_damaged_record_stays_where_it_is() {
     let sim = SimEnv::new(61);
     let (db, model) = scattered(&sim, Ablation::default());
     db.close().unwrap();
-    // Only what a walk leaves behind is worth collecting.
+    // Only the leftovers of reorders are worth collecting.
     let family = options().family.expert(|expert| expert.gc_ratio_percent = 90);
-    // Damage in garbage is nothing that a walk would meet: a file is wanted where it hits what
-    // lives.
+    // A reorder does not read garbage: this needs a file in which the damage is in a live record.
     let damaged = files_like(&sim, ".vsst").into_iter().find_map(|name| {
         sim.flip_bit(path(&name), 2000, 3).unwrap();
         let db = Db::open_in(env(&sim), DIR, Options { family: family.clone(), ..options() }).unwrap();
@@ -338,7 +337,7 @@ fn a_damaged_record_stays_where_it_is() {
     );
 }
 
-/// No room for a walk: it is given up, the store works, and what the walk wrote is gone.
+/// A reorder without room is abandoned: the store works, and the reorder's files are removed.
 #[test]
 fn a_full_disk_ends_a_walk_and_nothing_else() {
     if skipped_on_lavafs(because::ROOM) {
@@ -349,7 +348,7 @@ fn a_full_disk_ends_a_walk_and_nothing_else() {
     scan(&db, &model);
     sim.set_capacity(Some(sim.used() + (20 << 10)));
     pass_seconds(&db, &sim, 5);
-    // What was kept for jobs may have given room to a step.
+    // The reserve for jobs may have allowed one step.
     let steps = db.stats().relocations;
     assert!(db.stats().background_errors > 0 && steps < 2);
     assert!(scan(&db, &model) > 0);

@@ -1,10 +1,10 @@
-//! Damaged and missing vSSTs.
+//! Damaged and missing value files.
 
 use crate::common::*;
 use crate::*;
 use lavastore_lavakv::{DamagedFiles, Error, ErrorKind, Options};
 
-/// A closed store of several vSSTs, with short values between the long ones.
+/// A closed store with several value files, and short values between the long ones.
 fn store(seed: u64) -> (SimEnv, Model) {
     let sim = SimEnv::new(seed);
     let (db, mut model) = (open_apart(&sim, 200), Model::new());
@@ -17,14 +17,14 @@ fn store(seed: u64) -> (SimEnv, Model) {
     (sim, model)
 }
 
-/// Damage, or (where it struck the number of the format) a release that is too old.
+/// True for damage, or for an unknown format where the damage is in the format number.
 fn tells_damage(error: &Error, name: &str) -> bool {
     let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported];
     kinds.contains(&error.kind()) && error.file().is_some_and(|file| file.ends_with(name))
 }
 
-/// Reads everything: right, or an error that names the file. Returns how many keys could not be
-/// read.
+/// Reads everything: each answer is right, or an error that names the file. Returns the number of
+/// unreadable keys.
 fn unreadable(db: &Db, model: &Model, name: &str) -> usize {
     let mut bad = 0;
     for (key, value) in model {
@@ -98,7 +98,7 @@ fn a_missing_or_cut_vsst_takes_only_its_values_away() {
             drop(db);
             let db = Db::open_in(env(&damaged), DIR, apart(200)).unwrap();
             assert_eq!(unreadable(&db, &model, &name), bad);
-            // What is written over is gone from it, and then it is gone itself.
+            // Overwritten values disappear from the damaged file, and then the file does.
             let mut over = model.clone();
             fill_long(&db, &mut over, 0..150, 2, 600);
             db.compact_range(db.default_column_family(), None, None).unwrap();
@@ -131,8 +131,7 @@ fn two_vssts_are_exchanged() {
     }
 }
 
-/// A record whose bytes are wrong is not carried into a new file, where its checksum would be right
-/// again.
+/// A damaged record is not copied into a new file, where its checksum would be valid again.
 #[test]
 fn collection_never_copies_a_damaged_record() {
     if skipped_on_lavafs(because::DAMAGE) {
@@ -146,7 +145,7 @@ fn collection_never_copies_a_damaged_record() {
         let len = sim.read_file(path(name)).unwrap().len() as u64;
         sim.flip_bit(path(name), seed * 409 % (len * 3 / 4), 2).unwrap();
         let Ok(db) = Db::open_in(env(&sim), DIR, apart(200)) else { continue };
-        // Most of every file becomes garbage, and collection has to read what is left.
+        // Most of every file becomes garbage, and collection has to read the rest.
         for i in (0..150).filter(|i| i % 4 != 0) {
             if db.put(&key(i), b"short").is_ok() {
                 model.insert(key(i), b"short".to_vec());
@@ -162,7 +161,7 @@ fn collection_never_copies_a_damaged_record() {
         }
         let failed = db.stats().background_errors > 0;
         stopped += usize::from(failed);
-        // Either it stopped at the damage, which is still there to be seen, or the damage was
+        // Either the collection stopped at the damage, which is still visible, or the damage was in
         // garbage and is gone.
         assert_eq!(failed || bad > 0, !report.errors.is_empty(), "seed {seed}: {bad}, {:?}", report.errors);
         drop(db);
@@ -174,9 +173,9 @@ fn collection_never_copies_a_damaged_record() {
     assert!(stopped > 3, "collection met the damage {stopped} times");
 }
 
-/// A collection asks each table that may use a name of its inputs, by the names between which its
-/// own lie: what a damaged table may refer to so is not collected, also where it is known not to.
-/// It would fail again and again.
+/// A collection queries each table that may use a name of its inputs, by the range of the table's
+/// names. Files in the range of a damaged table are not collected, even unreferenced ones:
+/// collecting them would fail again and again.
 #[test]
 fn collections_come_to_an_end_beside_a_damaged_table() {
     if skipped_on_lavafs(because::DAMAGE) {

@@ -1,4 +1,4 @@
-//! A full disk while values are written apart and collected.
+//! A full disk during flushes of separated values and collections.
 
 use crate::common::*;
 use crate::*;
@@ -25,7 +25,7 @@ fn fill_up(db: &Db, model: &mut Model, rng: &mut Rng) -> u64 {
     0
 }
 
-/// At many capacities, so that space runs out in flush, compaction and collection alike.
+/// At many capacities, so that space runs out in flush, compaction and collection.
 #[test]
 fn writes_and_collections_stop_and_resume() {
     if skipped_on_lavafs(because::ROOM) {
@@ -63,7 +63,7 @@ fn writes_and_collections_stop_and_resume() {
     assert!(full > 6 && collected > 16, "full {full} times, {collected} collections");
 }
 
-/// Every page that a collection writes is once the first that does not fit.
+/// Each page that a collection writes is in turn the first that does not fit.
 #[test]
 fn a_collection_that_finds_no_room_leaves_nothing() {
     if skipped_on_lavafs(because::ROOM) {
@@ -73,14 +73,14 @@ fn a_collection_that_finds_no_room_leaves_nothing() {
     for step in 0..40u64 {
         let (sim, mut model) = (SimEnv::new(step), Model::new());
         let mut options = apart(200);
-        // Nothing is collected but by a store that is quiet.
+        // Only a quiet store collects.
         options.family.expert.gc_ratio_percent = 60;
         let db = Db::open_in(env(&sim), DIR, options).unwrap();
         fill_long(&db, &mut model, 0..60, 0, 1500);
         compact(&db);
         fill_long(&db, &mut model, (0..60).filter(|i| i % 3 != 0), 1, 30);
         db.flush().unwrap();
-        // As much room as there is now, and a little more.
+        // The present room, and a little more.
         sim.set_capacity(Some(sim.used() + step * 1024));
         let compacted = db.compact_range(db.default_column_family(), None, None);
         if let Err(e) = compacted {

@@ -1,9 +1,8 @@
-//! The bound on garbage holds however much is written at once: a batch pays what its puts would
-//! have paid one by one, and a value with a file of its own what its bytes would have paid in a
-//! batch.
+//! The bound on garbage holds for writes of any size. A batch is charged as much as its single
+//! puts, and a value with a file of its own as much as its bytes in a batch.
 //!
-//! A simulated machine has no threads, so time is shared out here: while the writer computes or
-//! sleeps because it is slowed down, jobs run on a device that is slower than the writer.
+//! A simulated machine has no threads, so time is divided here: while the writer computes or is
+//! slowed down, jobs run on a device slower than the writer.
 
 use crate::common::*;
 use crate::*;
@@ -12,19 +11,19 @@ use lavastore_lavakv::{PolicyChoice, RequestOptions, Requests, WriteBatch, Write
 
 /// Bytes of all values.
 const DATA_LEN: u64 = 2 << 20;
-/// The same where a thousand short values are a small part of it.
+/// The same for a thousand short values to be a small part of it.
 const LONG_DATA_LEN: u64 = 16 << 20;
-/// What is written, in units of that.
+/// Bytes written, in multiples of the data.
 const ROUNDS: u64 = 5;
-/// Nanoseconds that the writer needs for each byte: 500 MB/s.
+/// CPU time of the writer per byte, nanoseconds: 500 MB/s.
 const WRITER_NS_PER_BYTE: u64 = 2;
 const KIB_NS: u64 = 12_000;
-/// From a quarter of it on values have files of their own.
+/// Values above a quarter of it have files of their own.
 const LOG_GROUP_LEN: u64 = 2 << 20;
-/// What is written at once to see what it pays.
+/// Length of the single write whose charge is measured.
 const PAYS_LEN: usize = LOG_GROUP_LEN as usize / 4 + 1;
 
-/// A store on a slow device, full of values, and who overwrites them at random.
+/// A full store on a slow device, with a random overwriter.
 pub(crate) struct Overwriter {
     sim: SimEnv,
     pub db: Db,
@@ -67,7 +66,7 @@ impl Overwriter {
         Overwriter { sim, db, rng: Rng::new(seed), keys, len, round: 0, budget_ns: 0 }
     }
 
-    /// Overwrites so many values in one batch, and lets jobs have the time that it took.
+    /// Overwrites `batch` values in one batch, and gives jobs the time that it took.
     pub fn overwrite(&mut self, batch: u64) {
         let mut writes = WriteBatch::new();
         for _ in 0..batch {
@@ -81,8 +80,8 @@ impl Overwriter {
         self.give_time();
     }
 
-    /// Each of these writers overwrites a value, all at once: what one waits for, jobs and the
-    /// others have.
+    /// Each of these writers overwrites a value, all at once. The wait of one is available to jobs
+    /// and to the others.
     fn overwrite_by(&mut self, writers: &[Requests]) {
         let family = self.db.default_column_family();
         let mut put = |requests: &Requests| {
@@ -101,20 +100,20 @@ impl Overwriter {
         self.give_time();
     }
 
-    /// Jobs have the time that writers computed.
+    /// Gives jobs the time in which writers computed.
     fn give_time(&mut self) {
         while self.budget_ns > 0 {
             let start_ns = self.sim.now_ns();
             let worked = self.db.run_background_step();
-            // A device without work does not make up for it later.
+            // An idle device does not make up for lost time.
             let took_ns = self.sim.now_ns() - start_ns;
             self.budget_ns = if worked { self.budget_ns.saturating_sub(took_ns) } else { 0 };
         }
     }
 }
 
-/// Records in vSSTs over values that live, in percent, at their worst during random overwrites in
-/// batches of `batch` values of `len` bytes.
+/// Returns the peak of records in value files over live values, percent, during random overwrites
+/// in batches of `batch` values of `len` bytes.
 fn peak_percent(seed: u64, batch: u64, len: usize) -> u64 {
     peak_percent_of(Overwriter::new(seed, len), batch)
 }
@@ -156,7 +155,7 @@ fn a_batch_of_a_thousand_keeps_the_bound() {
     assert!(peak < single + 15, "{single} % with single puts, {peak} % with batches of a thousand");
 }
 
-/// The same whatever decides which tables are compacted, and it does not grow with what is written.
+/// The same with each compaction policy, however much is written.
 #[test]
 fn the_bound_holds_with_every_policy() {
     for policy in ["leveled", "vlsm"] {
@@ -164,8 +163,8 @@ fn the_bound_holds_with_every_policy() {
         let single = peak(1, 500);
         for (batch, len) in [(64, 500), (1, 32_000)] {
             let peak = peak(batch, len);
-            // A batch is an eighth of a memtable here, and it depends on the seed where in a job it
-            // comes: over eight seeds the peak of batches is 12 to 27 above that of single puts.
+            // A batch is an eighth of a memtable here, and the seed decides when it comes during a
+            // job. Over eight seeds the peak of batches is 12 to 27 above that of single puts.
             assert!(
                 peak < single + 30,
                 "{policy}: {single} % with single puts, {peak} % with batches of {batch} x {len} B"
@@ -174,7 +173,7 @@ fn the_bound_holds_with_every_policy() {
     }
 }
 
-/// Each of several writers waits for what all of them write.
+/// Each of several writers waits for the writes of all.
 #[test]
 fn several_writers_keep_the_bound() {
     const WRITERS: u64 = 16;
@@ -190,10 +189,9 @@ fn several_writers_keep_the_bound() {
     assert!(peak < single + 25, "{single} % with one writer, {peak} % with {WRITERS}");
 }
 
-/// What a write pays for garbage, in nanoseconds, at a moment at which there is more of it than its
-/// bound.
+/// Returns the charge of a write for garbage, nanoseconds, while garbage is over its bound.
 fn paid_ns(write: impl FnOnce(&Db)) -> u64 {
-    // Of short values there may be more, so much that jobs keep up.
+    // With short values the allowance is so large that jobs keep up.
     let mut store = Overwriter::new(1, 8000);
     for _ in 0..ROUNDS * store.keys {
         store.overwrite(1);
@@ -237,9 +235,9 @@ fn a_value_with_a_file_of_its_own_pays_for_its_bytes() {
     }
 }
 
-/// Memtables that are long beside the store: few flushes are more hidden garbage than writers are
-/// slowed down for, and are fewer files than level 0 is compacted for. Nothing but a compaction can
-/// expose it, and collection has nothing to do before.
+/// Memtables that are long relative to the store: few flushes hide more garbage than the throttle
+/// allows, in fewer files than trigger a compaction of level 0. Only a compaction can expose it,
+/// and collection has no work before.
 #[test]
 fn what_few_long_flushes_hide_is_brought_to_light() {
     let sim = SimEnv::new(1);
@@ -256,7 +254,7 @@ fn what_few_long_flushes_hide_is_brought_to_light() {
     let mut rng = Rng::new(1);
     for round in 0..10 * keys {
         db.put(&key(rng.below(keys)), &long(0, round, 4000)).unwrap();
-        // There is always time for a step of the work that there is.
+        // There is always time for a step of due work.
         for _ in 0..4 {
             db.run_background_step();
         }

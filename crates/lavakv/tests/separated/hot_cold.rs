@@ -1,5 +1,5 @@
-//! Hot and cold values in vSSTs of their own: where keys are skewed, nowhere else, and never mixed
-//! again. What survives of hot ones is apart from both once more.
+//! Hot and cold values in separate files: for skewed keys only, and never mixed again. Survivors of
+//! hot files go to files of their own.
 
 use crate::common::*;
 use crate::*;
@@ -8,15 +8,15 @@ use lavastore_lavakv::sim::CrashKind;
 use std::collections::BTreeMap;
 
 const KEYS: u64 = 1500;
-/// Of a skewed store these take three quarters of the writes.
+/// Three quarters of the writes of a skewed store go to these keys.
 const HOT_KEYS: u64 = KEYS / 20;
 const VALUE_LEN: usize = 300;
 
-/// What a vSST says of itself.
+/// The metadata of a value file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct File {
     class: u64,
-    /// The vSSTs it replaces; none: a flush wrote it.
+    /// The files that it replaces; empty: a flush wrote it.
     inputs: Vec<u64>,
     keys: Vec<u64>,
 }
@@ -25,8 +25,7 @@ const MIXED: u64 = 0;
 const HOT: u64 = 1;
 const COLD: u64 = 2;
 
-/// How often what is in a file is overwritten: a flush says, or a collection found it in a hot
-/// file.
+/// Overwrite rate of a file's keys: as classified by a flush, or as survivors of a hot file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Heat {
     Hot,
@@ -56,13 +55,13 @@ impl File {
         }
     }
 
-    /// The part of hot keys, percent.
+    /// The share of hot keys, percent.
     fn hot_keys_percent(&self) -> usize {
         self.keys.iter().filter(|&&i| i < HOT_KEYS).count() * 100 / self.keys.len()
     }
 }
 
-/// Every vSST that a store ever had.
+/// All value files that a store ever had.
 #[derive(Default)]
 struct Seen(BTreeMap<u64, File>);
 
@@ -74,7 +73,7 @@ impl Seen {
         }
     }
 
-    /// Those of a class that a flush wrote.
+    /// Returns the flushed files of a class.
     fn flushed(&self, class: u64) -> Vec<&File> {
         self.0.values().filter(|f| f.class == class && f.inputs.is_empty()).collect()
     }
@@ -84,7 +83,7 @@ impl Seen {
     }
 }
 
-/// A store of which some keys are overwritten more often than others, or all alike.
+/// A store with some keys overwritten more often than others, or all alike.
 fn overwritten(sim: &SimEnv, skewed: bool, without: &[&str]) -> (Db, Model, Seen) {
     let ablation = Ablation::without(without.iter().copied()).unwrap();
     let db = Db::open_in(env(sim), DIR, apart(100).expert(|expert| expert.ablation = ablation)).unwrap();
@@ -119,8 +118,8 @@ fn skewed_keys_are_parted_and_stay_parted() {
     };
     assert!(among(&hot, &|percent| percent > 80) > 80, "{hot:?}");
     assert!(among(&cold, &|percent| percent < 50) > 60, "{cold:?}");
-    // Collections: hot files with hot files only, and what survives is warm; warm ones with warm
-    // ones only, and what survives is cold.
+    // Collections merge hot files only with hot ones, whose survivors are warm. They merge warm
+    // files only with warm ones, whose survivors are cold.
     assert!(seen.collected().count() > 20);
     let mut times = BTreeMap::new();
     for file in seen.collected() {
@@ -132,7 +131,7 @@ fn skewed_keys_are_parted_and_stay_parted() {
     }
     assert_eq!(times.len(), 3, "{times:?}");
     nothing_left_over(&db, &sim);
-    // The classes are in the manifest, what was remembered is not.
+    // The manifest has the classes; the cache of overwritten keys is lost.
     drop(db);
     let db = open_apart(&sim, 100);
     reads_back(&db, &model);
@@ -161,13 +160,13 @@ fn uniform_keys_are_not_parted() {
     assert!(with.0.flushed(HOT).is_empty());
     assert_eq!(with.0.0.len(), without.0.0.len(), "as many files as without");
     assert_eq!(with.1, without.1);
-    // But for the few bytes that a class takes in a file's properties.
+    // Apart from the few bytes of the class in a file's properties.
     assert!(with.2.abs_diff(without.2) < without.2 / 500, "{} {}", with.2, without.2);
     assert!(without.0.0.values().all(|f| f.class == MIXED));
 }
 
-/// A loss of power at any moment of a skewed stretch of flushes, compactions and collections: what
-/// was flushed before is there, under classes that reopening finds sound.
+/// A power loss at any moment of flushes, compactions and collections with skewed keys: flushed
+/// data exists, and reopening finds its classes valid.
 #[test]
 fn power_is_lost_while_values_are_parted() {
     if skipped_on_lavafs(because::RECORD) {
@@ -179,7 +178,7 @@ fn power_is_lost_while_values_are_parted() {
     let from = sim.op_count();
     let mut rng = Rng::new(4);
     for round in 0..600 {
-        // The same values again: whichever version survives is the one the model has.
+        // The same values again: any surviving version equals the model's.
         let among = if rng.one_in(4) { KEYS } else { HOT_KEYS };
         let i = rng.below(among);
         db.put(&key(i), &model[&key(i)]).unwrap();

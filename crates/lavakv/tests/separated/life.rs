@@ -1,4 +1,4 @@
-//! How long a vSST lives: exactly as long as something can reach it.
+//! The lifetime of a value file: it exists exactly while it can be reached.
 
 use crate::common::*;
 use crate::*;
@@ -15,7 +15,7 @@ fn filled(sim: &SimEnv) -> (Db, Model) {
     (db, model)
 }
 
-/// Overwrites everything, some times over, and lets compaction and collection do their work.
+/// Overwrites everything several times, with compaction and collection.
 fn overwrite(db: &Db, model: &mut Model, rounds: std::ops::Range<u64>) {
     for round in rounds {
         fill_long(db, model, (0..KEYS).filter(|i| (i + round) % 4 != 0), round, 1000);
@@ -64,7 +64,7 @@ fn a_snapshot_holds_values_not_files() {
         let got = db.get_opt(db.default_column_family(), key, &options).unwrap();
         assert_eq!(got.as_deref(), Some(&value[..]));
     }
-    // What the snapshot sees is live: the directory is exact with it, too.
+    // The values of the snapshot are live: the directory is exact with it, too.
     nothing_left_over(&db, &sim);
     let with = db.space().unwrap().value_bytes;
     drop(options);
@@ -100,7 +100,7 @@ fn a_dropped_family_takes_its_values_along() {
     reads_back(&db, &model);
 }
 
-/// A family dropped while jobs work on its values: what they wrote goes too.
+/// A family is dropped while jobs work on its values: their outputs are removed too.
 #[test]
 fn a_family_dropped_under_its_jobs() {
     for steps in 0..60 {
@@ -138,8 +138,7 @@ fn a_checkpoint_holds_its_values() {
     let copy = Db::open_in(env(&sim), "/copy", apart(200)).unwrap();
     reads_back(&copy, &then);
     assert!(copy.verify().unwrap().errors.is_empty());
-    // Both go their own ways: the copy's collections leave the store's files alone, which it
-    // shares.
+    // The two stores are independent: the copy's collections leave the shared files alone.
     let mut theirs = then.clone();
     overwrite(&copy, &mut theirs, 20..26);
     assert!(copy.stats().gc_runs > 0);
@@ -150,7 +149,7 @@ fn a_checkpoint_holds_its_values() {
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// With nothing to collect nobody collects.
+/// Without garbage there is no collection.
 #[test]
 fn a_quiet_store_rests() {
     let sim = SimEnv::new(5);
@@ -173,7 +172,7 @@ fn a_quiet_store_rests() {
     assert_eq!(sim.state_hash(), before.1, "nothing was written");
 }
 
-/// At rest, garbage is below the family's ratio in every vSST, after deletions as well.
+/// At rest, garbage is below the family's ratio in every file, after deletes as well.
 #[test]
 fn deletions_give_space_back() {
     let sim = SimEnv::new(6);
@@ -197,8 +196,8 @@ fn deletions_give_space_back() {
     assert!(vssts(&sim).is_empty(), "{}", db.describe());
 }
 
-/// A file system that is full may have no room to remove a file. Those behind it in the list go all
-/// the same, and it goes when there is room.
+/// A full file system may have no room to remove a file. The other obsolete files are removed, and
+/// this one when there is room.
 #[test]
 fn a_file_that_cannot_be_removed_keeps_no_other_file() {
     let sim = SimEnv::new(9);
@@ -206,7 +205,7 @@ fn a_file_that_cannot_be_removed_keeps_no_other_file() {
     for round in 1..9 {
         sim.inject(FaultPlan::nth(round % 3, FaultEffect::NoSpace).kinds(&[OpKind::Remove]));
         fill_long(&db, &mut model, (0..KEYS).filter(|i| (i + round) % 4 != 0), round, 1000);
-        // It may be told of the want of room, which nobody has to wait for.
+        // It may return the lack of room, which does not matter here.
         let _ = db.compact_range(db.default_column_family(), None, None);
         while db.run_background_step() {}
         sim.clear_faults();

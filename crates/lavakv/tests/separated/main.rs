@@ -1,5 +1,5 @@
-//! Values kept apart from their keys: the same answers as ever, files that live exactly as long as
-//! they are needed, and damage that is told.
+//! Separated values: the same answers, files that live exactly as long as needed, and reported
+//! damage.
 #![allow(clippy::disallowed_methods, reason = "tests look at directories from outside")]
 
 #[path = "../common/mod.rs"]
@@ -23,7 +23,7 @@ use common::*;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::{Db, FamilyOptions, Options, sim::SimEnv};
 
-/// Options under which values of at least `min_blob_size` bytes go to small vSSTs.
+/// Options under which values of at least `min_blob_size` bytes go to small value files.
 fn apart(min_blob_size: usize) -> Options {
     Options { family: apart_family(min_blob_size), ..small() }
 }
@@ -36,7 +36,7 @@ fn open_apart(sim: &SimEnv, min_blob_size: usize) -> Db {
     Db::open_in(env(sim), DIR, apart(min_blob_size)).unwrap()
 }
 
-/// A value of random length, half of which compresses.
+/// A value of random length, half of which is compressible.
 fn noise(rng: &mut Rng, len_max: u64) -> Vec<u8> {
     let mut value = vec![7; rng.below(len_max + 1) as usize];
     let half = value.len() / 2;
@@ -44,7 +44,7 @@ fn noise(rng: &mut Rng, len_max: u64) -> Vec<u8> {
     value
 }
 
-/// A value of `len` bytes that tells key and round.
+/// A value of `len` bytes that contains key and round.
 fn long(i: u64, round: u64, len: usize) -> Vec<u8> {
     format!("{i}/{round}/").into_bytes().into_iter().cycle().take(len).collect()
 }
@@ -61,7 +61,7 @@ fn compact(db: &Db) {
     db.compact_range(db.default_column_family(), None, None).unwrap();
 }
 
-/// Scans and point reads give the model.
+/// Checks that scans and point reads agree with the model.
 #[track_caller]
 fn reads_back(db: &Db, model: &Model) {
     assert!(contents(db) == *model);
@@ -70,8 +70,8 @@ fn reads_back(db: &Db, model: &Model) {
     }
 }
 
-/// At rest and without readers the directory holds what the manifest names, all of which something
-/// references.
+/// Checks that at rest, without readers, the directory has exactly the files in the manifest, and
+/// each is referenced.
 #[track_caller]
 fn nothing_left_over(db: &Db, sim: &SimEnv) {
     settle(db);

@@ -1,4 +1,4 @@
-//! What may change from one open to the next, with data of both kinds present.
+//! Options that may change between opens, with inline and separated data.
 
 use crate::common::*;
 use crate::*;
@@ -6,7 +6,7 @@ use lavastore_lavakv::{Compression, ReadOptions, Snapshot};
 
 const SIZES: [usize; 4] = [0, 32, 512, 4000];
 
-/// Random changes, with values on both sides of every border.
+/// Random changes, with values on both sides of every threshold.
 fn churn(db: &Db, model: &mut Model, rng: &mut Rng, changes: u64) {
     for _ in 0..changes {
         let key = key(rng.below(120));
@@ -25,7 +25,7 @@ fn churn(db: &Db, model: &mut Model, rng: &mut Rng, changes: u64) {
     }
 }
 
-/// From every border to every other and back, with and without a compaction in between.
+/// From every threshold to every other and back, with and without a compaction in between.
 #[test]
 fn the_border_moves_at_reopen_in_all_directions() {
     for from in SIZES {
@@ -55,8 +55,7 @@ fn vsst_bytes(sim: &SimEnv) -> u64 {
     files(sim).iter().filter(|(name, _)| name.ends_with(".vsst")).map(|(_, len)| len).sum()
 }
 
-/// Values move between table and vSST as compaction meets them; what is left of the other kind
-/// goes.
+/// Compaction moves values between tables and value files; leftovers are removed.
 #[test]
 fn a_full_compaction_moves_values_between_the_streams() {
     let (sim, mut model) = (SimEnv::new(1), Model::new());
@@ -79,7 +78,7 @@ fn a_full_compaction_moves_values_between_the_streams() {
     }
 }
 
-/// The border itself: a value of exactly that length is separated, one byte less is not.
+/// A value of exactly the threshold's length is separated; one byte less is not.
 #[test]
 fn a_value_of_exactly_the_border_is_separated() {
     for (len, apart) in [(511, false), (512, true), (513, true)] {
@@ -93,8 +92,8 @@ fn a_value_of_exactly_the_border_is_separated() {
     }
 }
 
-/// Versions of one key in either stream, seen at their snapshots, while compaction merges the
-/// streams.
+/// Versions of one key, inline and separated, are visible at their snapshots while compaction
+/// merges them.
 #[test]
 fn both_streams_are_merged_at_every_snapshot() {
     for seed in 0..4 {
@@ -103,7 +102,7 @@ fn both_streams_are_merged_at_every_snapshot() {
         let mut views: Vec<(Snapshot, Model)> = Vec::new();
         for round in 0..12u64 {
             for i in 0..60 {
-                // The same key has a short value now and a long one then.
+                // The same key has a short and a long value in turn.
                 let len = if (i + round + rng.below(2)) % 2 == 0 { 20 } else { 900 };
                 if rng.one_in(9) {
                     db.delete(&key(i)).unwrap();
@@ -145,8 +144,7 @@ fn both_streams_are_merged_at_every_snapshot() {
     }
 }
 
-/// Records stay compressed as they were written, collections copy them as they are, and all are
-/// read.
+/// Records keep their compression, collections copy them unchanged, and all are readable.
 #[test]
 fn compression_changed_at_reopen() {
     let (sim, mut model, mut rng) = (SimEnv::new(2), Model::new(), Rng::new(2));
@@ -156,7 +154,7 @@ fn compression_changed_at_reopen() {
         let mut options = apart(200);
         options.family.compression = compression;
         let db = Db::open_in(env(&sim), DIR, options).unwrap();
-        // Some of the keys at a time, so that records of every kind survive in every file.
+        // Some of the keys at a time, so that every file has records of every kind.
         fill_long(&db, &mut model, (0..300).filter(|_| rng.one_in(3)), round, 1500);
         fill_long(&db, &mut model, 300..320, round, 30);
         compact(&db);
@@ -169,7 +167,7 @@ fn compression_changed_at_reopen() {
     reads_back(&db, &model);
 }
 
-/// Each family has its own border; collections and pruning go by family.
+/// Each family has its own threshold; collections and pruning work per family.
 #[test]
 fn several_families() {
     let sim = SimEnv::new(3);

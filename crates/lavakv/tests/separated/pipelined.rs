@@ -1,5 +1,5 @@
-//! Collections with reads in flight, with the threads and the files of the machine: through rings,
-//! and on a volume of LavaFS by threads that read batches.
+//! Collections with asynchronous reads, with threads and files of the machine: through io_uring,
+//! and on a LavaFS volume by threads with batched reads.
 
 use crate::common::*;
 use crate::*;
@@ -12,7 +12,7 @@ const KEYS: u64 = 3000;
 const ROUNDS: u64 = 4;
 const LEN: usize = 1000;
 
-/// The environment of a volume in an image of the machine.
+/// The environment of a volume in an image file.
 fn on_image(path: &Path) -> Env {
     let env = Env::kernel();
     create_image(path, 256 << 20, ImageRoom::Sparse).unwrap();
@@ -34,12 +34,12 @@ fn options(access: Access) -> Options {
     }
 }
 
-/// A store of which much was overwritten, and what is in it.
+/// A store with many overwrites, and its contents.
 fn overwritten(env: &Env, dir: &Path, access: Access) -> (Db, Model) {
     let db = Db::open_in(env.clone(), dir, options(access)).unwrap();
     let (mut model, mut rng) = (Model::new(), Rng::new(1));
     for round in 0..ROUNDS {
-        // All, then half of them here and there.
+        // All keys, then a random half.
         let keys: Vec<u64> = (0..KEYS).filter(|_| round == 0 || rng.one_in(2)).collect();
         fill_long(&db, &mut model, keys.into_iter(), round, LEN);
     }
@@ -66,8 +66,7 @@ fn reads_go_on_by_themselves_and_values_stay() {
     }
 }
 
-/// Whatever a collection has on its way when the store closes, nothing is lost and nothing is left
-/// over.
+/// A close during a collection loses nothing and leaves no file.
 #[test]
 fn a_store_may_be_closed_while_it_collects() {
     let tmp = TempDir::new("pipelined-closed");
@@ -79,7 +78,7 @@ fn a_store_may_be_closed_while_it_collects() {
         for _ in 0..4 {
             let db = Db::open_in(env.clone(), &dir, options(Access::Direct)).unwrap();
             std::thread::scope(|scope| {
-                // Told that the store closes, if it comes to that.
+                // It returns `Closed` if the store closes meanwhile.
                 let asks = scope.spawn(|| {
                     db.collect_garbage(GcRequest { until_percent: Some(0), ..Default::default() }).map(drop)
                 });
@@ -90,7 +89,7 @@ fn a_store_may_be_closed_while_it_collects() {
             fill_long(&db, &mut Model::new(), 0..KEYS, ROUNDS + 1, LEN);
             model.iter().for_each(|(key, value)| db.put(key, value).unwrap());
             db.flush().unwrap();
-            // Whatever runs is cut off.
+            // Running work is interrupted.
             db.close().unwrap();
         }
         let db = Db::open_in(env.clone(), &dir, options(Access::Direct)).unwrap();

@@ -1,5 +1,5 @@
-//! What a store does when nobody writes any more: it compacts and collects while that frees more
-//! than it costs, and then it rests.
+//! Work of a store without writes: it compacts and collects while that frees more than it costs,
+//! and then it is idle.
 
 use crate::common::*;
 use crate::*;
@@ -11,7 +11,7 @@ fn open_with(sim: &SimEnv, min_blob_size: usize, ablation: Ablation) -> Db {
     Db::open_in(env(sim), DIR, apart(min_blob_size).expert(|expert| expert.ablation = ablation)).unwrap()
 }
 
-/// A settled store of which a part was overwritten and a part deleted a moment ago.
+/// An idle store of which part was overwritten and part deleted a moment ago.
 fn overwritten(sim: &SimEnv, min_blob_size: usize, ablation: Ablation) -> (Db, Model) {
     let (db, mut model) = (open_with(sim, min_blob_size, ablation), Model::new());
     fill_long(&db, &mut model, 0..KEYS, 0, 600);
@@ -49,7 +49,7 @@ fn a_quiet_store_merges_what_hides_garbage_and_then_rests() {
     assert_eq!(after.families[0].index_amplification(), 1.0);
     assert!(after.value_bytes + after.garbage_bytes + 30_000 < before.value_bytes + before.garbage_bytes);
     reads_back(&db, &model);
-    // The log gives its free files back. Then not a byte is written for a minute.
+    // The log releases its free files. After that no byte is written for a minute.
     pass_ns(&db, &sim, 20_000_000_000);
     let (state, stats) = (sim.state_hash(), db.stats());
     pass_ns(&db, &sim, 60_000_000_000);
@@ -83,7 +83,7 @@ fn switched_off_it_only_collects() {
     assert_eq!(db.space().unwrap().hidden_bytes, hidden);
 }
 
-/// Where values are inline, a merge writes more than it frees: nothing is done.
+/// With inline values a merge writes more than it frees: no job runs.
 #[test]
 fn inline_values_are_left_alone() {
     let sim = SimEnv::new(4);
@@ -94,7 +94,7 @@ fn inline_values_are_left_alone() {
     reads_back(&db, &model);
 }
 
-/// Physical sizes instead of compensated ones give other trees, and the same answers.
+/// Physical instead of compensated sizes give other trees and the same answers.
 #[test]
 fn the_shape_of_the_tree_by_physical_bytes() {
     let mut levels = Vec::new();

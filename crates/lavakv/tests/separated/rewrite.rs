@@ -1,5 +1,5 @@
-//! `compact_range` that rewrites: what lies in the last level takes the options of now, values and
-//! all.
+//! `compact_range` with `rewrite`: data in the last level takes the present options, including its
+//! values.
 
 use crate::common::*;
 use crate::*;
@@ -17,7 +17,7 @@ fn reopened(sim: &SimEnv, options: Options) -> Db {
     Db::open_in(env(sim), DIR, options).unwrap()
 }
 
-/// A store of values that compress and were not, all in the last level.
+/// A store of compressible, uncompressed values in the last level.
 fn plain(sim: &SimEnv, model: &mut Model) {
     let db = reopened(sim, options(Compression::None, 200));
     fill_long(&db, model, 0..KEYS, 0, LEN);
@@ -53,7 +53,7 @@ fn values_are_compressed_as_they_would_be_now() {
     reads_back(&db, &model);
     nothing_left_over(&db, &sim);
     assert!(db.verify().unwrap().errors.is_empty());
-    // A job for each table, and it is told where it is.
+    // A job for each table, each with a progress report.
     assert!(told.len() > 3, "{told:?}");
     assert_eq!((told[0].rewritten_tables, &told[0].rewritten_to), (0, &None));
     for (before, now) in told.iter().zip(&told[1..]) {
@@ -82,8 +82,8 @@ fn values_change_sides_in_the_last_level() {
     nothing_left_over(&db, &sim);
 }
 
-/// Half of it, the process dies, and another goes on from what was told last: each table is written
-/// once.
+/// Half of it, then the process dies, and another one continues after the last report: each table
+/// is written once.
 #[test]
 fn another_call_goes_on_where_the_first_one_was() {
     let (sim, mut model) = (SimEnv::new(3), Model::new());
@@ -106,7 +106,7 @@ fn another_call_goes_on_where_the_first_one_was() {
     reads_back(&db, &model);
 }
 
-/// What a snapshot sees is rewritten with the rest, and found.
+/// The versions of a snapshot are rewritten too, and readable.
 #[test]
 fn snapshots_see_what_they_saw() {
     let (sim, mut model) = (SimEnv::new(4), Model::new());
@@ -124,8 +124,8 @@ fn snapshots_see_what_they_saw() {
     nothing_left_over(&db, &sim);
 }
 
-/// Values lie in as many files as there were flushes: what is rewritten leaves a little garbage in
-/// each. It is collected before more is made, so the store never comes near twice its data.
+/// Values are spread over as many files as there were flushes: a rewrite leaves some garbage in
+/// each. It is collected before more accumulates, so that the store never reaches twice its data.
 #[test]
 fn garbage_of_a_rewrite_is_collected_on_the_way() {
     let (sim, mut model) = (SimEnv::new(5), Model::new());

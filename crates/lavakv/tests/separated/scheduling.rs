@@ -1,5 +1,4 @@
-//! How much garbage collection there is at once, and how fast it is: it yields to flushes, but not
-//! where space is short.
+//! The amount and the pace of garbage collection: it yields to flushes, unless space is short.
 
 use crate::common::*;
 use crate::*;
@@ -10,20 +9,20 @@ use lavastore_lavakv::{Ablation, GcRequest};
 const LEN: usize = 1000;
 
 fn scheduled(sim: &SimEnv, ablation: Ablation) -> Db {
-    // One level and no small files: what is measured is collection.
+    // One level and no small files, so that mainly collection is measured.
     let family = apart_family(200).expert(|expert| expert.vsst_bytes = 32 << 10);
     let options = Options { family, ..apart(200) }.expert(|expert| expert.ablation = ablation);
     Db::open_in(env(sim), DIR, options).unwrap()
 }
 
-/// A device that moves so many KiB in a millisecond.
+/// A device with this bandwidth, KiB per millisecond.
 fn device(sim: &SimEnv, kib_per_ms: u64) {
     sim.set_costs(Costs { kib_ns: 1_000_000 / kib_per_ms, ..Costs::default() });
 }
 
-/// Writes of which three in four overwrite one of a few keys and one is of a new key: every vSST
-/// soon is mostly garbage, which however is little beside what lives. Jobs get a step after every
-/// few writes, so that flushes are waited for.
+/// Three in four writes overwrite one of a few keys, and one adds a new key: every value file soon
+/// is mostly garbage, which is little compared with the live data. Jobs run a step after every few
+/// writes, so that writers wait for flushes.
 struct Churn {
     rng: Rng,
     next: u64,
@@ -54,8 +53,7 @@ fn gc_bytes(db: &Db) -> u64 {
     stats.gc_bytes_read + stats.gc_bytes_written
 }
 
-/// A store whose device has become slow, after so many writes that flushes have suffered from
-/// collections.
+/// A store whose device has become slow, after enough writes that collections have delayed flushes.
 fn slowed(sim: &SimEnv, ablation: Ablation) -> (Db, Churn) {
     let (db, mut churn) = (scheduled(sim, ablation), Churn::new());
     device(sim, 64);
@@ -70,13 +68,13 @@ fn slowed(sim: &SimEnv, ablation: Ablation) -> (Db, Churn) {
         }
         churn.run(&db, 10);
     }
-    // No flush comes between what is looked at from now on.
+    // No flush during the measurement.
     db.flush().unwrap();
     (db, churn)
 }
 
-/// Bytes that collections read and wrote to remove all garbage on a device that is fast again, and
-/// the time it took.
+/// Collects all garbage on a device that is fast again. Returns the bytes read and written, and the
+/// time.
 fn collect_all(sim: &SimEnv, db: &Db) -> (u64, u64) {
     device(sim, 1024);
     let (start_ns, before) = (sim.now_ns(), gc_bytes(db));
@@ -92,11 +90,11 @@ fn collections_keep_the_pace_while_flushes_are_slow() {
     assert!(before.gc_pace_bytes_per_s > 0, "{before:?}");
     let (bytes, took_ns) = collect_all(&sim, &db);
     let after = db.stats();
-    // It rises, since no flush is slow any more: at no time it was above that of the end.
+    // The pace rises, since flushes are no longer slow: its final value is its maximum.
     let bound = after.gc_pace_bytes_per_s;
     assert!(bound > before.gc_pace_bytes_per_s && after.gc_paced_ns > before.gc_paced_ns, "{after:?}");
     let allowed = (u128::from(bound) * u128::from(took_ns) / 1_000_000_000) as u64;
-    // What a step moved is charged when it is done; two run at once.
+    // A step is charged when it is done; two run at once.
     let slack = 512 << 10;
     assert!(bytes <= allowed + slack, "{bytes} bytes in {took_ns} ns: {after:?}");
     assert!(bytes > 3 * slack, "there was something to bound: {bytes}");
@@ -120,7 +118,7 @@ fn a_shortage_of_space_lifts_the_pace() {
     let (db, _) = slowed(&sim, Ablation::default());
     let calm = db.stats().gc_pace_bytes_per_s;
     assert!(calm > 0, "{:?}", db.stats());
-    // Everything is overwritten: garbage comes to the bound at which writers are slowed down.
+    // Everything is overwritten: garbage reaches the bound for throttling.
     let mut model = Model::new();
     let mut lifted = false;
     for i in (0..3000).chain(0..3000) {
@@ -130,7 +128,7 @@ fn a_shortage_of_space_lifts_the_pace() {
     assert!(lifted, "{calm}: {}", db.describe());
 }
 
-/// A flush waits for nobody's turn: not for collections, however many of them are held back.
+/// Flushes do not wait for collections, however many of these are paced.
 #[test]
 fn flushes_go_on_while_collections_wait() {
     let sim = SimEnv::new(3);
@@ -140,12 +138,12 @@ fn flushes_go_on_while_collections_wait() {
         let (start_ns, paced_ns) = (sim.now_ns(), db.stats().gc_paced_ns);
         db.flush().unwrap();
         let took_ns = sim.now_ns() - start_ns;
-        // At most three memtables at 8 MiB/s, beside whatever else goes on.
+        // At most three memtables at 8 MiB/s, beside other work.
         assert!(took_ns < 200_000_000, "{took_ns} ns, held back {} ns", db.stats().gc_paced_ns - paced_ns);
     }
 }
 
-/// The same store on one, two and eight threads, with every mechanism and without: it ends up as
+/// On one, two and eight threads, with every mechanism and without: the store ends up equally
 /// small.
 #[test]
 fn a_store_settles_whatever_its_threads() {
@@ -170,7 +168,7 @@ fn a_store_settles_whatever_its_threads() {
     }
 }
 
-/// Garbage that is not worth collecting where there is room is worth it where there is none.
+/// Garbage not worth collecting on a roomy volume is collected on a full one.
 #[test]
 fn a_full_volume_makes_collection_eager() {
     if skipped_on_lavafs(because::ROOM) {
@@ -189,15 +187,15 @@ fn a_full_volume_makes_collection_eager() {
         compact(&db);
         settle(&db);
         if full {
-            // Others have the most of it, so what is left is more than the store's own reserve:
-            // that would collect, too.
+            // Another program takes most of the room, and the rest exceeds the store's own reserve,
+            // which would trigger collection too.
             let path = std::path::Path::new("/ballast");
             let mut ballast = env(&sim).fs.create(path, &CreateOptions::default()).unwrap();
             ballast.append(&vec![1; 48 << 20]).unwrap();
             ballast.sync(SyncKind::Full).unwrap();
             sim.set_capacity(Some(sim.used() * 100 / 96));
         }
-        // The volume is asked when files are made or removed, and not often.
+        // The volume's free space is read when files are created or removed, at limited rate.
         sim.advance_ns(10_000_000_000);
         fill_long(&db, &mut model, 0..1, 2, 10);
         db.flush().unwrap();

@@ -1,5 +1,5 @@
-//! Hot values on the speed disk: which are made there, what becomes of them, and what is told when
-//! they are not there.
+//! Hot values on the fast tier: their placement, their moves, and the reports when they are
+//! missing.
 
 use crate::common::*;
 use crate::*;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const SPEED: &str = "/speed";
 const KEYS: u64 = 600;
-/// These take three quarters of the writes.
+/// Three quarters of the writes go to these keys.
 const HOT_KEYS: u64 = KEYS / 20;
 const VALUE_LEN: usize = 300;
 const NO_BOUND: u64 = 1 << 40;
@@ -31,7 +31,7 @@ fn both(sim: &SimEnv) -> Env {
     joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(SPEED))
 }
 
-/// The files of values in a directory, by their names there, with what they occupy.
+/// Returns the value files in a directory by name, with their allocated bytes.
 fn values(env: &Env, dir: &str) -> Vec<(String, u64)> {
     let listed = env.fs.list(Path::new(dir)).unwrap_or_default().into_iter();
     listed.filter(|e| e.name.contains(".vsst")).map(|e| (e.name, e.allocated)).collect()
@@ -45,21 +45,20 @@ fn names(env: &Env, dir: &str) -> Vec<String> {
     values(env, dir).into_iter().map(|(name, _)| name).collect()
 }
 
-/// Written by a flush that took its keys for hot: what a collection writes has inputs.
+/// True if a flush wrote it for hot keys: outputs of collections have inputs.
 fn is_hot(env: &Env, dir: &str, name: &str) -> bool {
     let mut text = String::new();
     lavastore_lavakv::dump::dump(env, &Path::new(dir).join(name), false, &mut text).unwrap();
     text.split("class ").nth(1).unwrap().starts_with('1') && text.contains("inputs []")
 }
 
-/// A few keys far more often than all others.
+/// A key with a skewed distribution.
 fn any_key(rng: &mut Rng) -> u64 {
     let among = if rng.one_in(4) { KEYS } else { HOT_KEYS };
     rng.below(among)
 }
 
-/// Overwrites some keys far more often than others; `each` is asked after every step of background
-/// work.
+/// Overwrites keys with a skewed distribution; calls `each` after every step of background work.
 fn churn(db: &Db, model: &mut Model, (seed, writes): (u64, u64), mut each: impl FnMut(&Db)) {
     let mut rng = Rng::new(seed);
     for round in 0..writes {
@@ -71,7 +70,7 @@ fn churn(db: &Db, model: &mut Model, (seed, writes): (u64, u64), mut each: impl 
     }
 }
 
-/// A closed store with hot values on the speed disk.
+/// A closed store with hot values on the fast tier.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut model) = (SimEnv::new(seed), Model::new());
     let db = open(&sim, NO_BOUND);
@@ -100,7 +99,7 @@ fn hot_values_are_on_the_speed_disk_and_what_survives_them_is_not() {
         most = most.max(values(&sim.env(), SPEED).len());
         for dir in [DIR, SPEED] {
             for file in names(&sim.env(), dir) {
-                // One that a job has begun says nothing yet.
+                // A file that a job has begun has no footer yet.
                 if !db.live_files().files.contains(&file) {
                     continue;
                 }
@@ -126,7 +125,7 @@ fn hot_values_are_on_the_speed_disk_and_what_survives_them_is_not() {
     reads_back(&reader, &model);
     drop(reader);
     db.close().unwrap();
-    // From now on none, and what is there goes as its values do.
+    // None is created there from now on; existing files go with their values.
     let db = open(&sim, 0);
     reads_back(&db, &model);
     assert!(!values(&sim.env(), SPEED).is_empty());
@@ -137,14 +136,15 @@ fn hot_values_are_on_the_speed_disk_and_what_survives_them_is_not() {
     reads_back(&db, &model);
 }
 
-/// What the disk is for: a small part of what is stored, and a large part of what is written.
+/// The purpose of the tier: a small part of the stored bytes, and a large part of the written
+/// bytes.
 #[test]
 fn little_room_takes_much_of_what_is_written() {
     let (sim, fast, mut model) = (SimEnv::new(20), SimEnv::new(21), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let db = Db::open_in(env, DIR, Options { speed: None, ..with_bound(NO_BOUND) }).unwrap();
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
-    // Of each file that there ever was: the most that it had.
+    // The largest size of each file that ever existed.
     let mut written = [BTreeMap::new(), BTreeMap::new()];
     let mut rooms = [0, 0];
     churn(&db, &mut model, (20, KEYS * 12), |_| {
@@ -163,7 +163,8 @@ fn little_room_takes_much_of_what_is_written() {
     assert!(of_written >= 3 * of_room && of_written >= 25, "{of_written} {of_room}");
 }
 
-/// The bound is one of all that is there, files of jobs included; what is more is in the directory.
+/// The bound covers all files there, including those of running jobs; the surplus is on the
+/// capacity tier.
 #[test]
 fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
     let (sim, fast, mut model) = (SimEnv::new(2), SimEnv::new(3), Model::new());
@@ -184,13 +185,12 @@ fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
     churn(&db, &mut model, (5, KEYS * 4), |_| most = most.max(bytes_of(&fast)));
     let stats = db.stats();
     assert!(stats.speed_values > 0 && stats.speed_values_elsewhere > 0, "{stats:?}");
-    // A file ends behind the record with which it has its size.
+    // A file ends with the record that reaches its size.
     assert!(most > bound / 2 && most <= bound + (8 << 10), "{most}");
     reads_back(&db, &model);
 }
 
-/// Where a file of values is to be is known without a look at those that are there: each would be a
-/// call for each of them.
+/// Placement needs no listing of the existing files, which would cost a call for each of them.
 #[test]
 fn nothing_is_listed_before_a_file_of_values_is_made() {
     if skipped_on_lavafs(because::RECORD) {
@@ -210,7 +210,7 @@ fn nothing_is_listed_before_a_file_of_values_is_made() {
     assert_eq!(lists(), before);
 }
 
-/// What is overwritten before its file is collected is never written to the directory.
+/// Values overwritten before the collection of their file are never written to the capacity tier.
 #[test]
 fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
     let (sim, fast, mut model) = (SimEnv::new(11), SimEnv::new(12), Model::new());
@@ -227,7 +227,7 @@ fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
     db.flush().unwrap();
     assert!(values(&sim.env(), DIR).is_empty() && !values(&fast.env(), SPEED).is_empty());
-    // There is room for all: nothing comes down.
+    // There is room for all: none moves down.
     churn(&db, &mut model, (13, KEYS * 4), |_| {});
     let stats = db.stats();
     assert!(stats.speed_values_elsewhere == 0 && stats.gc_runs > 3, "{stats:?}");
@@ -235,8 +235,7 @@ fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
     assert!(db.verify().unwrap().errors.is_empty());
     reads_back(&db, &model);
     db.close().unwrap();
-    // With a bound that is too small for all: three quarters of it, while nothing is known to be
-    // hot.
+    // With a bound too small for all: three quarters of it, while no key is known to be hot.
     let (sim, fast, mut model) = (SimEnv::new(14), SimEnv::new(15), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let bound = 80 << 10;
@@ -253,7 +252,7 @@ fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
     reads_back(&db, &model);
 }
 
-/// What is written once makes room on the disk for what is written next, and all of it is there.
+/// Old values make room on the tier for new ones, and none is lost.
 #[test]
 fn values_that_last_go_down_where_they_fill_the_disk() {
     let (sim, fast, mut model) = (SimEnv::new(41), SimEnv::new(42), Model::new());
@@ -262,7 +261,7 @@ fn values_that_last_go_down_where_they_fill_the_disk() {
     let fresh =
         || Options { speed: None, ..with_bound(bound) }.expert(|expert| expert.speed_values_fresh = true);
     let db = Db::open_in(env.clone(), DIR, fresh()).unwrap();
-    // It is looked once a second.
+    // The store checks once a second.
     let look = |db: &Db| {
         sim.advance_ns(2_000_000_000);
         settle(db);
@@ -284,7 +283,7 @@ fn values_that_last_go_down_where_they_fill_the_disk() {
     assert!(stats.gc_bytes_written < 2 * written, "each goes down once: {stats:?}");
     reads_back(&db, &model);
     assert!(db.verify().unwrap().errors.is_empty());
-    // Nothing is to do where they are no more than their part.
+    // No work while they are within their part.
     let before = db.stats().speed_values_moved_down;
     (0..5).for_each(|_| look(&db));
     assert_eq!(db.stats().speed_values_moved_down, before);
@@ -292,7 +291,7 @@ fn values_that_last_go_down_where_they_fill_the_disk() {
     reads_back(&Db::open_in(env, DIR, fresh()).unwrap(), &model);
 }
 
-/// Two disks with fresh values on one, within this bound.
+/// A store with fresh values on the fast tier, within this bound.
 fn fresh_on(sim: &SimEnv, fast: &SimEnv, bound: u64) -> Db {
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let fresh =
@@ -300,7 +299,7 @@ fn fresh_on(sim: &SimEnv, fast: &SimEnv, bound: u64) -> Db {
     Db::open_in(env, DIR, fresh).unwrap()
 }
 
-/// When only hot values are to be on the disk what was made there before makes room for them.
+/// When the tier is for hot values only, earlier files there make room for them.
 #[test]
 fn fresh_values_go_down_when_the_disk_is_for_hot_ones_alone() {
     let (sim, fast, mut model) = (SimEnv::new(43), SimEnv::new(44), Model::new());
@@ -324,7 +323,8 @@ fn fresh_values_go_down_when_the_disk_is_for_hot_ones_alone() {
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// What only a reader holds goes when he does: nothing else goes down for it, however long that is.
+/// Files held only by a reader are removed with it: nothing else moves down because of them,
+/// however long it takes.
 #[test]
 fn what_readers_hold_brings_nothing_down() {
     let (sim, fast, mut model) = (SimEnv::new(51), SimEnv::new(52), Model::new());
@@ -351,8 +351,7 @@ fn what_readers_hold_brings_nothing_down() {
     reads_back(&db, &model);
 }
 
-/// Files that damage keeps from being collected stay where they are, and what is behind them goes
-/// down all the same.
+/// Files excluded from collection by damage stay in their place, and the others still move down.
 #[test]
 fn damage_keeps_nothing_else_from_going_down() {
     let (sim, fast, mut model) = (SimEnv::new(53), SimEnv::new(54), Model::new());
@@ -367,7 +366,7 @@ fn damage_keeps_nothing_else_from_going_down() {
         let len = fast.env().fs.metadata(&path).unwrap().len;
         (0..len).step_by(50).for_each(|at| fast.flip_bit(&path, at, 1).unwrap());
         damaged += bytes;
-        // More than ever has to go at once.
+        // More than ever has to move at once.
         if damaged > bound / 4 {
             break;
         }
@@ -389,14 +388,14 @@ fn damage_keeps_nothing_else_from_going_down() {
     assert!(model.iter().filter(is_there).count() as u64 > KEYS * 6);
 }
 
-/// Whoever asks for a collection waits for the file with garbage that a job is just taking down.
+/// A requested collection waits for a file with garbage that a job is moving down.
 #[test]
 fn a_request_waits_for_what_goes_down() {
     let (sim, fast, mut model) = (SimEnv::new(55), SimEnv::new(56), Model::new());
     let db = fresh_on(&sim, &fast, 240 << 10);
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
     db.flush().unwrap();
-    // A little of the oldest file is garbage: too little for the store itself.
+    // Some of the oldest file is garbage, too little for an automatic collection.
     fill_long(&db, &mut model, [3, 13, 23].into_iter(), 1, VALUE_LEN);
     compact(&db);
     assert_eq!((db.stats().gc_runs, db.stats().speed_values_moved_down), (0, 0));
@@ -440,8 +439,7 @@ fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
     reads_back(&db, &model);
 }
 
-/// Values that are needed and not there are told, by the name of their file, and no older one is
-/// shown.
+/// Missing values are reported with the name of their file, and no older version is returned.
 #[test]
 fn missing_values_are_damage_and_no_older_value_is_shown() {
     if skipped_on_lavafs(because::RECORD) {
@@ -472,7 +470,7 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
     assert!(refusals >= 10, "{refusals}");
     assert!(try_contents(&db, db.default_column_family()).is_err());
     drop(db);
-    // Without the disk altogether the store is refused, and a repair names each key that is lost.
+    // Without the fast tier the store is refused, and a repair names each lost key.
     let fork = sim.fork(2);
     fork.env().fs.rename(Path::new(SPEED), Path::new("/gone")).unwrap_or_default();
     refused(Db::open_in(fork.env(), DIR, apart(100)), ErrorKind::InvalidArgument, DIR);
@@ -495,7 +493,7 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
         }
     }
     assert_eq!(gone, refusals);
-    // It is there: nothing is lost, with the manifest and without.
+    // With the tier nothing is lost, with or without the manifest.
     let report = repair::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &options).unwrap();
     assert!(report.lost.is_empty(), "{report:?}");
     reads_back(&Db::open_in(sim.env(), "/newer", apart(100)).unwrap(), &model);
@@ -504,8 +502,8 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
     reads_back(&Db::open_in(sim.env(), "/newest", apart(100)).unwrap(), &model);
 }
 
-/// A store that died while its disk was given back has files of values on both disks, of which one
-/// may be torn in the middle: a repair without a manifest takes the one that is whole.
+/// After a crash while the store returns its fast tier, some value files are on both tiers, and one
+/// copy may be torn in the middle. A repair without a manifest takes the intact one.
 #[test]
 fn a_repair_takes_the_whole_one_of_two_copies() {
     if skipped_on_lavafs(because::RECORD) {
@@ -521,8 +519,8 @@ fn a_repair_takes_the_whole_one_of_two_copies() {
     }
 }
 
-/// What a job had not finished, and what a move left, is rubbish on whichever disk: which name the
-/// manifest has decides.
+/// Outputs of unfinished jobs and leftovers of moves are orphans on either tier: the manifest's
+/// name of the file decides.
 #[test]
 fn of_two_copies_of_a_file_of_values_the_one_that_the_manifest_names_is_read() {
     if skipped_on_lavafs(because::RECORD) {
@@ -547,8 +545,8 @@ fn of_two_copies_of_a_file_of_values_the_one_that_the_manifest_names_is_read() {
     assert_eq!((names(&sim.env(), SPEED), names(&sim.env(), DIR)), (fast, slow), "and nothing else is left");
 }
 
-/// At every point of a session with values on both disks, and of giving the disk back, the store is
-/// what was promised.
+/// At every point of a session with both tiers, and of returning the fast one, the store keeps its
+/// promises.
 #[test]
 fn a_crash_leaves_each_value_where_the_manifest_says() {
     if skipped_on_lavafs(because::RECORD) {
@@ -564,7 +562,7 @@ fn a_crash_leaves_each_value_where_the_manifest_says() {
                 let db = open(&sim, NO_BOUND);
                 let mut rng = Rng::new(seed);
                 for _ in 0..400 {
-                    // The same values again: whichever version survives is the one the model has.
+                    // The same values again: any surviving version equals the model's.
                     let i = any_key(&mut rng);
                     db.put(&key(i), &model[&key(i)]).unwrap();
                     db.run_background_step();
@@ -594,8 +592,8 @@ fn a_crash_leaves_each_value_where_the_manifest_says() {
     assert!(tried > 200, "{tried}");
 }
 
-/// A disk that refuses what it has told room for: the flush is made again, and writes in the
-/// directory.
+/// The tier refuses a file in spite of its reported free space: the flush is repeated, and writes
+/// to the capacity tier.
 #[test]
 fn a_refusal_of_the_disk_stops_no_flush() {
     for kind in [OpKind::Append, OpKind::Create] {
@@ -620,7 +618,7 @@ fn a_refusal_of_the_disk_stops_no_flush() {
         assert_eq!(failed, u64::from(kind == OpKind::Append), "one job meets it, and no other");
         reads_back(&db, &model);
         assert!(db.damaged_files().is_empty() && db.verify().unwrap().errors.is_empty());
-        // It has room again, and is asked again a while later.
+        // It has room again, and is tried again after a while.
         fast.clear_faults();
         sim.advance_ns(60_000_000_000);
         churn(&db, &mut model, (16, KEYS), |_| {});
@@ -630,8 +628,7 @@ fn a_refusal_of_the_disk_stops_no_flush() {
     }
 }
 
-/// Damage that a job meets in a file of the speed disk is damage of this file, and the store goes
-/// on.
+/// Damage that a job finds in a file on the fast tier concerns that file, and the store continues.
 #[test]
 fn a_damaged_file_is_set_aside_by_its_name_there() {
     if skipped_on_lavafs(because::RECORD) {
@@ -642,8 +639,8 @@ fn a_damaged_file_is_set_aside_by_its_name_there() {
     let len = sim.env().fs.metadata(&Path::new(SPEED).join(&name)).unwrap().len;
     (0..len).step_by(50).for_each(|at| sim.flip_bit(Path::new(SPEED).join(&name), at, 1).unwrap());
     let db = open(&sim, 0);
-    // Half of what is in it is garbage now, so that it is collected when that is asked for. What
-    // cannot be is left.
+    // Half of it is garbage now, so that a requested collection includes it. Unreadable records
+    // stay.
     fill_long(&db, &mut model, (0..KEYS).step_by(2), 9_000_000_000, VALUE_LEN);
     compact(&db);
     let _ = db.collect_garbage(lavastore_lavakv::GcRequest::default());

@@ -1,37 +1,36 @@
-//! Which work comes first: what it writes, and how much room the store takes meanwhile. Bytes and
-//! room, not times.
+//! The order of work: its written bytes, and the peak of space. Bytes and space, not times.
 
 use crate::common::*;
 use crate::garbage_bound::Overwriter;
 use crate::*;
 use lavastore_lavakv::{Ablation, PolicyChoice, SpaceLimit};
 
-/// What became of random overwriting.
+/// Result of random overwrites.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Seen {
-    /// Bytes of tables and values that were written for each byte of values.
+    /// Bytes of tables and values written per byte of values.
     written: f64,
-    /// Those of them that collections and compactions wrote.
+    /// The part of `written` by collections; `merged`: by compactions.
     copied: f64,
     merged: f64,
-    /// The most that records took for each byte that lives.
+    /// Peak of records per live byte.
     peak: f64,
     exposures: u64,
 }
 
-/// What is overwritten.
+/// A load of overwrites.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     keys: u64,
     len: usize,
-    /// A memtable is this part of the data.
+    /// Divisor of the data that gives the length of a memtable.
     part: u64,
     policy: &'static str,
     /// Percent of the data.
     limit: Option<u64>,
 }
 
-/// A store of values all of which are overwritten some times, without one of the mechanisms.
+/// Overwrites all values of a store several times, without one of the mechanisms.
 fn overwritten(seed: u64, load: Load, without: Option<&str>) -> Seen {
     let Load { keys, len, part, policy, limit } = load;
     let data = keys * len as u64;
@@ -77,8 +76,8 @@ fn overwritten(seed: u64, load: Load, without: Option<&str>) -> Seen {
 
 const LOAD: Load = Load { keys: 2000, len: 1000, part: 8, policy: "leveled", limit: None };
 
-/// Where few flushes hide as much as writers are slowed down for, a compaction that no level asks
-/// for exposes it: the store takes less room, for few bytes more.
+/// Where few flushes hide as much garbage as the throttle allows, a compaction that no level needs
+/// exposes it: the store takes less space for few more bytes written.
 #[test]
 fn what_is_hidden_is_exposed_first() {
     for (keys, len) in [(500, 4000), (250, 8000)] {
@@ -90,7 +89,8 @@ fn what_is_hidden_is_exposed_first() {
     }
 }
 
-/// With most of a limit unused less is copied, in more room; without a limit nothing changes.
+/// With most of a limit unused less is copied, with more space in use; without a limit nothing
+/// changes.
 #[test]
 fn room_below_a_limit_saves_copies() {
     let at = |limit, without| overwritten(1, Load { part: 32, limit, ..LOAD }, without);
