@@ -188,7 +188,7 @@ impl Engine {
             let _ = self.log.release(|| self.tree.log_floor());
         }
         let log_closed = self.log.end().and_then(|()| seal(self));
-        // All durable writes were acknowledged.
+        // Waiters for durable data were notified before; the remaining ones fail.
         self.log.refuse_wanted(&closed());
         // A job may have failed just before.
         match health.first_error().filter(|e| e.kind() != ErrorKind::Closed) {

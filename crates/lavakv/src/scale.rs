@@ -28,8 +28,8 @@ pub struct TreeTimes {
     pub exposing_none_ns: u64,
 }
 
-/// Builds the metadata of a tree with this many tables in its last level, a tenth in the level
-/// above and so on, and times a running store's operations on it.
+/// Builds the metadata of a tree, and times a running store's operations on it. The last level has
+/// this many tables, the level above a tenth, and so on.
 pub fn tree(tables: u64, rounds: u64, now_ns: &dyn Fn() -> u64) -> TreeTimes {
     let version = grown(tables);
     let best_ns = |of: &mut dyn FnMut()| {

@@ -2,9 +2,9 @@
 //!
 //! The reserve of a store grows with the sizes of memtables, log groups, value files and tables.
 //! With the default options it is a few hundred megabytes. On a volume of a hundred megabytes, or
-//! with such a limit, the store would fill the last page, without space for a log flush or for the
-//! outputs of a compaction. So all sizes are halved until the overhead of an empty store is a small
-//! part of both.
+//! with such a limit, the store would fill the last page. No space would be left for a log flush or
+//! for the outputs of a compaction. So all sizes are halved until the overhead of an empty store is
+//! a small part of both.
 //!
 //! The options are upper bounds, and are stored unchanged. Each open examines volume and limit
 //! again.

@@ -70,8 +70,8 @@ pub struct Options {
     /// ([`ExpertOptions::buffered_age_ms_max`]). Default: 10 ms.
     pub stall_budget: Duration,
     /// Limit on the reads and writes of all background work together, bytes per second, at least 1
-    /// MiB. Flushes count but are never delayed, since writers wait for them; other work makes up
-    /// for their bytes. 0: no limit. Default: 0.
+    /// MiB. Flushes count but are never delayed, since writers wait for them; other work is delayed
+    /// by their bytes instead. 0: no limit. Default: 0.
     pub io_budget: u64,
     /// Work of a store without writes, after which no deleted data is left on disk. Some seconds
     /// after the last write the store flushes and compacts tombstones, at half of

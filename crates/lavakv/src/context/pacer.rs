@@ -57,8 +57,8 @@ impl Pacer {
 
     /// Adds a charge. Returns the sleep of the writer (0: none).
     ///
-    /// Refuses the write without a charge (`None`) if the present debt is not paid by its deadline,
-    /// or if the write would leave more debt than its limit.
+    /// Refuses the write without a charge (`None`) in two cases: the present debt is not paid by
+    /// its deadline, or the write would leave more debt than its limit.
     pub fn charge(&self, now_ns: u64, cost_ns: u64, until: Until) -> Option<u64> {
         let until_ns = until.ns.max(now_ns);
         let mut free_at_ns = lock(&self.free_at_ns);

@@ -17,8 +17,8 @@
 //!
 //! Every segment referenced by a memtable is registered here, with a token. The token is a copy of
 //! the file's description ([`VsstMeta::copies`]). So the list of obsolete files keeps the file
-//! while the memtable exists, that is, while a reader with an old read state may encounter the
-//! reference. [`Segments::sweep`] releases the tokens of deleted memtables.
+//! while the memtable exists: a reader with an old read state may still encounter the reference.
+//! [`Segments::sweep`] releases the tokens of deleted memtables.
 //!
 //! # Recovery
 //!

@@ -37,10 +37,10 @@
 //! by superseded entries in tables, so no collection can free it, yet it takes the same space. The
 //! larger its share of the garbage that throttles writers, the less collections can free. Exposing
 //! it rewrites tables, which are small where values are long. So shortly before writers are
-//! throttled (near the end of the space, the less room is left the less garbage is needed), a
-//! compaction may go before collections. It must expose more bytes than it writes by the ratio of
-//! exposed to unexposed garbage (`lsm::policy::exposing`), and no level has to ask for it. Where
-//! most garbage is unexposed it only has to expose more than it writes.
+//! throttled, a compaction may go before collections. Near the end of the space less garbage is
+//! enough for that. It must expose more bytes than it writes by the ratio of exposed to unexposed
+//! garbage (`lsm::policy::exposing`), and no level has to ask for it. Where most garbage is
+//! unexposed it only has to expose more than it writes.
 //!
 //! **Space before level 0** (`space_first`). Level 0 goes before collections, because writers stop
 //! when level 0 is full. But preferring level 0 starves collection, and the families throttled for

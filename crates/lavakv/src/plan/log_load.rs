@@ -4,8 +4,8 @@
 //! time. So while durable log writes are in flight for [`HEAVY_PERCENT`] of the time, at most one
 //! job less than threads runs, but at least one. (SpanDB, section 4.3, takes background workers
 //! away from loggers in the same way.) The limit ends when the load falls below [`LIGHT_PERCENT`];
-//! between the two bounds nothing changes. Flushes and level 0 are exempt. There is no limit while
-//! writers wait for background work, or while space is short.
+//! between the two bounds nothing changes. Flushes are not counted and never wait. Level 0 never
+//! waits. There is no limit while writers wait for background work, or while space is short.
 //!
 //! The result is a pure function of the total time of durable writes, which is sampled at each
 //! search for a job.

@@ -23,8 +23,9 @@
 //! **Room** has priority: if the log's space is short, the pointer goes down at once. It goes up
 //! only if space remains after that.
 //!
-//! Invariants: the pointer is between 0 and the allowed maximum. It reverses only after [`TURN`]
-//! samples, and after more for each fruitless reversal. Short or nearly idle samples move nothing.
+//! Invariants: the pointer is between 0 and the allowed maximum. Except after a trial or for lack
+//! of room, it reverses only after [`TURN`] samples, and after more for each fruitless reversal.
+//! Short or nearly idle samples move nothing.
 
 use crate::context::event::SpeedMove;
 use crate::tree::speed_tables::{LEVEL, Room};
@@ -40,9 +41,9 @@ const TURN_MAX: u64 = 128;
 /// Number of samples between trials; it doubles after each trial.
 const TRY: u64 = 64;
 const TRY_MAX: u64 = 1024;
-/// Part of the total waiting time that a gain must exceed.
+/// Divisor: a gain must exceed this part of the total waiting time.
 const MARGIN_PART: i128 = 12;
-/// Part of the elapsed time that a gain must exceed.
+/// Divisor: a gain must exceed this part of the elapsed time.
 const IDLE_PART: i128 = 20;
 /// Minimum work from which a price is learned.
 const BYTES_MIN: u64 = 256 << 10;

@@ -9,13 +9,13 @@
 //!
 //! **During writes** new order decays soon, and the space is needed. So a walk begins only if scans
 //! have lost the bytes that it reads and writes, not counting twice the bytes written meanwhile.
-//! (An ordered store, with each byte read and written, is disordered again after writes of its own
-//! size.) All walks together rewrite no more bytes than were written (`Demand::disordered`). So
-//! scans and writers on the same few keys do not cause endless rewrites of these keys and their
-//! neighbors. Such a walk is half as long ([`BUSY_PART`]), since its copied values are garbage
-//! until its end. It suspends, and releases its files to collections, when garbage is at half of
-//! the throttle bound, space is short, a writer had to wait, a memtable is frozen, or level 0 needs
-//! compaction.
+//! (Ordering a store reads and writes each byte; writes of its own size disorder the store again.)
+//! All walks together rewrite no more bytes than were written (`Demand::disordered`). So scans and
+//! writers on the same few keys do not cause endless rewrites of these keys and their neighbors.
+//! Such a walk is half as long ([`BUSY_PART`]), since its copied values are garbage until its end.
+//! It suspends, and releases its files to collections, when garbage is at half of the throttle
+//! bound or space is short. The same holds when a writer had to wait, a memtable is frozen, or
+//! level 0 needs compaction.
 
 use super::answer::{Compact, Notes};
 use super::collection;

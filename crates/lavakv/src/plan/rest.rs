@@ -16,8 +16,8 @@
 //! the open are unknown, so the first rest may additionally rewrite the size of the store. So work
 //! with little gain ends, and a store that alternates between writes and rest writes at most twice.
 //!
-//! **End.** Each compaction brings its entries to a deeper level, or writes a table of the deepest
-//! level without the tombstones and versions that it was picked for. So rest work ends.
+//! **End.** Each compaction moves its entries to a deeper level, or rewrites a table of the deepest
+//! level without the tombstones and versions that caused the pick. So rest work ends.
 //!
 //! **Rate.** Rest work takes half of the device time, or half of `io_budget`
 //! ([`store::run::Job::rests`]), unless a caller waits for its end.

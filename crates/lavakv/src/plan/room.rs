@@ -9,7 +9,7 @@ use version::FileMeta;
 /// tombstones in the deeper level. A full store that was cleared by a range tombstone has no space
 /// for a copy of the deleted data.
 pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapshots: bool) -> u64 {
-    // Relocated output ends with the table that completes a vSST.
+    // A relocation step ends with the table at which its relocated values fill one vSST.
     let relocated = if compaction.relocate_vssts.is_empty() { 0 } else { 2 * vsst_bytes };
     let all = compaction.input_bytes() + relocated;
     let covering =

@@ -77,8 +77,8 @@ impl Slots {
         }
     }
 
-    /// Applies the configured maximum of compactions (0: none). Without pressure the maximum is
-    /// also the minimum.
+    /// Applies the configured maximum of compactions (0: none). The maximum replaces the bound if
+    /// collection needs only one thread, and caps it otherwise.
     pub fn limited(self, threads: usize, compactions_max: usize) -> Slots {
         let compactions = match compactions_max {
             0 => self.compactions,

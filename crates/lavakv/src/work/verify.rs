@@ -80,9 +80,9 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Counts by kind, including the log and the manifest.
     pub checked: Checked,
-    /// One error per damaged block, record or chunk of a file, damaged log page, damaged value
-    /// referenced only by the log, and family with wrong reference sums. Empty if the store is
-    /// sound.
+    /// One error per damaged block, record or chunk of a file, per damaged log page, per damaged
+    /// value referenced only by the log, and per family with wrong reference sums. Empty if the
+    /// store is sound.
     pub errors: Vec<Error>,
     /// Errors beyond the first 10,000.
     pub more_errors: u64,

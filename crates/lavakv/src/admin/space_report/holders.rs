@@ -1,7 +1,7 @@
 //! Holders of space: snapshots and iterators with their bytes, and the column families that keep
 //! the log long.
 //!
-//! An **iterator** holds a read state: the tables, vSSTs and segments of one moment. Those replaced
+//! An **iterator** holds a read state: the tables, vSSTs and segments of one moment. Files replaced
 //! since are on the list of obsolete files, and stay on disk for the iterator.
 //!
 //! A **snapshot** holds no file. It makes compactions keep versions that newer ones supersede.

@@ -6,8 +6,8 @@
 //! the numbers are worthless after a power failure.
 //!
 //! A metrics page lists the store's directory. That is fast in most stores, but takes a quarter of
-//! a second with a hundred thousand files (the mutex is held for at most a thousand names at a
-//! time). So the pause is at least [`PAUSE_TIMES`] the duration of the last page. Failed writes
+//! a second with a hundred thousand files. The mutex is held for at most a thousand names at a
+//! time. So the pause is at least [`PAUSE_TIMES`] the duration of the last page. Failed writes
 //! (full disk, missing directory) are counted and retried with the next page; the store is not
 //! affected.
 //!

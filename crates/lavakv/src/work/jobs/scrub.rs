@@ -3,8 +3,8 @@
 //! Damage that is found late may have reached every copy. So with `scrub_bytes_per_s` the store is
 //! verified in the background like by `verify` ([`crate::work::verify::walk`]). Each step reads
 //! about half a megabyte, and waits until the rate allows it. The scrub is the least urgent job:
-//! any other job preempts it between steps. Damage never stops the store; its handling does not
-//! depend on who finds it.
+//! any other job preempts it between steps. Damage never stops the store; scrub, jobs and readers
+//! handle it in the same way.
 //!
 //! A pass holds only the numbers of the remaining files, and none of that is durable: a restart
 //! begins a new pass. A pause between passes avoids constant reads of a small store. A store counts

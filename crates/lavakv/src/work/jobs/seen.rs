@@ -1,4 +1,4 @@
-//! The facts of the real store, for decisions.
+//! The plan snapshot: the facts of a running store, for decisions.
 
 use super::{Jobs, cleanup, disks, survey};
 use crate::context::options::Options;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use version::FamilyId;
 use version::names::FileKind;
 
-/// Facts for one decision, computed on demand under the mutex of the work in progress.
+/// The plan snapshot of one decision, computed on demand under the mutex of the work in progress.
 pub(crate) struct Seen<'a> {
     jobs: &'a Jobs,
     in_progress: &'a InProgressSet,

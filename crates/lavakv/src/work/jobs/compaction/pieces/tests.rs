@@ -39,8 +39,8 @@ fn pieces_cover_all_keys_and_the_last_one_gets_everything_in_order() {
     assert!(pieces.leave(None).is_empty(), "what was made belongs to who ended it");
 }
 
-/// Whatever job abandons the compaction, each file is removed once, after its last writer, or is
-/// handed over with all others.
+/// Each file is removed once, after its last writer, or is handed over with all others, whatever
+/// job abandons the compaction.
 #[test]
 fn every_file_has_one_owner() {
     let (mut whole, mut over) = (0, 0);
