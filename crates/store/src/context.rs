@@ -118,7 +118,7 @@ impl Context {
     }
 
     /// Fails in a child of the process that opened the store. Every call into an engine checks this
-    /// before it takes a lock: a lock that a parent's thread held at the fork stays held in the
+    /// before it takes a lock. A lock that a parent's thread held at the fork stays held in the
     /// child for ever.
     ///
     /// # Errors

@@ -61,7 +61,7 @@ impl Descriptors {
         self.store.descriptors().add(cache);
     }
 
-    /// See [`io::descriptors::Descriptors::with_one`].
+    /// Runs a call that needs a descriptor: see [`io::descriptors::Descriptors::with_one`].
     ///
     /// # Errors
     /// Errors of the call.

@@ -2,7 +2,7 @@
 //!
 //! An engine that the store was opened without is *away*. Its files stay, and the log cannot shrink
 //! below its floor. If the store will never be opened with it again, one manifest edit removes the
-//! engine: its records are gone, its files are orphans, and its part of the log is no longer
+//! engine. Its records are gone, its files are orphans, and its part of the log is no longer
 //! needed. If a crash interrupts the removal of files, the next open removes the rest.
 
 use crate::commit::Log;

@@ -39,7 +39,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// The first format that allows it.
+    /// Returns the first format that allows the feature.
     pub const fn since(self) -> StoreFormat {
         match self {
             Feature::FormatNumber | Feature::ManifestCopies | Feature::EmptyKeys => StoreFormat::V2,

@@ -2,9 +2,9 @@
 //! drives.
 //!
 //! Each engine can also open a store alone. Opened together, they share one lock, one manifest and
-//! one set of background threads, but each has its own log lane: the primary engine the first lane,
-//! the secondary engine the record lane ([`Lane::LOG`](crate::commit::Lane::LOG)). The primary
-//! engine calls the secondary engine in this order:
+//! one set of background threads. Each has its own log lane: the primary engine the first lane, the
+//! secondary engine the record lane ([`Lane::LOG`](crate::commit::Lane::LOG)). The primary engine
+//! calls the secondary engine in this order:
 //!
 //! 1. [`Guest::restore`]: the manifest is read, but no log. The secondary engine must not write.
 //! 2. [`Guest::replay`]: the batches of the record lane, in order, of all tenants. At the end of
@@ -16,9 +16,8 @@
 //! A batch of the secondary engine may hold an embedded batch of the primary engine ([`Carried`]).
 //! Both are one batch of the record lane, which recovery returns whole or not at all. So
 //! [`Guest::replay`] returns the embedded batch. The secondary engine keeps its group among the
-//! replayed ones until the primary engine has the embedded batch in files of its own, as the
-//! primary engine's floor shows. If that takes long the secondary engine requests a flush
-//! ([`Relieve`]).
+//! replayed ones until the primary engine has flushed the embedded batch, as that engine's floor
+//! shows. If that takes long the secondary engine requests a flush ([`Relieve`]).
 //!
 //! ```text
 //! batch that carries := 2 u8 | highest sequence of the host's batch varint | its length varint | its bytes | the guest's own, or nothing

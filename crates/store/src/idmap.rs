@@ -3,7 +3,7 @@
 //! It is a two-level B-tree: sorted runs of up to 128 entries behind `Arc`s, in a list that is
 //! itself behind an `Arc`. A clone is one reference count. A change to a clone copies one run and
 //! the list of runs. So an edit of a version with ten thousand files copies a few kilobytes instead
-//! of rebuilding a tree of ten thousand nodes, and readers of the old version keep it unchanged.
+//! of a tree of ten thousand nodes. Readers of the old version keep it unchanged.
 
 use std::cmp::Ordering;
 use std::convert::Infallible;

@@ -26,11 +26,11 @@
 //!
 //! Files are never opened for appending, so a recovered manifest begins a new file before its first
 //! commit: a record can never follow a torn one. A roll writes the snapshot of the state into a new
-//! file, syncs it and its directory, then replaces `CURRENT` by rename; a crash at any point leaves
+//! file, syncs it and its directory, then replaces `CURRENT` by rename. A crash at any point leaves
 //! one of the two complete.
 //!
 //! The history protects itself (see the byte map). Every record confirms the records that were
-//! durable when it was written, `CURRENT` confirms the snapshot, and the log's groups confirm the
+//! durable when it was written. `CURRENT` confirms the snapshot, and the log's groups confirm the
 //! edits they have seen durable ([`Manifest::require_edit`]). Damage to anything confirmed is
 //! corruption. Damage to the very last records, which nothing confirms yet, cannot be distinguished
 //! from a torn write and is dropped like one. [`Commits::confirm`] leaves no such records when a

@@ -10,11 +10,12 @@
 //!    files. Each engine judges its own files ([`Replayed::remove`]), except those of a removed
 //!    engine.
 //!
-//! **Without space**, on the volume or below a strict limit ([`Terms::is_strict`]): a new log
-//! begins in a group of minimum length, in a free file, or in the reserved space, for any lane. It
-//! leaves space for the staging files of all lanes, which are never refused and may be missing
-//! after a power failure. Below a limit that is too low even for that, the group exceeds the limit:
-//! a store that does not open could never be made smaller. On a full volume the open fails.
+//! **Without space**, on the volume or below a strict limit ([`Terms::is_strict`]), a new log
+//! begins in a group of minimum length, in a free file, or in the reserved space. This holds for
+//! any lane. It leaves space for the staging files of all lanes, which are never refused and may be
+//! missing after a power failure. Below a limit that is too low even for that, the group exceeds
+//! the limit: a store that does not open could never be made smaller. On a full volume the open
+//! fails.
 //!
 //! There are no background threads: the owner of the store calls [`Store::tend`] when it has time.
 //! An engine with its own jobs drives the log from them (LavaKV does), and needs only the parts of

@@ -5,10 +5,10 @@
 //! unfinished ([`crate::files::unfinished`]) until all of it is durable. It is never put into a
 //! directory with other files, nor into the damaged store, by any path.
 //!
-//! The module also has the shared tools of repairs: reading a lane of the log ([`open_lane`]), a
-//! file cut to its recorded length ([`clipped`]), files that are open only while they are read
-//! ([`FewOpen`]), damage reports ([`RepairDamage`]), and the repair of a secondary engine together
-//! with its primary engine ([`GuestRepair`]).
+//! The module also has the shared tools of repairs. [`open_lane`] reads a lane of the log,
+//! [`clipped`] limits a file to its recorded length, and [`FewOpen`] bounds the number of open
+//! files. [`RepairDamage`] describes damage. [`GuestRepair`] repairs a secondary engine together
+//! with its primary engine.
 
 mod few_open;
 
@@ -179,13 +179,13 @@ fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<boo
 pub enum Groups {
     /// All.
     All,
-    /// Those that an open would replay: not the retained ones.
+    /// The groups that an open would replay, without the retained ones.
     Replayed,
 }
 
-/// Opens a lane of the log as far as it is readable: the groups that a state lists, or else all
-/// files that begin with a page of the lane, under any name. `store`: the owner of the pages;
-/// without it the store with the most pages.
+/// Opens a lane of the log as far as it is readable: the groups that a state lists. Without a state
+/// it opens all files that begin with a page of the lane, under any name. `store`: the owner of the
+/// pages; without it the store with the most pages.
 ///
 /// # Errors
 /// `Unsupported` if a newer release wrote it; errors of reading files that hold no pages.

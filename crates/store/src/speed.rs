@@ -26,8 +26,9 @@
 //! groups at once, so the log is never on both disks.
 //!
 //! **Refusals.** A disk that is missing, empty, of another store, or of another time is refused by
-//! name ([`crate::volumes::identity::check`]), by every reader of the manifest, before anything is
-//! changed. There is no bypass without loss: a repair without the disk reports its losses.
+//! name ([`crate::volumes::identity::check`]). Every reader of the manifest checks that before
+//! anything is changed. There is no bypass without loss: a repair without the disk reports its
+//! losses.
 
 mod moves;
 

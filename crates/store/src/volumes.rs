@@ -2,7 +2,7 @@
 //!
 //! Every file in the manifest has one byte for its volume. A [`Location`] is such a volume: a file
 //! system, a directory in it, and the meter of its files. A file is opened through the volume that
-//! the manifest names ([`Volumes::at`]), so a store can spread over several disks without a change
+//! the manifest names ([`Volumes::at`]). So a store can spread over several disks without a change
 //! of the format or of its readers.
 //!
 //! A store may have a fast tier for its log, tables and values ([`crate::speed`]). Then the store

@@ -1,4 +1,4 @@
-//! The log of several engines under schedules: threads of two tenants append, sync and report their
+//! The log of several engines under schedules. Threads of two tenants append, sync and report their
 //! floors, another thread runs the background work, and the power fails anywhere.
 //!
 //! Every schedule ends. After a crash at any operation each tenant gets back, in order and without

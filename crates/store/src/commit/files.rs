@@ -55,7 +55,7 @@ struct ReplayedFiles {
     pace: Pace,
     /// Groups that the log has released but the manifest still lists, oldest first. The log reports
     /// each group only once. If the edit that drops it is refused (a full disk), the next edit must
-    /// include it: a group that stays listed while younger ones go is a hole in the log.
+    /// include it. A group that stays listed while younger ones go is a hole in the log.
     leaving: Vec<u64>,
     told: ToldBytes,
 }

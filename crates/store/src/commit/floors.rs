@@ -9,8 +9,8 @@
 //! Invariants: a floor never falls, so a floor read too early only keeps more. After raising a
 //! floor the engine gives a *hint*, and the next release uses that floor or a higher one. The
 //! release therefore takes the hint before it reads any floor, and asks the engines with computed
-//! floors in between ([`Floors::for_release`]). If it took the hint after asking, it would lose the
-//! hint of a floor that rose meanwhile, and the group would stay until another floor rises.
+//! floors in between ([`Floors::for_release`]). Otherwise it would lose the hint of a floor that
+//! rose meanwhile, and the group would stay until another floor rises.
 
 use crate::manifest::{EngineId, State};
 use base::SeqNo;

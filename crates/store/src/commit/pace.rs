@@ -1,11 +1,11 @@
 //! Length of the next log group: short under slow writes, up to the maximum under fast writes.
 //!
 //! An open group costs disk space; a new group costs a file, a manifest commit and a directory
-//! sync. A group that lasts a second makes both cheap. So a group that filled faster is followed by
-//! one four times as long, and one that lasted for minutes by one a quarter as long. The first
-//! group after an open is the shortest, so a store opened for a few writes never has a longer one.
-//! A long log has longer groups to bound their number: a family that is never flushed does not cost
-//! a file for each 64 KB of other writes.
+//! sync. A group that lasts a second makes both cheap. So after a group that filled faster the next
+//! one is four times as long. After a group that lasted for minutes it is a quarter as long. The
+//! first group after an open is the shortest, so a store opened for a few writes never has a longer
+//! one. A long log has longer groups to bound their number. Otherwise a family that is never
+//! flushed would cost a file for each 64 KB of other writes.
 
 use io::PAGE;
 

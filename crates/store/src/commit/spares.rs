@@ -4,11 +4,11 @@
 //!
 //! A new group is made as short as necessary. If none can be made, a free file of any sufficient
 //! length is taken. The last resort is the *reserved space*: two files, made by the first open with
-//! space, and made again as soon as there is space after their use. The first lane's reserved space
-//! serves the whole store: the free files of a record lane are its reserve. The log takes one file
-//! for a batch that only deletes, or at open. For a job without space the other file is removed.
-//! While a file is missing, only deletes are written, so that new data does not take the space that
-//! they freed.
+//! space. After their use they are made again as soon as there is space. The first lane's reserved
+//! space serves the whole store: the free files of a record lane are its reserve. The log takes one
+//! file for a batch that only deletes, or at open. For a job without space the other file is
+//! removed. While a file is missing, only deletes are written, so that new data does not take the
+//! space that they freed.
 
 use super::files::GroupFile;
 use super::foundation::{Foundation, ToldBytes};
@@ -39,8 +39,8 @@ pub enum Ballast {
 impl Ballast {
     const ALL: [Ballast; 2] = [Ballast::Log, Ballast::Jobs];
 
-    /// Length of the file, bytes. The lengths differ, so that the next process can distinguish the
-    /// files.
+    /// Returns the length of the file, bytes. The lengths differ, so that the next process can
+    /// distinguish the files.
     fn len(self, group_bytes: u64) -> u64 {
         let factor = match self {
             Ballast::Log => 2,
@@ -61,7 +61,7 @@ fn free_of_retained(retained: usize, len: u64) -> usize {
     (retained / RETAINED_PER_FREE).min(within)
 }
 
-/// Purpose of a new group, which decides what it may use if there is no space.
+/// Purpose of a new group. It decides which files the group may use if there is no space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// An ordinary batch: uses no reserved space.

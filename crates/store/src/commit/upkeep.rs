@@ -97,7 +97,7 @@ impl Upkeep {
     }
 
     /// Returns the most urgent task. After a task found no space, no task that needs space runs for
-    /// a while: it would be refused too, and would postpone the next attempt of all jobs again and
+    /// a while. It would be refused too, and would postpone the next attempt of all jobs again and
     /// again.
     pub fn task(&self) -> Option<Task> {
         let wal = self.base.wal();

@@ -81,7 +81,7 @@ impl Health {
         lock(&self.error).clone()
     }
 
-    /// Stops all writes, for good. The first reason is kept, but a failure replaces `Closed`: jobs
+    /// Stops all writes, for good. The first reason is kept, but a failure replaces `Closed`. Jobs
     /// may still fail while a store is being closed, and the fate of their files depends on that
     /// failure.
     pub fn poison(&self, error: &Error) {

@@ -1,11 +1,11 @@
 //! The bytes of a manifest and of `CURRENT`. The byte map is in `docs/format/manifest.md`.
 //!
-//! A manifest is a header of 64 bytes and records. Each record has its length, a checksum over all
-//! of its other bytes (masked with the manifest's uid and the record's offset), its edit number,
-//! and the number of the last edit that was durable when it was written. The first record is the
-//! snapshot of the state at its edit number. A longer snapshot than a record may be is split into
-//! several records ([`pieces`]). Every other record is the edit that leads from the state before it
-//! to the state of its number.
+//! A manifest is a header of 64 bytes and records. Each record has its length, a checksum, its edit
+//! number, and the number of the last edit that was durable when it was written. The checksum
+//! covers all other bytes of the record, and is masked with the manifest's uid and the record's
+//! offset. The first record is the snapshot of the state at its edit number. A longer snapshot than
+//! a record may be is split into several records ([`pieces`]). Every other record is the edit that
+//! leads from the state before it to the state of its number.
 //!
 //! The *durable* number serves to distinguish torn from damaged records. An invalid record was
 //! either torn by a crash before any component relied on it, or damaged later. An intact record
@@ -122,7 +122,7 @@ pub struct RawRecord<'a> {
 }
 
 impl RawRecord<'_> {
-    /// Length in the file, bytes.
+    /// Returns the length in the file, bytes.
     #[allow(clippy::len_without_is_empty, reason = "none is empty: each has a header")]
     pub fn len(&self) -> usize {
         RECORD_HEADER_LEN + self.payload.len()

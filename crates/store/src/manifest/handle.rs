@@ -92,7 +92,7 @@ impl<E: Engine> Handle<E> {
     /// # Errors
     /// `InvalidArgument` if the edit contradicts the state; `NoSpace` if the disk is full;
     /// `ReadOnly`. After any other failed write, and after a failed sync, the outcome of the edit
-    /// is unknown and all later calls fail with `Poisoned`: leave the edit's files alone until the
+    /// is unknown and all later calls fail with `Poisoned`. Leave the edit's files alone until the
     /// store has been reopened.
     pub fn commit_with<C: Into<Commit<E>>>(
         &self,

@@ -1,12 +1,12 @@
 //! The allowed number of background requests in flight at the device.
 //!
-//! The depth grows while foreground reads are as fast as on an idle device, and halves whenever
-//! more than a few of them are much slower (additive increase, multiplicative decrease, as in TCP).
-//! At least one request is always allowed, so that background work makes progress.
+//! The depth grows while foreground reads are as fast as on an idle device. It halves whenever more
+//! than a few of them are much slower (additive increase, multiplicative decrease, as in TCP). At
+//! least one request is always allowed, so that background work makes progress.
 //!
 //! * A flush never waits, because writers wait for it, and does not count for others. Its own
 //!   requests stay within the depth.
-//! * While writers wait for any reason, all background work is urgent: for a moment nothing is
+//! * While writers wait for any reason, all background work is urgent. For a moment nothing is
 //!   split or held back ([`Depth::is_hurried`]), because writers would pay for the delay.
 
 use super::foreground::{Foreground, Judgement};

@@ -1,10 +1,9 @@
 //! Latency of foreground reads compared with their latency on an idle device.
 //!
 //! The usual latency is learned from reads that were alone at the device: no background work for a
-//! while before their start, and none before their end. It is their 90th percentile. So the store
-//! does not take the blame if other programs slow the device down: if undisturbed reads are slow,
-//! reads beside background work may be as slow. Reads are judged in windows, so that a single slow
-//! read changes nothing.
+//! while before their start, and none before their end. It is their 90th percentile. So background
+//! work is not blamed if other programs slow the device down: reads beside it may be as slow as
+//! undisturbed reads. Reads are judged in windows, so that a single slow read changes nothing.
 //!
 //! The numbers are estimates: a read lost between two windows does not matter.
 

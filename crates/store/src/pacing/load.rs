@@ -4,7 +4,7 @@
 //! The counters cover requests with a waiting thread. A background request counts until it is
 //! handed over, a foreground read until its end, and a log write by its delay compared with an
 //! undisturbed one. Read-ahead of background work that completes before it is needed counts neither
-//! bytes nor time: otherwise a byte would look cheaper than it is for a waiting thread.
+//! bytes nor time. Otherwise a byte would look cheaper than it is for a waiting thread.
 
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 

@@ -475,7 +475,7 @@ impl Pace {
         out
     }
 
-    /// The same for background work, which waits for the reads.
+    /// Runs background reads that are in flight together, and accounts the wait for them.
     fn read<T>(&self, count: usize, bytes: u64, read: impl FnOnce() -> T) -> T {
         self.waited(bytes, || self.counted(count, bytes, read))
     }

@@ -26,15 +26,14 @@
 //!
 //! Reads without a waiting thread ([`ReadCost::begins_beside`]) are not measured, because their end
 //! is not noticed at once. Reads beside them form no burst. That holds for at most
-//! [`BESIDE_NS_MAX`]: a job that is held back, or whose thread does other work, may notice the end
+//! [`BESIDE_NS_MAX`]. A job that is held back, or whose thread does other work, may notice the end
 //! much later, and nothing would be learned meanwhile.
 //!
-//! Page cache hits are fast and count as measured: reads cost what they cost at this level. Hits
-//! are not evenly spread over lengths, so ratios may be far off. So the gap is always between
-//! [`GAP_MIN`] and [`GAP_MAX`]; users of the window have their own bounds. A read much slower than
-//! usual counts as [`OUTLIER`] times the usual. Sums are halved from time to time, for each length
-//! class on its own, so that old measurements fade. Long reads stay known while only short ones are
-//! made.
+//! Page cache hits are fast and count as measured: the cost includes the page cache. Hits are not
+//! evenly spread over lengths, so ratios may be far off. So the gap is always between [`GAP_MIN`]
+//! and [`GAP_MAX`]; users of the window have their own bounds. A read much slower than usual counts
+//! as [`OUTLIER`] times the usual. Sums are halved from time to time, for each length class on its
+//! own, so that old measurements fade. Long reads stay known while only short ones are made.
 //!
 //! Reads update counters, which are estimates: with two threads at the same moment one burst may be
 //! taken for another. The sums are under a lock that only the end of a burst takes. A single

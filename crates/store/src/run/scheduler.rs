@@ -1,8 +1,8 @@
 //! The scheduler of all background work.
 //!
-//! Work is a [`Job`]. It advances in steps of a few milliseconds (an output block run, a batch), so
-//! that urgent work can run between the steps of long work, and so that a seed can interleave jobs
-//! in simulation. One place decides which job may start ([`Work::next`]), by class: the log first
+//! Work is a [`Job`]. It advances in steps of a few milliseconds (an output block run, a batch). So
+//! urgent work can run between the steps of long work, and a seed can interleave jobs in
+//! simulation. One place decides which job may start ([`Work::next`]), by class: the log first
 //! (writers wait for it), then flush, clean-up, L0, deeper levels, garbage collection, the scrub.
 //! All engines use the same classes, because their jobs compete for the same threads. An engine
 //! without levels uses only some of them.
@@ -14,7 +14,7 @@
 //!   without a notification (the log's watermark, a retry after a refusal, the work of an idle
 //!   store), some time after other activity. The worker finds it before the same time has passed
 //!   once more. A write wakes the workers that sleep long ([`crate::context::Signals`]).
-//! * One more thread only does the log's work: writers wait for it soonest, and a step of any other
+//! * One more thread only does the log's work. Writers wait for it soonest, and a step of any other
 //!   job may take longer than the log has room for.
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the
 //!   seed, by one step. A waiting call invokes it ([`crate::context::Signals`]).

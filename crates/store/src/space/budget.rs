@@ -36,9 +36,9 @@
 //! more left than the reserve, unless the volume is so small that the reserve would take half of
 //! it.
 //!
-//! A store above its limit (opened with a lower one, or a ratio of shrunken data) accepts deletes
-//! and runs jobs up to its needed bytes at the time of detection. That ceiling falls with the store
-//! and never rises again.
+//! A store may exceed its limit: it was opened with a lower one, or the data of a ratio shrank.
+//! Then it accepts deletes and runs jobs up to its needed bytes at the time of detection. That
+//! ceiling falls with the store and never rises again.
 
 use super::SpaceLimit;
 use super::bounds::Bounds;

@@ -1,7 +1,8 @@
 //! The configured limit, which may change while the store is open.
 //!
-//! It is one word, so that a reader sees the old limit or the new one and nothing in between: the
-//! kind in the two lowest bits, the value above. A ratio loses the two lowest bits of its mantissa.
+//! It is one word, so that a reader sees the old limit or the new one and nothing in between. The
+//! kind is in the two lowest bits, the value above. A ratio loses the two lowest bits of its
+//! mantissa.
 
 use super::SpaceLimit;
 use super::volume::VolumeFill;

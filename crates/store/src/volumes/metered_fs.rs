@@ -3,9 +3,9 @@
 //!
 //! Every file of a store is created, extended, renamed and removed through its [`FileSystem`]. This
 //! one forwards all calls and keeps, by name, the bytes that each file of the store directory
-//! occupies. So no writer has to report them, and no kind of file can be forgotten: tables, vSSTs
-//! and outputs of running jobs, log groups in use, spare and free, the log's staging files,
-//! manifests, obsolete files with readers.
+//! occupies. So no writer has to report them, and no kind of file can be forgotten. They include
+//! tables, vSSTs, outputs of running jobs, all log groups, staging files, manifests, and obsolete
+//! files with readers.
 //!
 //! A file being appended to counts with its whole pages, including its write buffer, or with its
 //! reserved length if that is more. A closed file counts with its pages. So the sum is never less
@@ -14,11 +14,11 @@
 //! is created. (Additional bytes of the file system, such as blocks that map a fragmented file, are
 //! corrected when the directory is listed ([`Meter::correct`]).)
 //!
-//! **The ceiling.** Under a limit, a data or log file that would raise the sum above the ceiling is
-//! refused with `NoSpace` before any effect, with the same error as on a full volume. Admission
-//! ([`crate::space`]) keeps jobs and writers below it; the ceiling enforces the limit if an
-//! estimate was wrong. A file that the store can do without (that of metrics) is refused like data.
-//! The manifest, `CURRENT` and the log's staging files are counted, but never refused.
+//! **The ceiling.** Under a limit, a data or log file must not raise the sum above the ceiling. It
+//! is refused with `NoSpace` before any effect, like on a full volume. Admission ([`crate::space`])
+//! keeps jobs and writers below it; the ceiling enforces the limit if an estimate was wrong. A file
+//! that the store can do without (that of metrics) is refused like data. The manifest, `CURRENT`
+//! and the log's staging files are counted, but never refused.
 
 use crate::names::{self, FileKind};
 use base::sync::atomic::{AtomicU64, Ordering};

@@ -6,8 +6,7 @@
 //! same for the writer, for concurrent readers, for repair, and after a crash: there is no lookup
 //! table that could become stale. The manifest records whether the store has its log on the fast
 //! tier, and which disk that is ([`crate::speed`]). It also records the disk of each table and each
-//! value file, and thereby the kind of its name, so that of two copies only the recorded one is
-//! read.
+//! value file, and thereby the kind of its name. So of two copies only the recorded one is read.
 //!
 //! * A file has a path on one disk. Errors use that path, so that they name the disk.
 //! * A sync of the directory syncs both. The disk of the log comes first, so that files named in an

@@ -11,7 +11,7 @@ use store::pacing::{Pace, PacedFs, Traffic, during};
 
 const COMPACTION: Option<Traffic> = Some(Traffic::Compaction);
 
-/// A file system with its pace.
+/// Returns a paced file system and its limiter.
 fn paced(env: &Env) -> (Arc<PacedFs>, Arc<Pace>) {
     let pace = Arc::new(Pace::new(&env.clock));
     env.fs.create_dir_all(Path::new("/s")).unwrap();

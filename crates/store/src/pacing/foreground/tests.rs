@@ -47,8 +47,8 @@ impl Script {
         Ok(out)
     }
 
-    /// A read each 400 us. One in four takes a millisecond, alone or beside background work. Counts
-    /// the slow windows of the second half.
+    /// Makes a read each 400 us. One in four takes a millisecond, alone or beside background work.
+    /// Counts the slow windows of the second half.
     fn slow_device(&mut self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
         let mut judgements = Vec::new();
         for i in 0..case.take_arg::<u64>("reads")? {
