@@ -4,7 +4,6 @@ use crate::entry::LogId;
 use base::sync::{Mutex, lock, rank};
 use std::collections::BTreeSet;
 
-/// The set of logs with an applier.
 #[derive(Debug, Default)]
 pub(crate) struct Appliers {
     /// Guards the set.

@@ -19,7 +19,6 @@ const LOGS_AT_ONCE: usize = 256;
 /// Number of logs visited under one read lock.
 const IDS_AT_ONCE: usize = 1024;
 
-/// The shared state of all logs.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     /// Guards the state of all logs.

@@ -73,13 +73,10 @@ pub(crate) struct Collector {
     reserve: Arc<Reserve>,
     /// Guards the sets of sealed groups and collectable files.
     stored: Mutex<Stored, rank::RecordCollection>,
-    /// Number of collected files.
     collected_files: Counter,
-    /// Bytes of copied records.
     copied_bytes: Counter,
 }
 
-/// The components that the collector uses.
 pub(crate) struct CollectorParts {
     pub records: Arc<Records>,
     pub rows: Arc<RowFiles>,
@@ -250,7 +247,6 @@ impl Collector {
         })
     }
 
-    /// Drops files without live records.
     pub fn free_dead(&self, dead: &[Source]) -> Result<()> {
         self.replace(dead, Vec::new(), Vec::new(), None)
     }
@@ -282,7 +278,6 @@ struct Copy {
 }
 
 impl Collection {
-    /// Creates the job, which holds the right to move groups.
     pub fn new(collector: &Arc<Collector>, pick: Pick, right: MovingRight) -> Collection {
         Collection { collector: collector.clone(), pick, copy: None, _right: right }
     }

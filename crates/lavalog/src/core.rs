@@ -29,7 +29,6 @@ pub(crate) enum Roof {
     Reader(Reader),
 }
 
-/// The assembled components of the engine.
 pub(crate) struct Core {
     pub store: Arc<Foundation>,
     pub roof: Roof,

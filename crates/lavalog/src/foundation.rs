@@ -32,7 +32,6 @@ pub(crate) struct NewFile {
     pub path: PathBuf,
 }
 
-/// The handles of the underlying store.
 pub(crate) struct Foundation {
     pub files: Arc<Files>,
     pub space: Arc<SpaceBudget>,
@@ -56,7 +55,6 @@ impl Foundation {
         self.tenure == Tenure::Owner
     }
 
-    /// Returns true if the store is open read-only.
     pub fn is_read_only(&self) -> bool {
         self.tenure == Tenure::Reader
     }

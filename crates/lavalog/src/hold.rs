@@ -35,7 +35,6 @@ pub(crate) struct MovingRight(Arc<Moves>);
 pub(crate) struct Hold(Arc<Moves>);
 
 impl Moves {
-    /// Creates the right, unclaimed.
     pub fn new(context: &Arc<Context>) -> Moves {
         Moves { context: context.clone(), turn: Mutex::new(Turn::default()) }
     }
@@ -53,7 +52,6 @@ impl Moves {
         lock(&self.turn).is_moving
     }
 
-    /// Returns the number of callers waiting for a hold.
     #[cfg(test)]
     pub fn waiting_holds(&self) -> usize {
         lock(&self.turn).waiting_holds

@@ -40,7 +40,8 @@
 //! (latency statistics).
 //!
 //! LavaLog and LavaKV are peers on the same store, and neither depends on the other. `beside` opens
-//! LavaLog as the secondary engine of a store that another engine opens.
+//! LavaLog as the secondary engine of a store that another engine, the *host engine*, opens and
+//! drives.
 
 mod appliers;
 mod applying;

@@ -457,8 +457,8 @@ impl LogStore {
         let (_entered, core) = self.enter()?;
         core.store.check_writable()?;
         core.sealer.seal_active().map_err(|e| match core.store.lane.wal().check() {
-            // Writing the end of the group failed. Whatever the cause, this is no refusal: the log
-            // is poisoned.
+            // Writing the end of the group failed. This is no refusal, even for lack of space: the
+            // log is poisoned.
             Err(failed) if failed.kind() == ErrorKind::Poisoned => {
                 core.context().health.poison(&failed);
                 failed

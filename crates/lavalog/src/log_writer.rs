@@ -94,7 +94,6 @@ struct Order {
     next_seq: SeqNo,
 }
 
-/// The log writer.
 pub(crate) struct LogWriter {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -103,9 +102,7 @@ pub(crate) struct LogWriter {
     order: Mutex<Order, rank::RecordOrder>,
     /// Guards the groups with embedded batches, each with its highest embedded sequence number.
     carried: Mutex<BTreeMap<u64, SeqNo>, rank::RecordCarried>,
-    /// Records appended since the store was opened.
     appends: Counter,
-    /// Bytes of the records appended since the store was opened.
     append_bytes: Counter,
 }
 

@@ -3,10 +3,10 @@
 //!
 //! Creations and deletions of logs are applied in sequence order. All other operations of a log may
 //! be applied in any order after its creation, and repeatedly: the resulting state is the same
-//! (`log`, [`crate::index`]). So replay may start anywhere before the end of a checkpoint written
-//! while operations continued, and may include a group that has an index file already. Operations
-//! on deleted logs are skipped. Log numbers ascend and are never reused, so a number below the next
-//! one without a log belongs to a deleted log.
+//! (`log`, [`crate::index`]). So replay may start anywhere before the end of a fuzzy checkpoint,
+//! and may include a group that has an index file already. Operations on deleted logs are skipped.
+//! Log numbers ascend and are never reused, so a number below the next one without a log belongs to
+//! a deleted log.
 //!
 //! The cost of an operation does not depend on the number of logs, except for the logarithmic
 //! look-up of a name. Adding or removing a file may affect many logs; [`Logs::install`],

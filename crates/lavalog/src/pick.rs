@@ -14,10 +14,10 @@
 //! 4. A cold file is taken if a smaller share of it is live than of the group that would be taken.
 //!    Cold files have no order of age; only their live share counts.
 //!
-//! 5. If no file is worth collecting, small cold files of the first generation are merged, once the
-//!    result is not small, or there are [`MERGED_MAX`] of them. However little it contains, a file
-//!    costs an open, a read of its directory and a few hundred bytes of memory at each start, and a
-//!    part in each of its logs.
+//! 5. If no file is worth collecting, small cold files of the first generation are merged. This
+//!    waits until the result is not small, or there are [`MERGED_MAX`] of them. Even a small file
+//!    costs an open, a read of its directory and a few hundred bytes of memory at each start. It
+//!    also costs a part in each of its logs.
 //!
 //! Groups and cold files are not mixed, nor are cold files of different *generations* (the number
 //! of times that their records were copied). Otherwise records copied for the first time would join

@@ -55,7 +55,6 @@ pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
     }
 }
 
-/// The read path.
 pub(crate) struct Records {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -66,7 +65,6 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Creates the read path over these logs and files.
     pub fn new(
         store: &Arc<Foundation>,
         catalog: &Arc<Catalog>,
@@ -79,7 +77,6 @@ impl Records {
         Records { store: store.clone(), catalog, rows, recent, remakes: remakes.clone(), times }
     }
 
-    /// Returns the latency statistics of reads.
     pub fn times(&self) -> &ReadTimes {
         &self.times
     }
@@ -89,7 +86,6 @@ impl Records {
         self.recent.memory_bytes()
     }
 
-    /// Returns the open index and cold files.
     pub fn rows(&self) -> &RowFiles {
         &self.rows
     }
@@ -215,7 +211,8 @@ impl Records {
 
     /// Reads the rows of consecutive records from the given block. `taken_in` is the value of
     /// [`crate::logs::GroupLogs::taken_in`] at the look-up. If a block of an index file is damaged,
-    /// the rows are read again after a job has rebuilt the file, or else from the group itself.
+    /// the reader waits for a job to rebuild the file. Without a job, it reads the rows from the
+    /// group itself.
     ///
     /// # Errors
     /// The errors of [`crate::files::RowFiles::rows`]; `Corruption` if the group lacks some of the

@@ -48,7 +48,6 @@ use store::run::{Job, JobClass, Progress};
 
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
-/// Rebuilds index files.
 pub(crate) struct Remaker {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -58,11 +57,9 @@ pub(crate) struct Remaker {
     reserve: Arc<Reserve>,
     collector: Arc<Collector>,
     sealer: Arc<Sealer>,
-    /// Number of rebuilt index files.
     remade_files: Counter,
 }
 
-/// The components that the remaker uses.
 pub(crate) struct RemakerParts {
     pub rows: Arc<RowFiles>,
     pub remakes: Arc<Remakes>,
@@ -73,7 +70,6 @@ pub(crate) struct RemakerParts {
 }
 
 impl Remaker {
-    /// Creates the remaker over these components.
     pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: RemakerParts) -> Remaker {
         let RemakerParts { rows, remakes, room, reserve, collector, sealer } = parts;
         let (store, catalog, remade_files) = (store.clone(), catalog.clone(), Counter::default());
@@ -151,7 +147,6 @@ struct Mending {
     output: Option<(NewFile, IndexFileWriter)>,
 }
 
-/// Result of a step.
 enum Stepped {
     More,
     Done,
@@ -160,7 +155,6 @@ enum Stepped {
 }
 
 impl Remake {
-    /// Creates the job, which holds the right to move groups.
     pub fn new(remaker: &Arc<Remaker>, right: MovingRight) -> Remake {
         Remake { remaker: remaker.clone(), at: At::Begin, _right: right }
     }

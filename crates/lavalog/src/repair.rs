@@ -11,10 +11,10 @@
 //!    with the bytes that passed their checksum, to a new store. Live records that were not found
 //!    are lost; the `report` lists them by log.
 //!
-//! A record is saved only from a batch or a cold record with a valid checksum, and only under the
-//! log and LSN that the same checksum covers. So nothing is saved that was never appended. Trims,
-//! truncations and deletions stay in effect as far as the checkpoint or a remaining operation has
-//! them. Where these are damaged, the report lists the records that may have come back.
+//! A record is saved only from a batch or a cold record with a valid checksum. The same checksum
+//! covers its log and LSN. So nothing is saved that was never appended. Trims, truncations and
+//! deletions stay in effect as far as the checkpoint or a remaining operation has them. Where these
+//! are damaged, the report lists the records that may have come back.
 //!
 //! The original is opened read-only, under its lock if it has one. Nothing is linked: the two
 //! stores share no file.

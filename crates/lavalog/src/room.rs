@@ -6,9 +6,9 @@
 //! * Appends fail with `NoSpace` and write nothing, unless the active group still has space.
 //! * Trims, truncations and deletes succeed, as they free space. They use a spare group, or a short
 //!   group in the space that the reserved-space file occupied (`store::commit::GroupFiles`).
-//! * Jobs are retried every tenth of a second. They need little space compared with what they free.
-//!   After each refusal they get more: first the rest of the reserved space, then one spare group
-//!   at a time.
+//! * Jobs are retried every tenth of a second. They free far more space than they need. After each
+//!   refusal they get some space: first the rest of the reserved space, then one spare group at a
+//!   time.
 //! * Reads need no space.
 //!
 //! The reserved space belongs to the first lane of the log; the engines of a store share it.
@@ -25,13 +25,11 @@ use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use store::commit::{Ballast, Need};
 
-/// Operation on a full volume.
 pub(crate) struct Room {
     store: Arc<Foundation>,
 }
 
 impl Room {
-    /// Creates the component for a store.
     pub fn new(store: &Arc<Foundation>) -> Room {
         Room { store: store.clone() }
     }

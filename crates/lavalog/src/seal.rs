@@ -52,7 +52,6 @@ const CHECKPOINT_SHORT_PART: u64 = 4096;
 /// Groups stop waiting at this many bytes or groups: an open replays them, and memory has an entry
 /// for each of their records. The bytes are one default group, less the space that the last batch
 /// may leave free at its end.
-/// of the default length, but for what the last batch leaves free at its end.
 const WAITING_BYTES_MAX: u64 = (256 << 20) - (17 << 20);
 const WAITING_GROUPS_MAX: usize = 8;
 
@@ -67,7 +66,6 @@ pub(crate) struct Sealer {
     collector: Arc<Collector>,
     /// Guards the requests to seal and to flush.
     asked: Mutex<Asked, rank::RecordSeals>,
-    /// Number of sealed groups.
     sealed_groups: Counter,
 }
 
@@ -81,7 +79,6 @@ struct Asked {
     relieved: Option<u64>,
 }
 
-/// The components that the sealer uses.
 pub(crate) struct SealerParts {
     pub rows: Arc<RowFiles>,
     pub log: Arc<LogWriter>,
@@ -91,7 +88,6 @@ pub(crate) struct SealerParts {
 }
 
 impl Sealer {
-    /// Creates the sealer over these components.
     pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: SealerParts) -> Sealer {
         let SealerParts { rows, log, room, reserve, collector } = parts;
         let (asked, sealed_groups) = (Mutex::new(Asked::default()), Counter::default());
@@ -162,8 +158,8 @@ impl Sealer {
         self.sealable().len()
     }
 
-    /// Returns the oldest closed group, if it can be sealed only after the host engine flushes its
-    /// memtables, and that was not yet requested for it.
+    /// Returns the oldest closed group if it waits for a flush of the host engine's memtables, and
+    /// that flush was not yet requested.
     pub fn to_relieve(&self) -> Option<u64> {
         let held = self.log.held_from().filter(|_| !self.store.is_owner())?;
         let group = self.closed().into_iter().next().filter(|group| group.ltn >= held)?;
@@ -331,7 +327,6 @@ impl Writing {
         })
     }
 
-    /// Returns true if all logs are written.
     pub fn is_written(&self) -> bool {
         self.at == self.logs.len()
     }
@@ -360,7 +355,6 @@ impl Writing {
         parts_of(Source::Group(self.group.ltn), &finished.directory).map(Some)
     }
 
-    /// Removes the unfinished file.
     pub fn abandon(&mut self) {
         self.index = None;
         self.sealer.store.remove_unnamed(&self.files);

@@ -70,7 +70,6 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Creates the reserve for these logs.
     pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>) -> Reserve {
         Reserve { store: store.clone(), catalog: catalog.clone() }
     }

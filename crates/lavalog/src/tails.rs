@@ -4,11 +4,11 @@
 //! writer first checks the number of waiting readers, which costs one load, and then looks for
 //! readers of its logs.
 //!
-//! **No wake-up is lost.** A reader increments the count before it looks at the logs. A writer
-//! reads the count after it changed them. Both happen around a critical section of the lock of all
-//! logs. If the reader locks second, it sees the record; if the writer locks second, it sees the
-//! count. A change between the reader's look and its sleep increments `changes`, which the reader
-//! compares under the lock of its condition variable.
+//! **No wake-up is lost.** A reader increments the count before its look, and a writer reads the
+//! count after its change. The look and the change both hold the lock of all logs. If the look
+//! comes second, the reader sees the record; if the change comes second, the writer sees the count.
+//! A change between the reader's look and its sleep increments `changes`, which the reader compares
+//! under the lock of its condition variable.
 
 use crate::entry::LogId;
 use base::HashMap;
@@ -18,7 +18,6 @@ use base::sync::rank;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Readers waiting for new records.
 #[derive(Debug, Default)]
 pub(crate) struct Tails {
     /// Number of waiting readers.

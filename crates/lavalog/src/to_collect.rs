@@ -13,7 +13,6 @@ const FILES_AT_ONCE: usize = 1024;
 /// Maximum number of cached choices.
 const ANSWERS_MAX: usize = 8;
 
-/// The collectable files, and a cache of the last choices.
 #[derive(Debug, Default)]
 pub(crate) struct ToCollect {
     files: Candidates,
@@ -23,7 +22,6 @@ pub(crate) struct ToCollect {
 }
 
 impl ToCollect {
-    /// Adds a file.
     pub fn add(&mut self, file: FileFacts) {
         self.files.set(file);
         self.answers.clear();

@@ -39,7 +39,6 @@ use store::guest::{BatchSink, Carried, HostWrite};
 /// Maximum time that an append waits for garbage collection.
 const STALL_NS: u64 = 10_000_000_000;
 
-/// The write path.
 pub(crate) struct WritePath {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -55,7 +54,6 @@ pub(crate) struct WritePath {
     times: WriteTimes,
 }
 
-/// The components that the write path uses.
 pub(crate) struct WriteParts {
     pub records: Arc<Records>,
     pub log: Arc<LogWriter>,
@@ -89,7 +87,6 @@ impl BatchSink for Carrier<'_> {
 }
 
 impl WritePath {
-    /// Creates the write path over these components.
     pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: WriteParts) -> WritePath {
         let WriteParts { records, log, room, reserve, moves, collector, sealer } = parts;
         let (tails, times) = (Tails::default(), WriteTimes::new(&store.context().env));
@@ -97,12 +94,10 @@ impl WritePath {
         WritePath { store, catalog, records, log, room, reserve, moves, collector, sealer, tails, times }
     }
 
-    /// Returns the readers waiting for records.
     pub fn tails(&self) -> &Tails {
         &self.tails
     }
 
-    /// Returns the latency statistics of writes.
     pub fn times(&self) -> &WriteTimes {
         &self.times
     }

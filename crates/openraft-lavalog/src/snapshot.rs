@@ -194,7 +194,6 @@ impl Snapshots {
     }
 }
 
-/// Writes a snapshot.
 pub(crate) struct Writer {
     file: Box<dyn AppendFile>,
     part: Part,

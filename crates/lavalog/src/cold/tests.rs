@@ -19,7 +19,6 @@ struct Script {
 
 type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Creates the writer of a cold file.
 fn writer() -> (Written, ColdFileWriter) {
     let (file, head) = (Written::default(), ColdHead { number: 9, generation: 1 });
     let writer = ColdFileWriter::new(file.boxed(), Path::new(PATH), uid(), head);

@@ -17,7 +17,6 @@ use base::Result;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The cold files of one collection.
 pub(super) struct Outputs {
     generation: u32,
     /// The open file of each class, with its index in `files`.
@@ -32,7 +31,6 @@ impl Outputs {
         Outputs { generation, open: BTreeMap::new(), files: Vec::new() }
     }
 
-    /// Returns the generation of the outputs.
     pub fn generation(&self) -> u32 {
         self.generation
     }

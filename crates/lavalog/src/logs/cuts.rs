@@ -2,7 +2,7 @@
 //! ledger.
 //!
 //! A removal takes effect when it is applied. Its records leave the index and the ledger in steps,
-//! one log at a time, so that no step holds the lock of all logs for long ([`super::live`]).
+//! one log at a time ([`super::live`]). So no step holds the lock of all logs for long.
 
 use super::{Log, Registry};
 use crate::entry::{LogId, Lsn};

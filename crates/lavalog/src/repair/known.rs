@@ -26,7 +26,6 @@ use store::repair::LogGap;
 /// Position of every record: irrelevant, since all are read again sequentially.
 const ANYWHERE: GroupPlace = GroupPlace { ltn: 0, at: 0 };
 
-/// The reconstructed state.
 #[derive(Default)]
 pub(super) struct Known {
     pub logs: Logs,

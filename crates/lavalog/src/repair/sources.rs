@@ -30,7 +30,6 @@ pub(super) struct Found {
     pub file: Arc<dyn ReadFile>,
 }
 
-/// The contents of the damaged directory.
 pub(super) struct Sources {
     /// The state of an intact manifest.
     pub state: Option<StateOf<LavaLog>>,

@@ -19,7 +19,6 @@ use std::sync::Arc;
 /// Bytes of records that are read together.
 const RUN_LEN: u64 = 1 << 20;
 
-/// Check of a cold file.
 pub(super) struct ColdCheck {
     meta: FileMeta,
     file: Arc<ColdFile>,

@@ -41,7 +41,6 @@ enum Rows {
     Memory,
 }
 
-/// Check of a log group.
 pub(super) struct GroupCheck {
     ltn: u64,
     rows: Rows,

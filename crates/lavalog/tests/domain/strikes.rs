@@ -131,9 +131,9 @@ impl Past {
 }
 
 impl Past {
-    /// Continues on a copy of the machine under a limit of `more` bytes until calls are refused,
-    /// then in several processes below it, and finally without it. Returns the same as
-    /// [`Past::fills_up`].
+    /// Continues on a copy of the machine under a limit that leaves `more` bytes, until calls are
+    /// refused. Then continues in several processes below the limit, and finally without it.
+    /// Returns the same as [`Past::fills_up`].
     pub fn reaches_limit(&self, seed: u64, room: &dyn Room, more: u64, lives: u64) -> (u64, u64) {
         let (sim, life, limit) = self.at_limit(seed, room, more);
         self.lives_on_at_limit(seed, room, (&sim, life.now, limit), lives);

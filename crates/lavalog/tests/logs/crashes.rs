@@ -5,8 +5,7 @@ use std::path::Path;
 
 const DIR: &str = "/logs";
 
-/// A store lives, crashes, and continues with what is left: exactly the guaranteed operations are
-/// there.
+/// A store runs, crashes, and runs again: exactly the guaranteed operations are there.
 #[test]
 fn what_was_acknowledged_is_there_after_every_death() {
     for seed in 0..60 {

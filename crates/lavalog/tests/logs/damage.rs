@@ -139,10 +139,10 @@ fn a_lost_index_file_is_made_again_from_its_group() {
     assert_eq!(count(&store, "trimmed"), (601, 0));
 }
 
-/// A damaged durable page in a replayable group may contain a trim, a truncation or a deletion as
-/// well as a record, so nothing after it is reliable. As with keys, the store is not opened for
-/// writing. The error gives the position and the remedy, and the store stays unchanged. A torn end
-/// is no damage.
+/// A durable page of a replayable group is damaged. It may contain a trim, a truncation or a
+/// deletion as well as a record, so nothing after it is reliable. As with keys, the store is not
+/// opened for writing. The error gives the position and the remedy, and the store stays unchanged.
+/// A torn end is no damage.
 #[test]
 fn a_damaged_page_of_a_replayed_group_refuses_the_opening_by_file_and_offset() {
     let sim = SimEnv::new(12);

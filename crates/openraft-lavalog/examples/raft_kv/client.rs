@@ -38,7 +38,6 @@ impl Client {
         self.leader
     }
 
-    /// Sends a request to one node.
     pub async fn ask_node(&mut self, id: Id, request: &Request) -> Result<Reply> {
         let link = self.links.get_mut(&id).ok_or_else(|| format!("there is no node {id}"))?;
         match timeout(ANSWER_MAX, link.call(request)).await {
@@ -85,7 +84,6 @@ impl Client {
         }
     }
 
-    /// Returns the status of a node.
     pub async fn status(&mut self, id: Id) -> Result<Status> {
         match self.ask_node(id, &Request::Status).await? {
             Reply::Status(status) => Ok(status),
@@ -116,7 +114,6 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a writer.
     pub fn new(place: &Place, id: u64, seed: u64, begun: Instant) -> Writer {
         Writer {
             client: Client::new(place),

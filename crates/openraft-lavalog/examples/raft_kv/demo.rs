@@ -4,8 +4,8 @@
 //! killed with SIGKILL: every second time the leader, otherwise the other nodes in turn. A killed
 //! node is restarted after a moment; a killed leader only after another node leads. The next kill
 //! waits until the node has caught up, since a cluster of three tolerates one missing node. At the
-//! end every key is read through Raft and must have the value of its last acknowledged write, and
-//! the three nodes must have the same state.
+//! end every key is read through Raft and must have the value of its last acknowledged write. The
+//! three nodes must have the same state.
 //!
 //! SIGKILL leaves the page cache intact; `tests/suite.rs` simulates power failures.
 
@@ -30,9 +30,7 @@ pub struct Plan {
     /// Minimum duration of the load in seconds; the load continues until the last killed node has
     /// caught up.
     pub seconds: f64,
-    /// Number of writing clients.
     pub writers: u64,
-    /// Number of kills.
     pub kills: u64,
     /// Directory of the cluster. It must not exist, and is removed at the end.
     pub dir: PathBuf,
@@ -46,9 +44,7 @@ pub struct Seen {
     writes: Vec<Timed>,
     reads: Vec<Timed>,
     seconds: f64,
-    /// Number of kills.
     pub kills: u64,
-    /// Number of kills of the leader.
     pub leader_kills: u64,
     /// Number of keys read back.
     pub keys: u64,

@@ -21,7 +21,6 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(ErrorKind::InvalidData, why)
 }
 
-/// Sends a message.
 pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> Result<()> {
     let mut frame = vec![0; 4];
     rmp_serde::encode::write(&mut frame, message).map_err(invalid)?;
@@ -33,7 +32,6 @@ pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T)
     to.write_all(&frame).await
 }
 
-/// Receives a message.
 pub async fn receive<T: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin)) -> Result<T> {
     let mut head = [0; 4];
     from.read_exact(&mut head).await?;

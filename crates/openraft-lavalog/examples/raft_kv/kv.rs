@@ -17,16 +17,13 @@ openraft::declare_raft_types!(
     pub Types: D = Put, R = Made, SnapshotData = SnapshotFile
 );
 
-/// A write.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Put {
-    /// Number of the client.
     pub client: u64,
     /// Number of the client's write, from 1.
     pub number: u64,
     /// Key to set.
     pub key: String,
-    /// New value.
     pub value: Vec<u8>,
 }
 
@@ -40,7 +37,6 @@ pub enum Made {
     Before,
 }
 
-/// The application.
 #[derive(Debug)]
 pub struct Kv;
 

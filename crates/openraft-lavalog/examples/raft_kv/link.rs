@@ -22,7 +22,6 @@ use tokio::net::TcpStream;
 /// Number of a node.
 pub type Id = u64;
 
-/// All nodes.
 pub const NODES: [Id; 3] = [1, 2, 3];
 
 /// A request to a node.
@@ -46,7 +45,6 @@ pub enum Request {
     Digest,
 }
 
-/// A reply.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply {
     /// The peer is this node.
@@ -91,7 +89,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the directory of a node.
     pub fn node(&self, id: Id) -> PathBuf {
         self.dir.join(id.to_string())
     }

@@ -29,7 +29,6 @@ use demo::Plan;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Returns the default directory.
 pub fn default_dir() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("raft-kv-{}", std::process::id()))
 }

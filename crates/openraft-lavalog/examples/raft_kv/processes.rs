@@ -23,14 +23,12 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts a cluster.
     pub fn start_all(place: &Place) -> Result<Processes> {
         let mut processes = Processes { place: place.clone(), running: BTreeMap::new() };
         NODES.into_iter().try_for_each(|id| processes.start(id))?;
         Ok(processes)
     }
 
-    /// Starts a node.
     pub fn start(&mut self, id: Id) -> Result<()> {
         std::fs::create_dir_all(self.place.node(id))?;
         let child = Command::new(std::env::current_exe()?)
