@@ -73,7 +73,7 @@ impl GcProgress {
         (u128::from(self.freed_bytes) * 1_000_000_000 / u128::from(self.elapsed_ns.max(1))) as u64
     }
 
-    /// Returns the remaining time at the present rate, nanoseconds; `None` before any bytes are
+    /// Returns the remaining time at the current rate, nanoseconds; `None` before any bytes are
     /// freed.
     pub fn eta_ns(&self) -> Option<u64> {
         let ns = u128::from(self.elapsed_ns) * u128::from(self.remaining_bytes);
@@ -101,7 +101,7 @@ pub struct PlannedGc {
     pub exact: bool,
 }
 
-/// The plan of [`crate::Db::collect_garbage`] for the present state.
+/// The plan of [`crate::Db::collect_garbage`] for the current state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcPlan {
     /// The collections, in execution order.
@@ -204,7 +204,7 @@ fn exposed(facts: &dyn Facts) -> Exposed {
     Exposed::of(facts.families().iter().map(|family| &*family.read_state))
 }
 
-/// Returns the same sums for the present read states.
+/// Returns the same sums for the current read states.
 fn exposed_now(jobs: &Jobs) -> Exposed {
     let read_states: Vec<_> = jobs.tree.families.all().iter().map(|family| family.read_state()).collect();
     Exposed::of(read_states.iter().map(|read_state| &**read_state))
@@ -304,7 +304,7 @@ fn next<'a>(
     })
 }
 
-/// Returns the plan of [`collect`] for the present state. Changes nothing; works in a read-only
+/// Returns the plan of [`collect`] for the current state. Changes nothing; works in a read-only
 /// store, too.
 pub(crate) fn plan(jobs: &Jobs, request: &GcRequest) -> Result<GcPlan> {
     request.check()?;

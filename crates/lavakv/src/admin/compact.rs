@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Options of [`crate::Db::compact_range_with`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactRequest {
-    /// Rewrites every table of the range, with the values that it references, under the present
+    /// Rewrites every table of the range, with the values that it references, under the current
     /// options: compression, block length, filters, value separation, tiers. Otherwise tables that
     /// are already in the last level stay unchanged.
     pub rewrite: bool,

@@ -92,7 +92,7 @@ pub struct Space {
     /// The fast tier, if the store has one: its part of `total_bytes`.
     pub speed: Option<SpeedSpace>,
     /// Levels on the fast tier, in thousandths: [`crate::ExpertOptions::speed_levels`], or the
-    /// present value of [`crate::ExpertOptions::speed_moving`] in this process. `None`: there is no
+    /// current value of [`crate::ExpertOptions::speed_moving`] in this process. `None`: there is no
     /// fast tier, or the store is open for reading only, so that only the writing process knows.
     pub speed_levels_milli: Option<u32>,
     /// Maximum total size of the files: the limit, or the space available on the volume if that is
@@ -120,7 +120,7 @@ pub struct FamilySpace {
     pub vsst_bytes: u64,
     /// Number of vSSTs that hold one large value.
     pub segments: u64,
-    /// Number of names of former vSSTs that lead to present ones.
+    /// Number of names of former vSSTs that lead to current ones.
     pub aliases: u64,
     /// Number of references to separated values in tables, superseded ones included.
     pub references: u64,

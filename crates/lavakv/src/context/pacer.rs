@@ -48,7 +48,7 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Returns whether the present debt and a new charge are paid before `until_ns`. A remainder
+    /// Returns whether the current debt and a new charge are paid before `until_ns`. A remainder
     /// below the minimum sleep counts as paid.
     pub fn is_paid_by(&self, now_ns: u64, cost_ns: u64, until_ns: u64) -> bool {
         let begins_ns = (*lock(&self.free_at_ns)).max(now_ns.saturating_sub(CREDIT_NS));
@@ -57,7 +57,7 @@ impl Pacer {
 
     /// Adds a charge. Returns the sleep of the writer (0: none).
     ///
-    /// Refuses the write without a charge (`None`) in two cases: the present debt is not paid by
+    /// Refuses the write without a charge (`None`) in two cases: the current debt is not paid by
     /// its deadline, or the write would leave more debt than its limit.
     pub fn charge(&self, now_ns: u64, cost_ns: u64, until: Until) -> Option<u64> {
         let until_ns = until.ns.max(now_ns);
@@ -74,7 +74,7 @@ impl Pacer {
         Some(if sleep_ns < SLEEP_NS_MIN { 0 } else { sleep_ns })
     }
 
-    /// Returns the remaining time of the present debt.
+    /// Returns the remaining time of the current debt.
     pub fn owed_ns(&self, now_ns: u64) -> u64 {
         lock(&self.free_at_ns).saturating_sub(now_ns)
     }

@@ -279,7 +279,7 @@ counters! {
     log_damages,
     /// Bytes verified by the scrub.
     scrub_bytes,
-    /// Data files left to read in the present pass of the scrub.
+    /// Data files left to read in the current pass of the scrub.
     scrub_files_left,
     /// Completed passes of the scrub.
     scrub_passes,

@@ -15,7 +15,7 @@
 //!   one that does not, which spares the clock: only writes and jobs bring a limit near.
 //!
 //! **Order.** One thread at a time evaluates and publishes, under a lock that it takes without
-//! waiting. A write that does not get the lock uses the present verdict. So an earlier evaluation
+//! waiting. A write that does not get the lock uses the current verdict. So an earlier evaluation
 //! never replaces a later one. The caller reads the epoch before the evaluation, and the epoch is
 //! published last. So a change during the evaluation leaves a verdict that is void already.
 

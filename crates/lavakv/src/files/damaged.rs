@@ -7,7 +7,7 @@
 //! block still serves all others. A read of the damaged block returns an error that names file,
 //! offset and keys ([`in_table`]).
 //!
-//! `tree::damage` describes the consequences for the family, `work::verdict` those of a job's
+//! `tree::damage` describes the consequences for the family, `work::jobs::verdict` those of a job's
 //! failure.
 //!
 //! Nothing of this is durable. The next open detects missing files and wrong lengths again, and the

@@ -252,7 +252,7 @@ fn link(held: impl IntoIterator<Item = HeldEntries>) {
 /// A memtable with inserts.
 struct Filled {
     table: Arc<MemTable>,
-    /// Its index in the present lot, if it has one.
+    /// Its index in the current lot, if it has one.
     in_lot: Option<u32>,
 }
 
@@ -332,7 +332,7 @@ impl<'e> Inserts<'e> {
         }
     }
 
-    /// Queues the present lot, and updates the accounting of the previous ones.
+    /// Queues the current lot, and updates the accounting of the previous ones.
     fn hand(&mut self) {
         let crew = self.crew.get_or_insert_with(|| Crew::start(self.spawner.as_deref(), self.threads));
         self.unlinked += self.lot.changes.len();

@@ -11,7 +11,7 @@
 //! Value files do not move: they are open under their number alone, and collections rely on their
 //! place. Files that stay on the fast tier, where new files begin, are collected once they fill
 //! their share of it ([`crate::tree::speed_values`]). Their live values are copied to the capacity
-//! tier, under the same file numbers.
+//! tier, and references still resolve by the old names.
 
 use super::answer::{Collection, Purpose};
 use super::collection;

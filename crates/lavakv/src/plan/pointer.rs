@@ -20,8 +20,8 @@
 //! **An unknown price** is measured by a trial step of the pointer. If the step was wrong, the
 //! pointer returns at once, and the next trial comes later.
 //!
-//! **Room** has priority: if the log's space is short, the pointer goes down at once. It goes up
-//! only if space remains after that.
+//! **Room** has priority: if tables leave too little room for the log, the pointer goes down at
+//! once. It goes up only if room remains beside the log's reservation.
 //!
 //! Invariants: the pointer is between 0 and the allowed maximum. Except after a trial or for lack
 //! of room, it reverses only after [`TURN`] samples, and after more for each fruitless reversal.
@@ -34,9 +34,9 @@ use store::pacing::DiskLoad as Used;
 /// Step size in the first two levels, which are small, and inside deeper ones. The step is a whole
 /// level if nine tenths of the total waiting time would be saved.
 const STEPS: [u32; 2] = [LEVEL / 2, LEVEL / 4];
-/// Minimum number of samples before a reversal.
+/// Dwell time before a reversal, in samples.
 const TURN: u64 = 4;
-/// Maximum number of samples before a reversal.
+/// Maximum dwell time before a reversal, in samples.
 const TURN_MAX: u64 = 128;
 /// Number of samples between trials; it doubles after each trial.
 const TRY: u64 = 64;
@@ -180,7 +180,7 @@ pub(crate) struct Pointer {
     /// The sample of the last move, and its direction; 0: never moved.
     moved_at: u64,
     went_up: bool,
-    /// Minimum number of samples before a reversal; 0: [`TURN`].
+    /// Dwell time before a reversal, in samples; 0: [`TURN`].
     turn: u64,
     tries: Tries,
     speed: Prices,
@@ -212,7 +212,7 @@ impl Pointer {
         let down = Elsewhere::of(look, &window.speed, &self.speed, &self.capacity);
         let late_ns = if self.at > 0 { i128::from(window.speed.log_late_ns) } else { 0 };
         let there_ns = waited_ns(&window.speed);
-        // Additional work delays the log in proportion to the present work there.
+        // Additional work delays the log in proportion to the current work there.
         let up_ns = up.gain_ns() - late_ns * up.there_ns / there_ns.max(1);
         let down_ns = down.gain_ns() + late_ns;
         let all_ns = there_ns + waited_ns(&window.capacity) + late_ns;

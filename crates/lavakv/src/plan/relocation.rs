@@ -4,18 +4,18 @@
 //! and point-read stores nothing. Scans report their losses (`tree::demand`): each read request
 //! above the minimum. Once the loss is [`PAYS_PART`] of the bytes that a walk rewrites, the walk
 //! begins, since scans are expected to lose as much again. A walk neither begins nor continues
-//! while collections are paused or more urgent work exists. `lsm::policy::relocation` describes its
-//! inputs, and why it takes whole vSSTs.
+//! while collections are paused or more urgent work exists. `lsm::policy::relocation` describes the
+//! inputs of a walk, and why it takes whole vSSTs.
 //!
-//! **During writes** new order decays soon, and the space is needed. So a walk begins only if scans
-//! have lost the bytes that it reads and writes, not counting twice the bytes written meanwhile.
-//! (Ordering a store reads and writes each byte; writes of its own size disorder the store again.)
-//! All walks together rewrite no more bytes than were written (`Demand::disordered`). So scans and
-//! writers on the same few keys do not cause endless rewrites of these keys and their neighbors.
-//! Such a walk is half as long ([`BUSY_PART`]), since its copied values are garbage until its end.
-//! It suspends, and releases its files to collections, when garbage is at half of the throttle
-//! bound or space is short. The same holds when a writer had to wait, a memtable is frozen, or
-//! level 0 needs compaction.
+//! **During writes** new order decays soon, and the space is needed. So a walk begins only if the
+//! losses of scans, minus twice the bytes written meanwhile, cover the bytes that the walk reads
+//! and writes. (Ordering a store reads and writes each byte; writes of its own size disorder the
+//! store again.) All walks together rewrite no more bytes than were written (`Demand::disordered`).
+//! So scans and writers on the same few keys do not cause endless rewrites of these keys and their
+//! neighbors. Such a walk is half as long ([`BUSY_PART`]), since its copied values are garbage
+//! until its end. It suspends, and releases its files to collections, when garbage is at half of
+//! the throttle bound or space is short. The same holds when a writer had to wait, a memtable is
+//! frozen, or level 0 needs compaction.
 
 use super::answer::{Compact, Notes};
 use super::collection;

@@ -12,7 +12,7 @@
 //!
 //! The paper leaves the extremes open. Here a pressure is never negative. Each class keeps a thread
 //! while it has work, so that neither starves the other: collection frees only garbage that
-//! compaction has exposed. A share must differ from the present number of threads by more than
+//! compaction has exposed. A share must differ from the current number of threads by more than
 //! [`HYSTERESIS`], or similar pressures would move a thread back and forth. Tree bytes are
 //! compensated sizes, as in all decisions about the shape of a tree.
 //!
@@ -28,7 +28,7 @@
 
 use crate::tree::summary::Pressure;
 
-/// Fill of the space, in percent, up to which garbage collection ignores it.
+/// Fill of the space, in percent, up to which only the pressures decide.
 pub(crate) const FILL_LAZY_PERCENT: u64 = 75;
 /// Fill from which all work that frees space runs.
 pub(crate) const FILL_URGENT_PERCENT: u64 = 90;

@@ -38,7 +38,7 @@ impl RestState {
 /// Rest work of a store since its open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestReport {
-    /// Present rest state.
+    /// Current rest state.
     pub state: RestState,
     /// Bytes of keys and values written.
     pub written_bytes: u64,

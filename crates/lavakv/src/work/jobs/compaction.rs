@@ -420,7 +420,7 @@ impl CompactionJob {
         Box::new(CompactionJob { running: None, piece: None, made: Vec::new(), _helps: helps, whole })
     }
 
-    /// Runs a step of the present piece, or begins the next one.
+    /// Runs a step of the current piece, or begins the next one.
     fn merge(&mut self, whole: &Whole) -> Result<Came> {
         if whole.pieces.are_over() {
             return Ok(Came::ToNothing);

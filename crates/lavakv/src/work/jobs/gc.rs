@@ -108,7 +108,7 @@ fn paced_ns(jobs: &Jobs, now_ns: u64) -> u64 {
     jobs.gc_pace.wait_ns(now_ns, garbage_pressure_percent(jobs))
 }
 
-/// Returns the present rate limit of collections, bytes per second; `None`: they are not bounded.
+/// Returns the current rate limit of collections, bytes per second; `None`: they are not bounded.
 pub(crate) fn pace_bytes_per_s(jobs: &Jobs) -> Option<u64> {
     jobs.gc_pace.bytes_per_s(jobs.context.now_ns(), garbage_pressure_percent(jobs))
 }

@@ -179,7 +179,7 @@ impl SeparationStep<'_> {
         Ok(renamed(reference, file, out))
     }
 
-    /// Returns the value of a reference. The inputs are still in the present version, so their
+    /// Returns the value of a reference. The inputs are still in the current version, so their
     /// names resolve in it. Names of a dropped family do not (`None`), and its output is not
     /// needed.
     fn value_of(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8]) -> Result<Option<BlockSlice>> {

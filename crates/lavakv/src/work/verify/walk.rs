@@ -390,7 +390,7 @@ impl Batches {
 }
 
 /// Returns whether a change is in no table yet, by the log floor in the manifest. In a store
-/// written by another process, by its present manifest.
+/// written by another process, by its current manifest.
 fn only_the_log_has(jobs: &Jobs, family: FamilyId, seq: SeqNo) -> bool {
     let state = jobs.files.manifest.state();
     state.families.get(&family).is_some_and(|family| seq >= family.version.log_floor)
