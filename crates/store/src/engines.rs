@@ -1,9 +1,10 @@
 //! The engines of a store as an operator sees them, and the removal of an engine.
 //!
-//! An engine that the store was opened without is *away*. Its files stay, and the log cannot shrink
-//! below its floor. If the store will never be opened with it again, one manifest edit removes the
-//! engine. Its records are gone, its files are orphans, and its part of the log is no longer
-//! needed. If a crash interrupts the removal of files, the next open removes the rest.
+//! An engine that the store was opened without is *absent* ("away" in listings). Its files stay,
+//! and the log cannot shrink below its floor. If the store will never be opened with it again, one
+//! manifest edit removes the engine. Its records are gone, its files are orphans, and its part of
+//! the log is no longer needed. If a crash interrupts the removal of files, the next open removes
+//! the rest.
 
 use crate::commit::Log;
 use crate::context::Context;

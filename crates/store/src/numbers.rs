@@ -5,8 +5,8 @@
 //! a plausible state, and numbers taken from the name of a stray file. Below each there is more
 //! room than a store ever needs, and no addition overflows.
 
-/// The largest valid file number, LTN, LPN or edit number. Two bits are kept free so that a damaged
-/// or hostile number cannot make `number + 1` overflow.
+/// The largest valid file number, log group number, log page number or edit number. Two bits are
+/// kept free so that a damaged or hostile number cannot make `number + 1` overflow.
 pub const NUMBER_MAX: u64 = u64::MAX >> 2;
 
 /// The largest plausible number in a state. Above it there is room for all future numbers:

@@ -13,9 +13,9 @@
 //! [`WRITE_PIECE_BYTES`], and reads pieces of [`PIECE_BYTES`] while there are foreground reads. A
 //! thread that must wait sleeps and checks again: there is no wake-up that could be lost.
 //!
-//! A store on two disks has a pacer for each disk, because slow reads on one say nothing about the
-//! other. The rate limit is shared. On the disk with the log, log writes count as foreground too,
-//! and background work writes pieces of [`PIECE_BYTES`] there.
+//! A store on two disks has a limiter for each disk, because slow reads on one say nothing about
+//! the other. The rate limit is shared. On the disk with the log, log writes count as foreground
+//! too, and background work writes pieces of [`PIECE_BYTES`] there.
 //!
 //! A flush never waits, because writers wait for it. A thread that holds a contended lock never
 //! waits; debug builds check that.

@@ -49,7 +49,7 @@ pub struct GroupFiles {
 
 #[derive(Debug, Default)]
 struct ReplayedFiles {
-    /// Groups that the manifest lists for replay, by LTN.
+    /// Groups that the manifest lists for replay, by number.
     live: BTreeMap<u64, GroupFile>,
     /// Length of the next group.
     pace: Pace,

@@ -4,10 +4,10 @@
 //!
 //! 1. *Active*: it takes batches. *Closed*: it takes none, and is replayed after a crash.
 //! 2. *Passed*: every tenant's floor has passed it, and the log has released it. It is still
-//!    replayed. The engine with records in it makes them readable without a replay, and then
-//! 3. *Retains* it ([`StoredGroups::retain`]). The group is storage now, and an open does not read
-//!    it, however many retained groups there are. Groups are retained in order, because the
-//!    replayed groups must be contiguous.
+//!    replayed. The engine with records in it now makes them readable without a replay.
+//! 3. *Retained* ([`StoredGroups::retain`]): the group is storage, and an open does not read it,
+//!    however many retained groups there are. Groups are retained in order, because the replayed
+//!    groups must be contiguous.
 //! 4. *Freed* ([`StoredGroups::free`]): the file is free for reuse as another group with another
 //!    identity. The file of a *shared* group ([`StoredGroups::share`]) has another name in a copy
 //!    of the store, so it is only removed.
@@ -101,7 +101,7 @@ pub struct StoredGroups {
     spares: Arc<Spares>,
     /// The state, under one lock.
     groups: Mutex<Groups, rank::LogStored>,
-    /// Open files of retained groups, by LTN.
+    /// Open files of retained groups, by group number.
     open: OpenFiles<Arc<dyn InPlaceFile>>,
 }
 
@@ -109,7 +109,7 @@ pub struct StoredGroups {
 struct Groups {
     /// Passed groups, oldest first: released by the log, listed for replay, and not yet retained.
     passed: VecDeque<PriorGroup>,
-    /// Retained groups, by LTN.
+    /// Retained groups, by number.
     retained: BTreeMap<u64, Retained>,
     /// Total bytes of the retained groups, so that no caller has to visit all of them.
     retained_bytes: u64,

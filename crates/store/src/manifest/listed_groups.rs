@@ -9,16 +9,16 @@ use base::Result;
 use std::ops::Deref;
 use wal::{Lane, LogBegin};
 
-/// The live log groups by LTN; it dereferences to the map of them.
+/// The live log groups by number; it dereferences to the map of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedGroups {
     by_ltn: IdMap<u64, LogGroupMeta>,
-    /// The LTN of each file that is a log group.
+    /// The log group number of each file that is a log group.
     by_file: IdMap<u64, u64>,
 }
 
 impl ListedGroups {
-    /// Returns the LTN of the log group in this file.
+    /// Returns the number of the log group in this file.
     pub fn in_file(&self, file: u64) -> Option<u64> {
         self.by_file.get(&file).copied()
     }
@@ -28,12 +28,12 @@ impl ListedGroups {
         self.by_ltn.values().filter(move |g| g.lane == lane && g.retained_bytes.is_none())
     }
 
-    /// Returns the retained groups of a lane, by LTN.
+    /// Returns the retained groups of a lane, by number.
     pub fn retained(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
         self.by_ltn.values().filter(move |g| g.lane == lane && g.retained_bytes.is_some())
     }
 
-    /// Fails if no group of this LTN can be added.
+    /// Fails if no group of this number can be added.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -44,7 +44,7 @@ impl ListedGroups {
         }
     }
 
-    /// Adds a group with a new LTN and a file that has no other owner.
+    /// Adds a group with a new number and a file that has no other owner.
     pub(super) fn add(&mut self, group: LogGroupMeta) {
         self.by_ltn.insert(group.ltn, group);
         self.by_file.insert(group.file, group.ltn);
@@ -166,7 +166,7 @@ impl ListedGroups {
         }
     }
 
-    /// Adds a contradiction for tests: a group under another LTN, or an empty index of files.
+    /// Adds a contradiction for tests: a group under another number, or an empty index of files.
     #[cfg(test)]
     pub(super) fn contradict(&mut self, under: Option<(u64, LogGroupMeta)>) {
         match under {

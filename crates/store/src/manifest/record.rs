@@ -66,7 +66,7 @@ pub struct EngineFile {
 pub struct LogGroupMeta {
     /// Log group number: the position of the group in the log. Never reused.
     pub ltn: u64,
-    /// File number. A file may be recycled under a new LTN.
+    /// File number. A file may be recycled under another group number.
     pub file: u64,
     /// Length of the file, bytes.
     pub len: u64,
@@ -136,8 +136,8 @@ pub enum Record {
         /// The beginning.
         begin: LogBegin,
     },
-    /// A log group is removed, or its file recycled under a new LTN. Takes effect before the
-    /// additions of the same edit.
+    /// A log group is removed, or its file recycled under another group number. Takes effect before
+    /// the additions of the same edit.
     RemoveLogGroup {
         /// The group.
         ltn: u64,
@@ -192,7 +192,7 @@ pub enum Record {
     RemoveEngine {
         /// The engine: not the key-value engine.
         engine: EngineId,
-        /// Groups of this LTN and above have no batches of it.
+        /// Groups with this number and above have no batches of it.
         below_ltn: u64,
     },
     /// The space ceiling of the store's last process: its space limit, or more while the store was
