@@ -122,7 +122,7 @@ impl WriteBatch {
         (self.has_empty_key, self.deletes, self.data_bytes) = (false, 0, 0);
     }
 
-    /// Number of changes.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.count as usize
     }
@@ -132,7 +132,7 @@ impl WriteBatch {
         self.count == 0
     }
 
-    /// Encoded length in the log, bytes.
+    /// Returns the encoded length in the log, bytes.
     pub fn byte_len(&self) -> usize {
         HEADER_LEN + self.body.len()
     }
@@ -195,17 +195,17 @@ impl WriteBatch {
         self.has_empty_key
     }
 
-    /// Number of deletes.
+    /// Returns the number of deletes.
     pub(crate) fn deletes(&self) -> u32 {
         self.deletes
     }
 
-    /// Bytes of keys and values of the changes other than deletes.
+    /// Returns the bytes of keys and values of the changes other than deletes.
     pub(crate) fn data_bytes(&self) -> usize {
         self.data_bytes
     }
 
-    /// Length of its longest value.
+    /// Returns the length of the longest value.
     pub(crate) fn longest_value(&self) -> usize {
         self.longest_value
     }

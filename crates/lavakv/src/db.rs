@@ -124,12 +124,13 @@ impl Db {
         self.engine().context.check_process()
     }
 
-    /// A unique id of the store. It never changes; a checkpoint of the store has another one.
+    /// Returns the unique id of the store. It never changes; a checkpoint of the store has another
+    /// one.
     pub fn store_id(&self) -> [u8; 16] {
         self.engine().files.manifest.state().store.uid.0
     }
 
-    /// The family `default`.
+    /// Returns the family `default`.
     pub fn default_column_family(&self) -> &ColumnFamily {
         &self.handle.default
     }
@@ -502,7 +503,7 @@ impl Db {
         Self::stored_family_options_in(&Env::kernel(), path)
     }
 
-    /// As [`Db::stored_family_options`], in an environment.
+    /// Returns the stored options like [`Db::stored_family_options`], in an environment.
     pub fn stored_family_options_in(
         env: &Env,
         path: impl AsRef<Path>,
@@ -649,12 +650,12 @@ impl Db {
         found.unwrap_or_default()
     }
 
-    /// Counters since the store was opened.
+    /// Returns the counters since the open of the store.
     pub fn stats(&self) -> Statistics {
         self.here().map(|engine| crate::admin::describe::statistics(&engine.jobs)).unwrap_or_default()
     }
 
-    /// Statistics of the block cache.
+    /// Returns the statistics of the block cache.
     pub fn cache_stats(&self) -> cache::CacheStats {
         self.here().map(|engine| engine.files.cache.stats()).unwrap_or_default()
     }
@@ -693,7 +694,7 @@ impl Db {
         engines::remove(&engine.files, [engine.log.shared()].into_iter(), name)
     }
 
-    /// The format of the store, which a release must support to open it.
+    /// Returns the format of the store. A release must support it to open the store.
     pub fn format(&self) -> StoreFormat {
         self.here().map_or(StoreFormat::V1, |engine| engine.files.format())
     }
@@ -711,7 +712,7 @@ impl Db {
         engine.files.upgrade(format)
     }
 
-    /// Files named by the manifest, for tests that compare them with the directory.
+    /// Returns the files named by the manifest, for tests that compare them with the directory.
     #[doc(hidden)]
     pub fn live_files(&self) -> crate::admin::live_files::LiveFiles {
         crate::admin::live_files::LiveFiles::of(&self.engine().jobs)
@@ -738,7 +739,7 @@ impl Db {
         Requests::new(&self.engine().requests, serve, options)
     }
 
-    /// In a simulated environment: runs background work until the future completes, and returns its
+    /// Runs background work of a simulated environment until the future completes. Returns its
     /// output.
     #[doc(hidden)]
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
@@ -749,13 +750,13 @@ impl Db {
         })
     }
 
-    /// In a simulated environment: runs one step of background work. False if there was none.
+    /// Runs one step of background work in a simulated environment. False if there was none.
     #[doc(hidden)]
     pub fn run_background_step(&self) -> bool {
         self.engine().context.env.is_simulated() && self.engine().scheduler.run_one()
     }
 
-    /// In a simulated environment: the number of jobs between two of their steps.
+    /// Returns the number of jobs between two steps in a simulated environment.
     #[doc(hidden)]
     pub fn jobs_under_way(&self) -> usize {
         self.engine().scheduler.under_way()
@@ -798,8 +799,8 @@ impl std::fmt::Debug for Db {
     }
 }
 
-/// A store created by another engine has no families until LavaKV opens it for writing. From then
-/// on this one always exists.
+/// Returns the error of a store without the family `default`. A store created by another engine has
+/// no families until LavaKV opens it for writing; from then on this one always exists.
 fn without_default(engine: &Engine) -> Error {
     let e = match engine.files.manifest.state().next_family {
         0 => Error::not_found("there are no column families in this store: another engine made it"),

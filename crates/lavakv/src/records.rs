@@ -41,7 +41,7 @@ impl CarriedBatches {
         self.batches.iter().map(|(_, payload)| &payload[..])
     }
 
-    /// The highest sequence of all batches found; 0: none.
+    /// Returns the highest sequence of all batches found; 0: none.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq
     }

@@ -141,7 +141,7 @@ impl Requests {
         }
     }
 
-    /// The number of requests in flight.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.admission.in_flight()
     }

@@ -135,8 +135,8 @@ impl Together {
         self.frozen_to.fetch_max(seq, Ordering::AcqRel);
     }
 
-    /// An upper bound for all frozen memtables that the caller has seen, and for the batches in
-    /// them, whatever their families.
+    /// Returns an upper bound for all frozen memtables that the caller has seen, and for the
+    /// batches in them, whatever their families.
     pub fn frozen_to(&self) -> SeqNo {
         self.frozen_to.load(Ordering::Acquire)
     }
@@ -254,7 +254,7 @@ impl Tree {
     }
 }
 
-/// The error of a handle of a family that is not in the store.
+/// Returns the error of a handle of a family that is not in the store.
 #[cold]
 fn not_owned(family: &ColumnFamily) -> Error {
     if let Err(e) = family.0.check_there() {

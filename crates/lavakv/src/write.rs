@@ -2,7 +2,7 @@
 //!
 //! * [`commit`]: the order of sequence, log append, insert, publication and durability. Start here.
 //! * [`admission`]: the rate of writes, the room that they need, and their waits.
-//! * [`memtables`]: inserts under way, visibility, and rotation.
+//! * [`memtables`]: inserts in flight, visibility, and rotation.
 //! * `large_value`: values in files of their own, written before the log. `owned`: writes that no
 //!   thread waits for. `fate`: the errors of writes of unknown fate.
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use store::format::Feature;
 use store::space::SpaceBudget;
 
-/// Everything that writes need.
+/// The components of the write path.
 pub(crate) struct WritePath {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,

@@ -34,7 +34,7 @@ pub(crate) enum Body<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// One change of a family, encoded with this frame.
+    /// Creates the payload of one change, encoded with this frame.
     pub fn one(family: &'a Arc<Family>, change: Change<'a>, frame: &'a Frame) -> Payload<'a> {
         Payload {
             body: Body::One(family, change),
@@ -58,7 +58,7 @@ impl<'a> Payload<'a> {
         Payload::one(family, change, Box::leak(Box::new(Frame::of(&change))))
     }
 
-    /// A batch.
+    /// Creates the payload of a batch.
     pub fn batch(batch: &'a WriteBatch) -> Payload<'a> {
         Payload {
             body: Body::Batch(batch),
@@ -82,7 +82,7 @@ pub(crate) enum OwnedPayload {
 }
 
 impl OwnedPayload {
-    /// One change of a family.
+    /// Creates the payload of one change.
     pub fn one(family: Arc<Family>, kind: ValueKind, key: Vec<u8>, value: Vec<u8>) -> OwnedPayload {
         let frame = Frame::of(&Change { kind, family: family.id, key: &key, value: &value });
         OwnedPayload::One { family, kind, key, value, frame }

@@ -27,7 +27,7 @@ impl Db {
         self.verify_unless(None)
     }
 
-    /// As [`Db::verify`], until the token is cancelled.
+    /// Verifies the store like [`Db::verify`], until the token is cancelled.
     ///
     /// # Errors
     /// `Cancelled`.

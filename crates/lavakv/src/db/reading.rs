@@ -1,4 +1,4 @@
-//! Stores that are only read.
+//! Read-only stores.
 
 use super::Db;
 use crate::context::options::Options;
@@ -15,7 +15,7 @@ impl Db {
         Self::open_read_only_in(Env::kernel(), path, options)
     }
 
-    /// As [`Db::open_read_only`], in an environment.
+    /// Opens a store for reading like [`Db::open_read_only`], in an environment.
     pub fn open_read_only_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let (engine, reading) = crate::read_only::open(env, path.as_ref(), options)?;
         Self::new(engine, Some(reading))

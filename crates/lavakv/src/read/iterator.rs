@@ -220,12 +220,12 @@ impl DbIterator {
         Err(Error::invalid("the iterator stands nowhere: seek first, and check valid()"))
     }
 
-    /// The key; empty without a position.
+    /// Returns the key; empty without a position.
     pub fn key(&self) -> &[u8] {
         self.inner.as_ref().filter(|i| i.valid()).map_or(&[], Prefetch::key)
     }
 
-    /// The value; empty without a position, or with `keys_only`.
+    /// Returns the value; empty without a position, or with `keys_only`.
     ///
     /// The first call at a position reads a separated value; a move alone does not. If the values
     /// of successive positions are read, those of the next positions are read ahead.
@@ -240,8 +240,8 @@ impl DbIterator {
         }
     }
 
-    /// Entries that its moves passed without returning them: tombstones, entries below them, and
-    /// old versions. Large numbers explain slow scans.
+    /// Returns the number of entries that its moves passed without returning them: tombstones,
+    /// entries below them, and old versions. Large numbers explain slow scans.
     pub fn hidden_entries(&self) -> u64 {
         self.inner.as_ref().map_or(0, Prefetch::hidden_entries)
     }

@@ -164,7 +164,8 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         self.open == 0 && self.left.is_empty()
     }
 
-    /// Number of keys not yet looked up. Data handed over is kept while it does not change.
+    /// Returns the number of keys not yet looked up. Data handed over is kept while it does not
+    /// change.
     pub fn keys_left(&self) -> usize {
         self.left.len()
     }
@@ -178,7 +179,7 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
         self.ready = (0..self.wave.len()).filter(|&at| self.wave[at].is_some()).collect();
     }
 
-    /// Data that the reads have returned, and their cost.
+    /// Returns the data that the reads have brought, and their cost.
     pub fn fetched(&mut self) -> &mut Fetched {
         &mut self.fetched
     }

@@ -185,7 +185,8 @@ impl PendingMultiGet {
         self.op.iter_mut().for_each(MultiGetOp::let_go);
     }
 
-    /// Number of keys not yet looked up. Data handed over is kept while it does not change.
+    /// Returns the number of keys not yet looked up. Data handed over is kept while it does not
+    /// change.
     pub(crate) fn keys_left(&self) -> usize {
         self.op.as_ref().map_or(0, MultiGetOp::keys_left)
     }

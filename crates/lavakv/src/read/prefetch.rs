@@ -189,12 +189,12 @@ impl<I: InternalIterator> Prefetch<I> {
         !self.queue.is_empty() || self.inner.valid()
     }
 
-    /// The user key. Must be valid.
+    /// Returns the user key. Must be valid.
     pub fn key(&self) -> &[u8] {
         self.queue.front().map_or_else(|| self.inner.key(), |entry| entry.user_key)
     }
 
-    /// The value. Must be valid.
+    /// Returns the value. Must be valid.
     pub fn value(&self) -> Result<&[u8]> {
         if !self.queue.is_empty() {
             return self.queued_value();
@@ -239,7 +239,7 @@ impl<I: InternalIterator> Prefetch<I> {
         }
     }
 
-    /// Entries passed without being returned.
+    /// Returns the number of entries passed without being returned.
     pub fn hidden_entries(&self) -> u64 {
         self.inner.hidden_entries()
     }

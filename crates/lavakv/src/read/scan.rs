@@ -290,7 +290,7 @@ impl PendingScan {
         self.values.close_files();
     }
 
-    /// Bytes of handed-over data that the scan holds.
+    /// Returns the bytes of handed-over data that the scan holds.
     pub fn held_bytes(&mut self) -> u64 {
         let view = self.view.as_mut().map_or(0, |view| view.entries.inner_mut().held_bytes());
         view + self.values.held_bytes()

@@ -37,7 +37,7 @@ impl ValueReader {
         self.content.into_value()
     }
 
-    /// Length of the value in bytes.
+    /// Returns the length of the value in bytes.
     pub fn len(&self) -> u64 {
         match &self.content {
             Content::Bytes(value) => value.len() as u64,

@@ -69,7 +69,7 @@ impl Earlier<'_> {
         is_later && then.store.uid == now.store.uid && then.store.speed == now.store.speed
     }
 
-    /// The report of its replay, if the next replay can continue there.
+    /// Returns the report of its replay, if the next replay can continue there.
     pub fn log(&self) -> Option<&RecoveryReport> {
         self.log.get()
     }

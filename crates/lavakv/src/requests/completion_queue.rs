@@ -227,7 +227,7 @@ impl RequestQueue {
         }
     }
 
-    /// The number of requests in the queue.
+    /// Returns the number of requests in the queue.
     pub fn len(&self) -> usize {
         self.in_flight.len() + self.known.len()
     }

@@ -221,7 +221,7 @@ impl Lane {
     }
 }
 
-/// The error of writes behind a failed one.
+/// Returns the error of writes behind a failed one.
 fn not_attempted(number: u64, failure: &Error) -> Error {
     let why = format!(
         "not attempted: write {number} of these requests failed before; call resume, and submit it again"

@@ -24,7 +24,7 @@ pub(crate) trait PointRead: Send {
     /// See [`ResumableRead::needs_all`].
     const NEEDS_ALL: bool;
 
-    /// The timing of this kind of read.
+    /// Returns the timing of this kind of read.
     fn timing(times: &Times) -> &Timing;
     /// See [`ResumableRead::step`].
     fn step(&mut self, may_block: bool) -> Progress<Self::Found>;

@@ -67,7 +67,7 @@ pub(crate) fn room(tree: &Tree, table_bytes: u64) -> Option<Room> {
     })
 }
 
-/// Free bytes of the fast tier for tables that change their tier.
+/// Returns the free bytes of the fast tier for tables that change their tier.
 fn free_for_moves(disks: &Disks) -> u64 {
     free_bytes(disks)
 }
@@ -77,14 +77,15 @@ pub(super) fn free_bytes(disks: &Disks) -> u64 {
     disks.speed.space(&disks.speed_dir).map_or(0, |space| space.available)
 }
 
-/// Bytes that must be free on the fast tier before another table is created: see [`room_bytes`].
+/// Returns the bytes that must be free on the fast tier before another table is created: see
+/// [`room_bytes`].
 pub(super) fn wanted_bytes(tree: &Tree, expected_len: u64) -> u64 {
     room_bytes(&tree.context.options, tree.space.gauges.log_bytes(Lane::FIRST), expected_len)
 }
 
-/// Bytes that must be free on the fast tier before another table is created: the growth of the log
-/// up to its bound and a quarter, and one table for each thread. As many threads may have created a
-/// table without writing to it yet.
+/// Returns the bytes that must be free on the fast tier before another table is created: the growth
+/// of the log up to its bound and a quarter, and one table for each thread. As many threads may
+/// have created a table without writing to it yet.
 fn room_bytes(options: &Options, log_bytes: u64, expected_len: u64) -> u64 {
     let log_bytes_max = options.expert.wal_bytes_max.saturating_add(options.expert.wal_bytes_max / 4);
     let tables = expected_len.saturating_mul(options.background_threads as u64);

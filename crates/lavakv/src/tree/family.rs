@@ -111,7 +111,7 @@ impl ReadState {
         }
     }
 
-    /// Overlap statistics of its tables. `None`: no values are separated.
+    /// Returns the overlap statistics of its tables. `None`: no values are separated.
     pub fn met(&self) -> Option<&Met> {
         self.hiding.as_ref().map(Hiding::met)
     }
@@ -133,7 +133,7 @@ pub(crate) struct Derived {
 }
 
 impl Derived {
-    /// The version from which it was derived.
+    /// Returns the version from which the state was derived.
     pub fn version(&self) -> &Arc<Version> {
         &self.read_state.version
     }
@@ -494,18 +494,18 @@ fn came_into_level_0(before: &Version, after: &Version) -> u64 {
 pub struct ColumnFamily(pub(crate) Owned<Arc<Family>>);
 
 impl ColumnFamily {
-    /// Its number, never reused in the store.
+    /// Returns its id, which the store never reuses.
     pub fn id(&self) -> FamilyId {
         self.0.id
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its options: those given at its creation or since. Sizes are those given, even where smaller
-    /// ones are in effect.
+    /// Returns the options given at its creation or since. Sizes are those given, even where
+    /// smaller ones are in effect.
     pub fn options(&self) -> FamilyOptions {
         match Owned::process(&self.0).is_here() {
             true => (*self.0.settings.given()).clone(),

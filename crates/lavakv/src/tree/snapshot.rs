@@ -127,17 +127,17 @@ impl Snapshot {
         Snapshot(Owned::new(registered))
     }
 
-    /// Its id in the space ledger, unique while the store is open.
+    /// Returns its id in the space ledger, unique while the store is open.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// The name given to it; may be empty.
+    /// Returns the name given to it; may be empty.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The sequence of the last write it sees.
+    /// Returns the sequence of the last write it sees.
     pub fn sequence(&self) -> SeqNo {
         self.0.seq
     }

@@ -83,7 +83,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Of a write that has not begun.
+    /// Creates the state of a write that has not begun.
     pub fn of_write(payload: &Payload<'_>) -> Entry {
         let payment = Payment::of_write(payload.weight as u64, payload.is_delete_only());
         Entry { payment, tried: Tried::NONE }

@@ -122,7 +122,7 @@ impl WriteState {
         }
     }
 
-    /// The wait after the write is logged and inserted.
+    /// Returns the remaining wait of a write that is logged and inserted.
     pub fn logged(&self) -> Option<Logged> {
         match self.stage {
             Stage::Logged(logged) => Some(logged),
@@ -162,7 +162,7 @@ impl<'a> WriteOp<'a> {
         WriteOp { writes, payload, state, sink: None }
     }
 
-    /// Returns the state from which [`WriteOp::resumed`] goes on.
+    /// Returns the state from which [`WriteOp::resumed`] continues.
     pub fn paused(mut self) -> WriteState {
         let done = WriteState::new(&self.payload, Durability::Buffered, Vec::new());
         std::mem::replace(&mut self.state, WriteState { stage: Stage::Done, ..done })
@@ -186,7 +186,7 @@ impl<'a> WriteOp<'a> {
         if self.sink.is_some() { Lane::LOG } else { Lane::FIRST }
     }
 
-    /// Advances, if its throttle charge can be paid before `until_ns`.
+    /// Takes a step, if the throttle charge can be paid before `until_ns`.
     ///
     /// # Errors
     /// After an error the fate of the write is unknown until the store is reopened, with these

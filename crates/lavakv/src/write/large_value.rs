@@ -113,7 +113,7 @@ impl ValueWriter {
         })
     }
 
-    /// Number of bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -155,7 +155,7 @@ impl ValueWriter {
         self.draft.as_mut().expect("begun above").append(data, &mut self.patience)
     }
 
-    /// Length of the longest value that is not worth a file.
+    /// Returns the length of the longest value that is not worth a file.
     fn held_max(&self) -> usize {
         CHUNK_LEN.min(segments::threshold(&self.writes.context.options) - 1)
     }

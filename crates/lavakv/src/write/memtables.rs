@@ -13,10 +13,10 @@
 //! | the log thread makes its staging file longer | a new file, its rename and a sync of the directory |
 //! | a batch goes to the other lane than the one before, which has grown meanwhile ([`super::commit`]) | a sync |
 //! | the volume is nearly full, and the reserve of the log is filled again ([`super::admission::space`]) | a device write of that reserve |
-//! | the volume's free space is asked for, at most once in a while | a system call |
-//! | a batch goes to the log of a guest | an append to that lane, with its locks |
-//! | a family is made or dropped, or its options change | an edit of the manifest |
-//! | inserts in flight are settled | 16 inserts of 16 KiB |
+//! | the volume's free space is queried, at a limited rate | a system call |
+//! | a batch goes to the log of a secondary engine | an append to that lane, with its locks |
+//! | a family is created or dropped, or its options change | an edit of the manifest |
+//! | a wait for all inserts in flight | 16 inserts of 16 KiB |
 //! | a batch inserts alone | an insert of 16 MiB |
 //!
 //! **Inserts** run without the lock, several at once. Their registration order is the log order,
@@ -84,7 +84,7 @@ pub(crate) struct Memtables {
     large: Arc<Large>,
     /// The serialization point of all writes.
     writer: Mutex<Writer, rank::Writer>,
-    /// Inserts in flight. Each is registered under the writer's lock and goes on without it.
+    /// Inserts in flight. Each is registered under the writer's lock and runs without it.
     pub(super) order: Order,
     /// Number of checks before a sleep.
     looks: usize,

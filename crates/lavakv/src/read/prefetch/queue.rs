@@ -115,7 +115,7 @@ impl Queue {
         !self.read.replace(true) && !self.begun
     }
 
-    /// True before the middle.
+    /// True if the front is before the middle.
     pub fn is_first_half(&self) -> bool {
         self.at * 2 < self.slots.len()
     }
@@ -135,7 +135,7 @@ impl Queue {
         self.begun
     }
 
-    /// Number of values used, and of separated values.
+    /// Returns the number of values used, and of separated values.
     pub fn asked(&self) -> (usize, usize) {
         (self.asked.get(), self.separated)
     }
@@ -170,8 +170,8 @@ impl Queue {
     }
 }
 
-/// Length of an entry's value according to its reference. A damaged reference is reported on its
-/// use.
+/// Returns the length of an entry's value according to its reference. A damaged reference is
+/// reported on its use.
 fn value_len(entry: &Entry<'_>) -> u64 {
     match entry.kind {
         ValueKind::Reference => Reference::decode(entry.value).map_or(0, |r| r.raw_len.max(r.stored_len)),

@@ -6,10 +6,10 @@
 //!
 //! | condition | until | brought about by |
 //! |---|---|---|
-//! | `Time` | so many nanoseconds have passed: the throttle charge | the clock |
+//! | `Time` | the throttle charge has passed, in nanoseconds | the clock |
 //! | `Memory` | memtables have become tables | flush |
 //! | `Levels` | level 0 is less deep | compaction |
-//! | `Memory` | memtables have become tables | flush |
+//! | `ShorterLog`, `Group` | the log is shorter, or has a group | flush, which releases groups |
 //! | `Space` | a job or a delete has freed some, or a while has passed | collection, compaction, clean-up, deletes |
 //! | `Durable` | the log is durable up to the batch: the next step waits itself | the caller's own thread |
 //! | `Visible` | the inserts of earlier writes are done: the next step waits itself | their threads |
@@ -92,7 +92,7 @@ pub(crate) enum ReserveShare {
 }
 
 impl Ask {
-    /// A write of `weight` bytes.
+    /// Creates the request of a write of `weight` bytes.
     pub fn of_write(weight: usize, share: ReserveShare) -> Ask {
         let bytes = weight as u64;
         Ask { bytes: bytes + bytes / 8, share }
@@ -167,7 +167,7 @@ impl Admission {
     /// no lock.
     pub fn wait(&self, need: &Need, until_ns: u64) {
         match need {
-            // `Payment` books it, as one wait.
+            // `Payment` records the charge as one stall.
             Need::Time(ns, _) => self.context.env.clock.sleep_ns(*ns),
             Need::Durable | Need::Visible | Need::Look(_) => {}
             need => {

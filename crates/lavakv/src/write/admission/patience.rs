@@ -47,7 +47,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// The deadline of an operation that begins now. Reads the clock only if there is one.
+    /// Creates the deadline of an operation that begins now. Reads the clock only if there is one.
     pub fn new(context: &Context, at_most: Option<Duration>) -> Patience {
         let until_ns = at_most.map(|at_most| context.now_ns().saturating_add(saturating_ns(at_most)));
         Patience { at_most, until_ns, waited_ns: 0, longest: None }
@@ -126,7 +126,7 @@ pub(crate) struct Begun {
     pub ns: u64,
 }
 
-/// The error of a write whose deadline is too early.
+/// Returns the error of a write whose deadline is too early.
 pub(crate) fn busy(cause: StallCause) -> Error {
     let what = cause.waits_for();
     let why = format!(

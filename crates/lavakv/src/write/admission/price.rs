@@ -63,35 +63,34 @@ pub(crate) struct Pressure {
     pub backlog: u64,
     /// Measured bytes of memtable flushed per second.
     pub flush_bytes_per_s: u64,
-    /// Level 0, if it is deeper than where slowing starts.
+    /// Level 0, if it is deeper than the slowdown depth.
     pub l0: Option<Level0>,
     /// Bytes of tables over the targets of their levels, in percent of the family's bytes.
     pub excess_percent: u64,
     /// Measured bytes that the tree absorbs per second, if that is known.
     pub absorbed_bytes_per_s: Option<u64>,
-    /// Exposed garbage above the threshold of slowing, in percent of the live data.
+    /// Garbage above the slowdown threshold, in percent of the live data.
     pub garbage_over_percent: u64,
     /// Measured bytes of garbage freed per second.
     pub gc_bytes_per_s: u64,
     /// Bytes left below the space limit, as long as they are less than `space_margin`.
     pub space_room: u64,
-    /// From so little room on writers are slowed down; 0: there is no limit, or room enough.
+    /// Room below which writes are slowed down; 0: there is no limit, or enough room.
     pub space_margin: u64,
 }
 
-/// A level 0 that is deeper than where slowing starts. In tables, which are memtables that were
-/// flushed; parts of them count.
+/// A level 0 deeper than the slowdown depth. Depths are in flushed memtables, and may be fractions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Level0 {
     /// Its depth, with the memtables that come there next.
     pub depth: f64,
-    /// Where slowing starts.
+    /// The depth from which on writes are slowed down.
     pub slowdown: f64,
-    /// Where writes stop.
+    /// The depth at which writes stop.
     pub stop: f64,
-    /// What drains it.
+    /// The compactions that drain it.
     pub draining: Draining,
-    /// Measured bytes of it compacted away per second; 0: not known.
+    /// Measured drain rate, bytes per second; 0: unknown.
     pub bytes_per_s: u64,
 }
 
@@ -106,10 +105,10 @@ impl Level0 {
         let known = Some(self.bytes_per_s).filter(|rate| *rate > 0);
         let rate = known.unwrap_or(flush_bytes_per_s / 4).max(RATE_FLOOR) as f64;
         let Draining { takes, left, takes_all, .. } = self.draining;
-        // Counts one more piece of work than is left: else the room would end before the work.
+        // Counts one table more than is left: otherwise the room would end before the work.
         let evenly = |rest: f64, left: f64| (rest.min(self.stop) - self.depth).max(0.0) / (left + 1.0);
         let part = match takes_all {
-            // The next one has all of it to do.
+            // The next compaction has to do all of it.
             true if takes == 0.0 => evenly(self.stop / 2.0 + self.depth, self.depth),
             true => evenly(self.stop / 2.0 + takes, left),
             false => evenly(self.stop, left).min(self.balanced()),
@@ -131,7 +130,7 @@ impl Level0 {
 /// Garbage comes to rest at most this far above its bound, in percent of the live data.
 const GARBAGE_BALANCE_PERCENT: u64 = 5;
 
-/// The excess comes to rest at most this far above [`EXCESS_SLOW_PERCENT`].
+/// Bytes over target come to rest at most this far above [`EXCESS_SLOW_PERCENT`].
 const EXCESS_BALANCE_PERCENT: u64 = 10;
 
 /// Returns the allowed part of a rate for a quantity `over` percent above its bound, which is to

@@ -68,7 +68,7 @@ pub(crate) struct Order {
     woken: Condvar,
 }
 
-/// The mark of a finished insert.
+/// Returns the mark of a finished insert.
 fn mark(number: u64, last: SeqNo) -> u64 {
     last << LAP_BITS | lap(number)
 }
@@ -97,14 +97,14 @@ impl Order {
         &self.slots[(number % UNDER_WAY_MAX as u64) as usize].0
     }
 
-    /// Under the writer's lock: waits for the inserts in flight if the ring is full. False: one of
+    /// Waits, under the writer's lock, for the inserts in flight if the ring is full. False: one of
     /// them never ends.
     pub fn make_place(&self, looks: usize) -> bool {
         let next = self.next.load(Ordering::Relaxed);
         next - self.ended.load(Ordering::Acquire) < UNDER_WAY_MAX as u64 || self.settle(looks)
     }
 
-    /// Under the writer's lock: registers the insert of the write with the sequences up to `last`.
+    /// Registers, under the writer's lock, the insert of the write with sequences up to `last`.
     /// The ring has a slot.
     pub fn begin(&self, last: SeqNo) -> UnderWay<'_> {
         let number = self.next.load(Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl Order {
         UnderWay { order: self, number, last }
     }
 
-    /// Under the writer's lock: waits for the inserts in flight. False: one of them never ends.
+    /// Waits, under the writer's lock, for the inserts in flight. False: one of them never ends.
     pub fn settle(&self, looks: usize) -> bool {
         self.wait_for(self.snapshots.registered(), looks)
     }

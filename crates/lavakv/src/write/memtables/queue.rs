@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A place in the queue. Earlier writes have lower numbers.
 pub(crate) type Ticket = u64;
 
-/// See the module.
+/// The queue of waiting writes: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     next: Ticket,

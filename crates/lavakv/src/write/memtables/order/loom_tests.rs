@@ -1,6 +1,6 @@
 //! Every interleaving of writers (registration, insert, publication), a rotation, and a reader.
 //!
-//! The ring has two slots, so three writers meet one that is full.
+//! The ring has two slots, so a third writer finds it full.
 
 use super::*;
 use base::sync::model::check;

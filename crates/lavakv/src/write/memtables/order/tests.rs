@@ -26,7 +26,7 @@ fn what_is_done_is_visible_when_all_before_it_is() {
     assert!(snapshots.visible() == 7 && order.settle(0));
 }
 
-/// Around the ring, and around the laps that a slot can tell apart.
+/// Wraps around the ring, and around the distinguishable laps of a slot.
 #[test]
 fn slots_are_used_again() {
     let (snapshots, order) = order();
