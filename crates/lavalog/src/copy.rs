@@ -13,9 +13,8 @@
 //!
 //! Replaying these groups over the files gives the state at the moment, as after a crash. Files may
 //! reflect more operations of a log than their groups contain, but only operations that are
-//! replayed.
-//! If LavaLog is the secondary engine, the moment is taken under the host engine's order lock. So
-//! both parts of the copy contain an embedded batch, or neither does.
+//! replayed. If LavaLog is the secondary engine, the moment is taken under the host engine's order
+//! lock. So both parts of the copy contain an embedded batch, or neither does.
 //!
 //! Writers continue throughout. Appends after the moment are not copied. Trimmed records stay on
 //! disk until the copy is complete, as nothing is collected.

@@ -4,8 +4,7 @@
 //! appended to the record lane of the store's log and stay there. When replay needs a log group no
 //! longer, the engine seals it: the group remains on disk as record storage. An index maps each
 //! record to its position. Sealed groups have their index entries in one index file each. Memory
-//! holds the entries of the newest groups and, for every file, the runs of LSNs that it has of each
-//! log.
+//! holds the entries of the newest groups and, for each log and file, the runs of LSNs in the file.
 //!
 //! * [`ops`]: operations and their encoding in the log. [`logs`]: the state that they produce.
 //!   [`index`]: record positions; [`ledger`]: live bytes of each file.

@@ -282,8 +282,7 @@ impl LogStore {
 
     /// Opens a log, or creates it.
     ///
-    /// # Errors
-    /// As [`LogStore::create_log`].
+    /// # Errors The errors of [`LogStore::create_log`].
     pub fn log(&self, name: &str) -> Result<LogHandle> {
         match self.open_log(name) {
             Err(e) if e.kind() == ErrorKind::NotFound => match self.create_log(name) {
@@ -403,8 +402,7 @@ impl LogStore {
     /// Raises the format of the store while reads and writes continue. Durable on return; does
     /// nothing if the store has the format already.
     ///
-    /// # Errors
-    /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
+    /// # Errors The errors of [`store::files::Files::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.enter()?.1.store.files.upgrade(format)
     }

@@ -13,7 +13,6 @@
 //!    least live data are taken instead.
 //! 4. A cold file is taken if a smaller share of it is live than of the group that would be taken.
 //!    Cold files have no order of age; only their live share counts.
-//!
 //! 5. If no file is worth collecting, small cold files of the first generation are merged. This
 //!    waits until the result is not small, or there are [`MERGED_MAX`] of them. Even a small file
 //!    costs an open, a read of its directory and a few hundred bytes of memory at each start. It

@@ -5,8 +5,8 @@
 //! the recent records in memory, by log and LSN. Then it writes a checkpoint of names, trims,
 //! truncations and metadata, in two copies. One manifest edit adds these files, ends the replay of
 //! the groups, and drops the previous checkpoint. Operations continue meanwhile. Installing an
-//! index file removes the records that died during its writing. Operations after the groups that
-//! the checkpoint already reflects are replayed again without effect.
+//! index file removes the records that died during its writing. A later replay repeats operations
+//! that the checkpoint already reflects, without effect.
 //!
 //! A checkpoint contains all logs, however few of them have records in the group. So if it is long
 //! compared with a group, closed groups *wait* for more, until the checkpoint is a small fraction
