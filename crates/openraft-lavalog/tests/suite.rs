@@ -76,8 +76,8 @@ fn openrafts_suite_passes() {
     Suite::test_all(OnDisk).unwrap();
 }
 
-/// Drives a future that waits only for a sync of the logs. It is polled this often before the sync,
-/// and must not be ready.
+/// Drives a future that waits only for durability: syncs the logs after each poll until it is
+/// ready.
 fn run<T>(store: &Store, future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

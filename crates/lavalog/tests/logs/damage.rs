@@ -197,8 +197,8 @@ fn damaged_blocks_of_index_files_are_made_again_from_their_groups_while_the_stor
     }
 }
 
-/// The file system loses an index file of an open store, or all of it but its blocks. The group has
-/// the rows, and a read of a record triggers a new file.
+/// The file system loses an index file of an open store, or everything in it except the blocks. The
+/// group has the rows, and a read of a record triggers a new file.
 #[test]
 fn an_index_file_that_is_lost_while_the_store_is_open_is_made_again() {
     for (is_gone, scans) in [(true, false), (true, true), (false, false), (false, true)] {
