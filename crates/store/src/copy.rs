@@ -56,7 +56,6 @@ pub struct Copy {
     dir: PathBuf,
     uid: Uid,
     cancel: Option<Cancel>,
-    /// The copy made the directory.
     made_dir: bool,
     /// `None`: the copy is finished, or its end has begun.
     mark: Option<Mark>,

@@ -17,7 +17,7 @@
 //! the other. The rate limit is shared. On the disk with the log, log writes count as foreground
 //! too, and background work writes pieces of [`PIECE_BYTES`] there.
 //!
-//! A flush never waits, because writers wait for it. A thread that holds a contended lock never
+//! A flush never waits, because writers wait for it. Background work must not hold a lock while it
 //! waits; debug builds check that.
 
 mod budget;

@@ -12,7 +12,6 @@ use io::Env;
 const ATTEMPTS: u32 = 100;
 /// Number of equal errors in a row after which the error is returned at once.
 const SAME_MAX: u32 = 5;
-/// Pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 2_000_000;
 
 /// Repeats `once` until the writer, if there is one, does not interfere.

@@ -10,7 +10,6 @@ use super::staging_len;
 
 /// Maximum length: the most that this release and earlier ones read back from a staging file.
 const RING_LEN_MAX: u64 = 64 << 20;
-/// Minimum length.
 const RING_LEN_MIN: u64 = 64 << 10;
 
 /// Time that pages of the first lane wait for a flush to supersede them.

@@ -7,7 +7,6 @@ use io::{AlignedBuf, InPlaceFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The limited file: see the module.
 #[derive(Debug)]
 struct Recorded {
     file: Arc<dyn InPlaceFile>,

@@ -71,7 +71,6 @@ pub struct LaneGroup {
     pub seqs: Option<Spans>,
 }
 
-/// A retained group.
 #[derive(Debug)]
 struct Retained {
     number: u64,

@@ -41,7 +41,6 @@ impl wal::Domain for Health {
     }
 }
 
-/// Transient errors of jobs.
 #[derive(Debug, Default)]
 struct Met {
     /// Number of busy errors, and the last one.

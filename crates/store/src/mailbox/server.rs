@@ -20,7 +20,6 @@ const SEEN_MAX: usize = 256;
 /// The requests to a store.
 pub struct Mailbox {
     env: Env,
-    /// The directory of requests.
     dir: PathBuf,
     /// Time of the next scan; `u64::MAX`: a scan is running.
     next_look_ns: AtomicU64,
@@ -28,11 +27,9 @@ pub struct Mailbox {
     taken: Mutex<Taken, rank::Requested>,
 }
 
-/// Requests that were taken.
 #[derive(Default)]
 struct Taken {
     waiting: VecDeque<Id>,
-    /// The request in service.
     current: Option<Id>,
     /// A thread serves until no request waits.
     is_served: bool,

@@ -234,7 +234,6 @@ fn apply_commit<E: Engine>(
     Ok((next, own, all))
 }
 
-/// Checks a state from scratch.
 fn verify(state: &State) -> Result<()> {
     let mut taken: IdMap<u64, EngineId> = IdMap::new();
     let mut occupy = |number: u64, owner: EngineId| match taken.insert(number, owner) {

@@ -49,7 +49,6 @@ struct Inner {
 }
 
 impl Inner {
-    /// Goes back to the durable state.
     fn roll_back(&mut self, durable: Arc<State>, e: Error) {
         self.queue.clear();
         self.roll_backs.push((durable.edit_number, e));

@@ -19,7 +19,6 @@ use base::checksum::{self, checksum_of, mask};
 use base::codec::{Reader, put_u32, put_u64};
 use base::{Error, Result, Uid};
 
-/// First bytes of every manifest.
 const MAGIC: &[u8; 8] = b"LAVAMFST";
 /// The version of a manifest whose snapshot is one record, written wherever that suffices.
 const FORMAT_VERSION: u32 = 1;

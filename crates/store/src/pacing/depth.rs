@@ -22,7 +22,6 @@ pub const DEPTH_MAX: u32 = 16;
 const DEPTH_FIRST: u32 = DEPTH_MAX / 4;
 /// Depths are counted in thousandths of a piece.
 pub const ONE: u32 = 1000;
-/// Minimum depth.
 const DEPTH_MIN: u32 = ONE;
 /// Work is urgent while writers wait, and for this time after.
 const HURRY_NS: u64 = 100_000_000;

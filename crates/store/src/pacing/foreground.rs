@@ -45,7 +45,6 @@ pub struct Foreground {
     /// Start of the window and end of the last read, clock nanoseconds. 0: none.
     window_ns: AtomicU64,
     last_ns: AtomicU64,
-    /// Reads of the window, and slow reads.
     reads: AtomicU64,
     slow: AtomicU64,
 }

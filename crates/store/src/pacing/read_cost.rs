@@ -36,9 +36,9 @@
 //! own, so that old measurements fade. Long reads stay known while only short ones are made.
 //!
 //! Reads update counters, which are estimates: with two threads at the same moment one burst may be
-//! taken for another. The sums are under a lock that only the end of a burst takes. A single
-//! reading thread makes each read a burst, so an end only adds to sums. The results are derived at
-//! every [`DERIVED_EVERY`]th end. If measured costs are switched off, nothing is counted.
+//! taken for another. The sums are under a lock that the end of a burst takes. A single reading
+//! thread makes each read a burst, so an end only adds to sums. The results are derived at every
+//! [`DERIVED_EVERY`]th end. If measured costs are switched off, nothing is counted.
 
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;

@@ -21,7 +21,6 @@ use io::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Maximum number of open files.
 const OPEN_MAX: usize = 64;
 
 /// Access to the damaged store: see the module.

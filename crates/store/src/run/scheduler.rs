@@ -186,7 +186,6 @@ struct Simulated {
 /// First sleep of a worker without work, before it checks for work without notification: a full
 /// tail buffer, scarce space.
 const IDLE_POLL: Duration = Duration::from_millis(10);
-/// Maximum sleep of a worker.
 const DOZE_MAX: Duration = Duration::from_secs(1);
 
 impl Scheduler {

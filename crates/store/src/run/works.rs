@@ -100,7 +100,6 @@ impl Work for Works {
     }
 }
 
-/// A job of the secondary engine.
 struct GuestJob {
     work: Arc<dyn Work>,
     job: Box<dyn Job>,

@@ -13,7 +13,6 @@ use std::sync::Arc;
 /// Sums over all running jobs.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
-    /// Granted bytes.
     granted_bytes: AtomicU64,
     /// Bytes of the unfinished output files of jobs and flushes.
     written_bytes: AtomicU64,

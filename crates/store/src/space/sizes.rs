@@ -10,11 +10,10 @@ use super::SpaceLimit;
 pub const OUTPUT_BYTES: u64 = 16 << 10;
 /// Space for manifest edits in flight, bytes.
 pub const EDITS_BYTES: u64 = 16 << 10;
-/// Under a limit, the length of a manifest roll as a fraction of the limit, and its bounds in
-/// bytes.
+/// Under a limit, the manifest is rolled at this fraction of it, within bounds in bytes.
 const MANIFEST_PART: u64 = 256;
 const MANIFEST_BYTES: (u64, u64) = (64 << 10, 4 << 20);
-/// Under a limit, the bound of the log as a fraction of the limit.
+/// Under a limit, the live log is bounded to this fraction of it.
 const LOG_PART: u64 = 64;
 
 /// Returns the maximum output of a job with this input: outputs have their own headers and indexes.
@@ -86,8 +85,8 @@ pub struct Terms {
     pub sizes: Sizes,
     /// Minimum bytes that the store uses or keeps free, however little data it has.
     pub overhead_bytes: u64,
-    /// No file except the manifest exceeds the limit less the space for edits, not even during an
-    /// open: all admitted data is in files already.
+    /// No file except the manifest raises the store above the limit less the space for edits, not
+    /// even during an open: all admitted data is in files already.
     pub is_strict: bool,
 }
 

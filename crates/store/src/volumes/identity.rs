@@ -15,13 +15,11 @@ use io::{Access, AlignedBuf, Disks, Env, InPlaceFile, PAGE};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// First bytes of a slot.
 const MAGIC: &[u8; 8] = b"LAVASPED";
 /// The version this release writes, and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
 /// Valid bytes of a slot, including the checksum.
 const SLOT_LEN: usize = 96;
-/// Number of slots of the file.
 const SLOTS: usize = 2;
 
 /// Maximum length of the recorded place of a fast tier, bytes.

@@ -60,7 +60,6 @@ struct FileUse {
     bytes: u64,
     /// Its length, once it is closed.
     len: Option<u64>,
-    /// A value file on the fast tier.
     is_speed_values: bool,
 }
 
@@ -389,7 +388,6 @@ struct MeteredFile {
     /// counted.
     bounded: Option<bool>,
     id: u64,
-    /// Its counted bytes.
     counted: u64,
 }
 

@@ -5,7 +5,6 @@ use base::codec::Reader;
 use store::volumes::SpeedDisk;
 use store::volumes::identity::Identity;
 
-/// Bytes of an identity.
 const SLOT_LEN: usize = 96;
 
 fn identity() -> Identity {

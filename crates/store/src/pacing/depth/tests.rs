@@ -28,7 +28,6 @@ struct Seen {
     depth_sum: u64,
 }
 
-/// Duration of a piece: 100 us.
 const PIECE_NS: u64 = 100_000;
 
 impl Device {
