@@ -1,20 +1,21 @@
-//! Checksums that know where they belong.
+//! Checksums that are bound to their place.
 //!
-//! A stored checksum is `checksum(payload) ^ mask(uid, offset)`: the low 32 bits of XXH3-64 of the payload, combined
-//! with 32 bits that depend on the 128-bit uid of the file and the offset of the payload in it. A block that is
-//! intact but stale, or that the device wrote to or read from the wrong place, fails like a damaged one. Because the
-//! mask is combined by XOR, garbage collection can verify a record and re-mask it for its new place without touching
-//! the payload again.
+//! A stored checksum is `checksum(payload) ^ mask(uid, offset)`: the low 32 bits of XXH3-64 of the
+//! payload, combined with 32 bits that depend on the 128-bit uid of the file and the offset of the
+//! payload in it. A block that is intact but stale, or that the device wrote to or read from the
+//! wrong place, fails like a damaged one. Because the mask is combined by XOR, garbage collection
+//! can verify a record and re-mask it for its new place without touching the payload again.
 
 use crate::error::{Error, Result};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-/// 128 random bits that name one file for ever (file numbers are never reused, but files can be swapped).
+/// 128 random bits that identify one file forever (file numbers are never reused, but files can be
+/// swapped).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uid(pub [u8; 16]);
 
 impl Uid {
-    /// From two random words.
+    /// Returns a uid of two random words.
     pub fn from_words(a: u64, b: u64) -> Self {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&a.to_le_bytes());
@@ -34,26 +35,27 @@ impl std::fmt::Debug for Uid {
     }
 }
 
-/// The checksum of a payload, not yet tied to a place.
+/// Returns the checksum of a payload, not yet bound to a place.
 pub fn checksum(payload: &[u8]) -> u32 {
     xxh3_64(payload) as u32
 }
 
-/// The checksum of several pieces in a row, equal to [`checksum`] of their concatenation.
+/// Returns the checksum of several pieces in a row, equal to [`checksum`] of their concatenation.
 pub fn checksum_of(pieces: &[&[u8]]) -> u32 {
     let mut state = Xxh3Default::new();
     pieces.iter().for_each(|p| state.update(p));
     state.digest() as u32
 }
 
-/// The mask of a place; XOR it with a [`checksum`] to get the stored form, and again to get back.
+/// Returns the mask of a place; XOR it with a [`checksum`] to get the stored form, and again to
+/// revert.
 pub fn mask(uid: Uid, offset: u64) -> u32 {
     let (a, b) = uid.words();
     mix(a ^ b.rotate_left(32) ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32
 }
 
-/// Spreads the bits of a number over all bits of the result: the last steps of SplitMix64 (Steele, Lea and Flood,
-/// "Fast splittable pseudorandom number generators", 2014).
+/// Spreads the bits of a number over all bits of the result: the last steps of SplitMix64 (Steele,
+/// Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[inline]
 pub fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -61,7 +63,7 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The checksum as stored for `payload` at `offset` of the file `uid`.
+/// Returns the checksum as stored for `payload` at `offset` of the file `uid`.
 pub fn stored(payload: &[u8], uid: Uid, offset: u64) -> u32 {
     checksum(payload) ^ mask(uid, offset)
 }
@@ -69,7 +71,7 @@ pub fn stored(payload: &[u8], uid: Uid, offset: u64) -> u32 {
 /// Checks a stored checksum.
 ///
 /// # Errors
-/// `Corruption` with the offset, if `payload` is not what was written at that place of that file.
+/// `Corruption` with the offset, if `payload` was not written at that place of that file.
 pub fn verify(payload: &[u8], uid: Uid, offset: u64, stored: u32) -> Result<()> {
     if checksum(payload) ^ mask(uid, offset) == stored {
         Ok(())

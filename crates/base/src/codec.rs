@@ -1,7 +1,9 @@
-//! Integers as bytes: little-endian fixed and LEB128 variable-length, and a bounds-checked [`Reader`].
+//! Integers as bytes: little-endian fixed and LEB128 variable-length, and a bounds-checked
+//! [`Reader`].
 //!
-//! Everything read from disk or network goes through [`Reader`]: it returns `Corruption` instead of panicking, and
-//! never lets a stored number size an allocation by itself (it hands out slices of what is really there).
+//! All bytes from disk or network are parsed with [`Reader`]: it returns `Corruption` instead of
+//! panicking. A stored number alone never sizes an allocation, since the reader returns slices of
+//! the actual bytes.
 
 use crate::error::{Error, Result};
 
@@ -11,7 +13,7 @@ pub fn put_varint(out: &mut Vec<u8>, v: u64) {
     varint_bytes(v, |byte| out.push(byte));
 }
 
-/// Gives the bytes of a varint to `put`, one after the other.
+/// Passes the bytes of a varint to `put`, one by one.
 #[inline]
 pub fn varint_bytes(mut v: u64, mut put: impl FnMut(u8)) {
     while v >= 0x80 {
@@ -46,13 +48,14 @@ pub fn put_u64(out: &mut Vec<u8>, v: u64) {
     out.extend_from_slice(&v.to_le_bytes());
 }
 
-/// How many bytes [`put_varint`] writes for `v`.
+/// Returns how many bytes [`put_varint`] writes for `v`.
 #[inline]
 pub fn varint_len(v: u64) -> usize {
     (64 - (v | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Reads a varint at the start of `bytes`: the value and its length, or `None` if cut short or over 64 bits.
+/// Reads a varint at the start of `bytes`: the value and its length, or `None` if cut short or over
+/// 64 bits.
 #[inline]
 pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -86,25 +89,25 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first byte.
+    /// Returns a reader at the first byte.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader { rest: bytes }
     }
 
-    /// What has not been read yet.
+    /// Returns the unread bytes.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// True when everything has been read.
+    /// Returns true when everything has been read.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         match self.rest.split_at_checked(n) {
@@ -116,7 +119,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next `N` bytes as an array.
+    /// Reads the next `N` bytes as an array.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         match self.rest.split_first_chunk::<N>() {
@@ -128,31 +131,31 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One byte.
+    /// Reads one byte.
     #[inline]
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// Two bytes, little-endian.
+    /// Reads two bytes, little-endian.
     #[inline]
     pub fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Four bytes, little-endian.
+    /// Reads four bytes, little-endian.
     #[inline]
     pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Eight bytes, little-endian.
+    /// Reads eight bytes, little-endian.
     #[inline]
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A varint.
+    /// Reads a varint.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         let (value, len) = get_varint(self.rest).ok_or_else(|| Error::corruption("malformed varint"))?;
@@ -160,7 +163,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// A varint that must fit in a `usize` and be at most `limit`.
+    /// Reads a varint that must fit in a `usize` and be at most `limit`.
     #[inline]
     pub fn length(&mut self, limit: usize) -> Result<usize> {
         let value = self.varint()?;
@@ -170,7 +173,7 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| Error::corruption(format!("length {value} over its limit {limit}")))
     }
 
-    /// A varint length and that many bytes.
+    /// Reads a varint length and that many bytes.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let n = self.length(self.rest.len())?;

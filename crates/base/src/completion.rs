@@ -1,14 +1,17 @@
-//! What will be known later: one part resolves it, the other is a future, or is asked now and then.
+//! Completion of an asynchronous operation: one part resolves it, the other is a future, or can be
+//! polled without a task.
 //!
-//! There is no runtime: whoever resolves it wakes the task that polled it last, on his own thread, after he has let go of the lock. So
-//! a waker must do no more than wakers do, and above all not call whoever resolves it.
+//! There is no runtime. The resolving thread wakes the task that polled last, after it has released
+//! the lock. So a waker must do only what wakers do, and above all not call the resolving
+//! component.
 //!
-//! Invariants: it is resolved once; a [`Completer`] that goes without having done so resolves it with `Closed`, so nobody waits for
-//! ever. Who drops the future loses nothing but the answer. The waker that is kept is the one of the last poll, and a poll that finds
-//! nothing has left it before the lock is let go of: so an answer that comes later finds it.
+//! Invariants: a completion is resolved once. A [`Completer`] that is dropped unresolved resolves
+//! it with `Closed`, so no waiter waits forever. Dropping the future loses only the answer. The
+//! waker of the last poll is kept. A poll without an answer stores its waker before it releases the
+//! lock, so a later answer finds the waker.
 //!
-//! Who has to do something with the answer before anybody sees it is no future but a function ([`Completer::calling`]), which is called
-//! once, by whoever resolves it.
+//! Work that must be done with the answer before any thread sees it is a function instead of a
+//! future ([`Completer::calling`]). The resolving thread calls this function once.
 
 use crate::process::Process;
 use crate::sync::model::{Mutex, lock};
@@ -20,64 +23,64 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// What is known so far.
+/// Progress of a completion.
 enum State<T> {
-    /// Nothing; whom to wake.
+    /// No answer yet; the waker, if any.
     Pending(Option<Waker>),
     /// The answer.
     Known(Result<T>),
-    /// The answer was handed out.
+    /// The answer was taken.
     Taken,
 }
 
-/// What the two parts share.
+/// State shared by the two parts.
 struct Slot<T> {
-    /// Where it is resolved: a child waits for nobody.
+    /// The process that resolves it: a child never waits.
     process: Process,
-    /// Guards what is known so far.
+    /// Guards the progress.
     state: Mutex<State<T>, rank::Completion>,
 }
 
-/// The part that waits: a future. Dropped, nobody waits any more.
+/// The waiting part: a future. Dropping it discards the answer.
 #[must_use = "what became of it is told here and nowhere else"]
 pub struct Completion<T>(Known<T>);
 
-/// Where the answer is.
+/// Place of the answer.
 enum Known<T> {
-    /// Here, from the beginning, until it is handed out.
+    /// In this value from the beginning, until it is taken.
     Here(Option<Result<T>>),
-    /// Where whoever resolves it will put it.
+    /// In a slot, where the completer puts it.
     There(Arc<Slot<T>>),
 }
 
-/// The part that resolves it.
+/// The resolving part.
 #[must_use = "dropped, it says that nobody knows what became of it"]
 pub struct Completer<T>(Option<Whom<T>>);
 
-/// Who is told.
+/// Receiver of the answer.
 enum Whom<T> {
     Future(Arc<Slot<T>>),
     Function(Box<dyn FnOnce(Result<T>) + Send>),
 }
 
-/// The two parts of something that is not known yet.
+/// Returns the two parts of an unresolved completion.
 pub fn pending<T>() -> (Completer<T>, Completion<T>) {
     let slot = Arc::new(Slot { process: Process::here(), state: Mutex::new(State::Pending(None)) });
     (Completer(Some(Whom::Future(slot.clone()))), Completion(Known::There(slot)))
 }
 
 impl<T> Completion<T> {
-    /// Something that is known already.
+    /// Returns a resolved completion.
     pub fn known(answer: Result<T>) -> Completion<T> {
         Completion(Known::Here(Some(answer)))
     }
 
-    /// The answer, once; `None` before and after.
+    /// Takes the answer, once; `None` before and after.
     pub fn take(&mut self) -> Option<Result<T>> {
         self.look(None)
     }
 
-    /// The answer; if there is none yet, `waker` is who will be woken.
+    /// Takes the answer; if there is none yet, keeps `waker` to be woken.
     fn look(&mut self, waker: Option<&Waker>) -> Option<Result<T>> {
         let slot = match &mut self.0 {
             Known::Here(answer) => return answer.take(),
@@ -104,10 +107,10 @@ impl<T> Completion<T> {
     }
 }
 
-/// It is moved as a whole, and nothing points into it.
+/// The completion is moved as a whole, and nothing points into it.
 impl<T> Unpin for Completion<T> {}
 
-/// Asked again after the answer it stays pending.
+/// Polled again after the answer it stays pending.
 impl<T> Future for Completion<T> {
     type Output = Result<T>;
 
@@ -117,13 +120,13 @@ impl<T> Future for Completion<T> {
 }
 
 impl<T> Completer<T> {
-    /// One without a future: `then` is called with what became of it, once, on the thread of whoever resolves it. It is held to what wakers
-    /// are held to.
+    /// Returns a completer without a future: `then` is called with the answer, once, on the
+    /// resolving thread. The function is subject to the limits of wakers.
     pub fn calling(then: impl FnOnce(Result<T>) + Send + 'static) -> Completer<T> {
         Completer(Some(Whom::Function(Box::new(then))))
     }
 
-    /// Says what became of it.
+    /// Resolves the completion.
     pub fn resolve(mut self, answer: Result<T>) {
         if let Some(whom) = self.0.take() {
             settle(whom, answer);

@@ -1,6 +1,6 @@
 //! Names of the block codecs. The numbers are part of the formats.
 
-/// How a block or value is compressed.
+/// Compression of a block or value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {
@@ -14,7 +14,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The codec with this number.
+    /// Returns the codec with this number.
     pub fn from_u8(n: u8) -> Option<Self> {
         match n {
             0 => Some(Compression::None),
@@ -24,7 +24,7 @@ impl Compression {
         }
     }
 
-    /// The name used in options and on the command line.
+    /// Returns the name used in options and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Compression::None => "none",

@@ -1,6 +1,6 @@
-//! What the references of a table need of one vSST: the table says it of itself, the manifest of the table.
+//! References of a table into one value file, as recorded in the table and in the manifest.
 
-/// See the module.
+/// References of a table into one value file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dependency {
     /// The logical name of the vSST.

@@ -1,8 +1,9 @@
 //! The one error type of the engine.
 //!
-//! An [`Error`] has a small [`ErrorKind`] to match on (never match on message text), a sentence that says what
-//! happened and what to do, the file and offset it concerns where there are such, and the error that caused it.
-//! It is cheap to clone, because a failed background job reports the same error to every later caller.
+//! An [`Error`] has a small [`ErrorKind`] to match on (never match on message text) and a message
+//! with the failure and the remedy. It names the file and offset if there are any, and its cause.
+//! It is cheap to clone, because a failed background job reports the same error to every later
+//! caller.
 
 pub mod made;
 
@@ -13,11 +14,11 @@ use std::sync::Arc;
 /// The result type of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What class of failure an [`Error`] is. Match on this.
+/// Class of failure of an [`Error`], to match on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Stored bytes are not what was written: a checksum, a structure or a cross-reference is wrong.
+    /// Stored bytes are damaged: a checksum, a structure or a cross-reference is wrong.
     Corruption,
     /// The operating system refused an operation.
     Io,
@@ -31,9 +32,9 @@ pub enum ErrorKind {
     NotFound,
     /// It exists already.
     AlreadyExists,
-    /// The record of a log was trimmed, or would be if it came now.
+    /// The record of a log was trimmed, or would be if it were written now.
     Trimmed,
-    /// Another process (or handle) holds the store, or what of it only one may have.
+    /// Another process (or handle) holds the store, or a part of it that needs exclusive access.
     Locked,
     /// The store was written by a newer release, or the combination of options is not supported.
     Unsupported,
@@ -43,7 +44,8 @@ pub enum ErrorKind {
     Busy,
     /// The store was closed.
     Closed,
-    /// An earlier failed write or sync has poisoned the store: nothing is acknowledged until it is reopened.
+    /// An earlier failed write or sync has poisoned the store: nothing is acknowledged until it is
+    /// reopened.
     Poisoned,
     /// A callback supplied by the user panicked.
     UserCallback,
@@ -73,12 +75,12 @@ impl ErrorKind {
         ErrorKind::Forked,
     ];
 
-    /// The kind with this name ([`ErrorKind::name`]).
+    /// Returns the kind with this name ([`ErrorKind::name`]).
     pub fn named(name: &str) -> Option<ErrorKind> {
         ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// A stable lower-case name, as printed and used in JSON.
+    /// Returns a stable lower-case name, as printed and used in JSON.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::Corruption => "corruption",
@@ -102,7 +104,7 @@ impl ErrorKind {
     }
 }
 
-/// An error of the engine: kind, what happened, where, and why.
+/// An error of the engine: kind, failure, place, and cause.
 ///
 /// ```
 /// use lavastore_base::{Error, ErrorKind};
@@ -123,7 +125,7 @@ struct Inner {
 }
 
 impl Error {
-    /// A new error of `kind`; `message` says what happened and, where it can, what to do.
+    /// Returns an error of `kind`; `message` has the failure and, if possible, the remedy.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -131,37 +133,39 @@ impl Error {
         Error(Arc::new(Inner { kind, message, file: None, offset: None, source: None }))
     }
 
-    /// No failure: a move of a cursor that has to wait for bytes which somebody else reads, and is gone on with then
-    /// ([`crate::InternalIterator::resume`]). Whoever drives cursors that may wait tells it by [`Error::is_waiting`]; nobody else ever has one.
+    /// Not a failure: a move of a cursor that waits for an asynchronous read, and is continued
+    /// afterwards ([`crate::InternalIterator::resume`]). A caller that drives such cursors detects
+    /// it with [`Error::is_waiting`]; no other caller receives it.
     pub fn waiting() -> Self {
         let (kind, message) = (ErrorKind::Busy, "waits for a read".to_owned());
         Error(Arc::new(Inner { kind, message, file: None, offset: None, source: Some(Arc::new(Waiting)) }))
     }
 
-    /// True of [`Error::waiting`] alone.
+    /// Returns true only for [`Error::waiting`].
     pub fn is_waiting(&self) -> bool {
         self.cause().is_some_and(|cause| cause.is::<Waiting>())
     }
 
-    /// Stored bytes are damaged.
+    /// Returns an error for damaged stored bytes.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn corruption(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corruption, message)
     }
 
-    /// The caller passed something that is not accepted.
+    /// Returns an error for an invalid argument of the caller.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
-    /// Something does not exist.
+    /// Returns an error for something that does not exist.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
-    /// An operating-system error during `action`; the kind follows from the system's error code.
+    /// Returns an operating-system error during `action`; the kind follows from the system's error
+    /// code.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn from_io(action: &str, file: impl AsRef<Path>, source: std::io::Error) -> Self {
         use std::io::ErrorKind as K;
@@ -175,26 +179,26 @@ impl Error {
         Self::new(kind, action).at_file(file).caused_by(source)
     }
 
-    /// Names the file the error concerns; the innermost file named first stays.
+    /// Sets the file of the error, unless an inner call has set it.
     pub fn at_file(self, file: impl AsRef<Path>) -> Self {
         self.edit(|e| {
             e.file.get_or_insert_with(|| file.as_ref().to_owned());
         })
     }
 
-    /// Names the offset the error concerns; the innermost offset named first stays.
+    /// Sets the offset of the error, unless an inner call has set it.
     pub fn at_offset(self, offset: u64) -> Self {
         self.edit(|e| {
             e.offset.get_or_insert(offset);
         })
     }
 
-    /// Attaches the error that caused this one.
+    /// Attaches the cause of the error.
     pub fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.edit(|e| e.source = Some(Arc::new(source)))
     }
 
-    /// Puts `context` before the message: what was being done when the error came up.
+    /// Puts `context`, the failed activity, before the message.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn context(self, context: impl fmt::Display) -> Self {
         let context = context.to_string();
@@ -202,56 +206,59 @@ impl Error {
         self.edit(|e| e.message = format!("{context}: {}", e.message))
     }
 
-    /// The same error under another kind (for example `Poisoned`, caused by the first failure).
+    /// Returns the same error under another kind (for example `Poisoned`, caused by the first
+    /// failure).
     pub fn with_kind(self, kind: ErrorKind) -> Self {
         self.edit(|e| e.kind = kind)
     }
 
-    /// The class of the failure.
+    /// Returns the class of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What happened, without file, offset and source.
+    /// Returns the message, without file, offset and source.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The file the error concerns.
+    /// Returns the file of the error.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
-    /// The byte offset in [`Error::file`].
+    /// Returns the byte offset in [`Error::file`].
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// The error that caused this one. [`fmt::Display`] has said what it says, so [`std::error::Error::source`] goes on
-    /// behind it: whoever prints a chain of sources prints each once.
+    /// Returns the cause of the error. [`fmt::Display`] includes the cause, so
+    /// [`std::error::Error::source`] continues behind it: printing a chain of sources prints each
+    /// once.
     pub fn cause(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
         self.0.source.as_deref()
     }
 
-    /// The refusal of the operating system at the bottom of it, if there is one.
+    /// Returns the underlying error of the operating system, if there is one.
     pub fn io_error(&self) -> Option<&std::io::Error> {
         let cause = self.cause()?;
         cause.downcast_ref().or_else(|| cause.downcast_ref::<Error>()?.io_error())
     }
 
-    /// True if stored bytes are damaged.
+    /// Returns true if stored bytes are damaged.
     pub fn is_corruption(&self) -> bool {
         self.kind() == ErrorKind::Corruption
     }
 
-    /// True if the system refused for a reason that passes by itself: no descriptor or memory to spare, an interruption.
+    /// Returns true for transient refusals of the system: no free descriptor or memory, an
+    /// interruption.
     pub fn is_passing(&self) -> bool {
         use std::io::ErrorKind as K;
         let is_of = |e: &std::io::Error| matches!(e.kind(), K::Interrupted | K::WouldBlock | K::OutOfMemory);
         self.lacks_descriptor() || self.system_error().is_some_and(is_of)
     }
 
-    /// True if the process, or the machine, has no descriptor to spare.
+    /// Returns true if the process, or the machine, has no free descriptor.
     pub fn lacks_descriptor(&self) -> bool {
         /// `ENFILE` and `EMFILE` of Linux, which the standard library has no names for.
         const NO_DESCRIPTORS: [i32; 2] = [23, 24];
@@ -259,8 +266,8 @@ impl Error {
         code.is_some_and(|code| NO_DESCRIPTORS.contains(&code))
     }
 
-    /// True if there was no room or no descriptor. A call that happens whole or not at all, such as a sync of a directory or an append to the
-    /// log, has then done nothing, and may be made again.
+    /// Returns true if there was no space or no descriptor. A call that is atomic, such as a sync
+    /// of a directory or an append to the log, has then had no effect, and may be repeated.
     pub fn is_refusal(&self) -> bool {
         self.kind() == ErrorKind::NoSpace || self.lacks_descriptor()
     }
@@ -275,7 +282,7 @@ impl Error {
     }
 }
 
-/// What [`Error::waiting`] is known by.
+/// Marker of [`Error::waiting`].
 #[derive(Debug)]
 struct Waiting;
 

@@ -1,4 +1,5 @@
-//! What the footers of tables, files of values and indexes of logs have in common: 64 bytes whose last 16 are, in every version,
+//! Common part of the footers of tables, value files and log indexes: 64 bytes whose last 16 are,
+//! in every version,
 //!
 //! ```text
 //! 48  checksum of the other 60 bytes, masked for its place   u32
@@ -6,9 +7,10 @@
 //! 56  magic                                                  8 bytes
 //! ```
 //!
-//! A release refuses a newer version by name. But a damaged one must not pass for newer: "use a newer release" would be the wrong
-//! advice, and a repair would give up a store for one bit of one file. So a version above the newest that is known counts as newer
-//! only if no known version in its place makes the checksum hold.
+//! A release refuses a newer version by name. But a damaged footer must not pass for a newer one:
+//! "use a newer release" would be the wrong advice, and a repair would give up a store for one bit
+//! of one file. So a version above the newest known one counts as newer only if the checksum holds
+//! with no known version in its place.
 
 use crate::checksum;
 
@@ -18,24 +20,26 @@ const SUM_AT: usize = 48;
 const VERSION_AT: usize = 52;
 const MAGIC_AT: usize = 56;
 
-/// What the last 16 bytes say of a footer.
+/// Result of checking the last 16 bytes of a footer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Its checksum holds, and this release reads its version.
     Sound,
     /// A version that only a newer release reads.
     Newer(u32),
-    /// It is not as it was written.
+    /// Damaged.
     Damaged,
 }
 
-/// Writes the checksum of a footer that is complete but for it; `mask` is that of its place ([`checksum::mask`]).
+/// Writes the checksum of an otherwise complete footer; `mask` is that of its place
+/// ([`checksum::mask`]).
 pub fn seal(footer: &mut [u8; LEN], mask: u32) {
     let sum = sum_of(footer) ^ mask;
     footer[SUM_AT..VERSION_AT].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Judges a footer whose magic is right; `newest` is the newest version that the caller reads, `mask` that of its place.
+/// Checks a footer whose magic is right; `newest` is the newest version that the caller reads,
+/// `mask` that of its place.
 pub fn judge(footer: &[u8; LEN], mask: u32, newest: u32) -> State {
     let [.., v0, v1, v2, v3, _, _, _, _, _, _, _, _] = *footer;
     let version = u32::from_le_bytes([v0, v1, v2, v3]);

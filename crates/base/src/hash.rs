@@ -1,8 +1,8 @@
 //! The hash of keys, and hash maps without hidden randomness.
 //!
-//! The standard `HashMap` seeds itself from the operating system, so its iteration order differs between two runs of
-//! one seed. The maps here hash with a fixed function. They are for keys the engine chose (file numbers, ids), not for
-//! keys an attacker chooses.
+//! The standard `HashMap` seeds itself from the operating system, so its iteration order differs
+//! between two runs of one seed. The maps here hash with a fixed function. They are for keys the
+//! engine chose (file numbers, ids), not for keys an attacker chooses.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,7 +14,7 @@ pub type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Fixe
 #[allow(clippy::disallowed_types)]
 pub type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<FixedHasher>>;
 
-/// The 64-bit hash of a user key, as filters store it: XXH3-64, seed 0. Part of the format.
+/// Returns the 64-bit hash of a user key, as filters store it: XXH3-64, seed 0. Part of the format.
 #[inline]
 pub fn key_hash(user_key: &[u8]) -> u64 {
     xxh3_64(user_key)

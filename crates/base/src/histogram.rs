@@ -1,19 +1,22 @@
-//! How values are distributed: how long operations take, how large jobs are.
+//! Distributions of values, such as latencies of operations and sizes of jobs.
 //!
-//! A [`Histogram`] is counted up by many threads at once; what was read of it is a [`Distribution`], a plain value.
+//! Many threads record into a [`Histogram`]; a read of it is a [`Distribution`], a plain value.
 //!
-//! **Buckets.** As in an HDR histogram: each power of two is cut into [`SUB_BUCKETS`] buckets of equal width, and below that many
-//! each value has its own. So a bucket is at most a sixteenth of its values wide, whatever they are, and what is told of a
-//! quantile is at most so much too high and never too low. Values from 2^44 on (five hours in nanoseconds, 16 TiB) are in the
-//! last bucket; the largest value is kept exactly.
+//! **Buckets.** As in an HDR histogram, each power of two is cut into [`SUB_BUCKETS`] buckets of
+//! equal width; below that each value has a bucket. So a bucket is at most a sixteenth of its
+//! values wide, and a reported quantile is at most that much too high and never too low. Values
+//! from 2^44 on (five hours in nanoseconds, 16 TiB) are in the last bucket; the largest value is
+//! kept exactly.
 //!
-//! **Cost.** To record is to add to a bucket and to a sum, both relaxed, in a stripe that few other threads have: no lock, no
-//! allocation, about ten nanoseconds (`io/examples/timing_cost`). What costs is to ask the clock, twice. Where an operation takes
-//! no longer than that it is sampled: [`Histogram::turn`] picks [`EACH_FIRST`] of a stripe and then one of each [`ONE_IN`], which counts
-//! for all of them. Which one is not the same in each run of so many, or a program with a rhythm would always meet the same.
+//! **Cost.** A record adds to a bucket and to a sum, both relaxed, in a stripe that few other
+//! threads use: no lock, no allocation, about ten nanoseconds (`io/examples/timing_cost`). The
+//! expensive part is reading the clock, twice. So an operation that takes no longer than that is
+//! sampled: [`Histogram::turn`] picks the first [`EACH_FIRST`] of a stripe and then one of each
+//! [`ONE_IN`], which counts for all of them. Its position varies between runs, since a program with
+//! a rhythm would otherwise always hit the same operation.
 //!
-//! Invariants: buckets only grow; the sum of a stripe's buckets is the number of values that it was told, each by its weight. Who
-//! reads while others record sees some of what they record at the moment.
+//! Invariants: buckets only grow; the sum of a stripe's buckets is the total weight of its values.
+//! A concurrent reader sees some of the values being recorded.
 
 use crate::sync::statistic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::cell::Cell;
@@ -21,28 +24,29 @@ use std::cell::Cell;
 /// Buckets for each power of two.
 pub const SUB_BUCKETS: u64 = 1 << SUB_BITS;
 const SUB_BITS: u32 = 4;
-/// The largest value that has a bucket of its own size.
+/// The largest value outside the last bucket.
 const VALUE_MAX: u64 = (1 << 44) - 1;
 const BUCKETS: usize = 656;
 
-/// Of what is sampled, so many of a stripe are all recorded first: who does little is told all of it.
+/// Values of a stripe that are all recorded before sampling begins, so that a rare operation is
+/// counted exactly.
 pub const EACH_FIRST: u64 = 256;
-/// And then one of so many.
+/// Afterwards one in this many is recorded.
 pub const ONE_IN: u64 = 1 << ONE_IN_BITS;
 const ONE_IN_BITS: u32 = 6;
 
-/// Stripes of what many threads record at once.
+/// Stripes of a histogram that many threads use at once.
 const STRIPES: usize = 8;
 const _: () = assert!(STRIPES.is_power_of_two());
 
-/// The bucket of a value.
+/// Returns the bucket of a value.
 fn bucket_of(value: u64) -> usize {
     let value = value.min(VALUE_MAX);
     let shift = u64::BITS - 1 - SUB_BITS - (value | SUB_BUCKETS).leading_zeros();
     ((shift << SUB_BITS) as usize) + (value >> shift) as usize
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn upper_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let shift = (bucket / SUB_BUCKETS).saturating_sub(1);
@@ -50,7 +54,8 @@ fn upper_of(bucket: usize) -> u64 {
 }
 
 thread_local! {
-    /// The stripe of this thread; `usize::MAX`: none yet. Known when it is compiled, so that to read it is one load.
+    /// The stripe of this thread; `usize::MAX`: none yet. Initialized at compile time, so that a
+    /// read is one load.
     static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -60,7 +65,7 @@ fn stripe_of_thread() -> usize {
     if stripe != usize::MAX { stripe } else { next_stripe() }
 }
 
-/// Gives this thread a stripe. They are given out in turn.
+/// Assigns a stripe to this thread, in turn.
 #[cold]
 fn next_stripe() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -68,19 +73,19 @@ fn next_stripe() -> usize {
     STRIPE.get()
 }
 
-/// What a few threads count. Apart from the next one, so that no two share a line of the processor's cache.
+/// Counters of a few threads. Aligned so that no two stripes share a cache line.
 #[repr(align(128))]
 struct Stripe {
-    /// So many more are not recorded before the next one is.
+    /// Values to skip before the next one is recorded.
     left: AtomicU64,
-    /// How many were.
+    /// Number of recorded values.
     recorded: AtomicU64,
     sum: AtomicU64,
     max: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
 
-/// Values, counted by how large they are. See the module.
+/// Values, counted by size; see the module.
 ///
 /// ```
 /// use lavastore_base::histogram::Histogram;
@@ -94,8 +99,8 @@ pub struct Histogram {
 }
 
 impl Stripe {
-    /// The weight of the one that is recorded now. Which one of the next run is, and so how many are not until then, is known by
-    /// the number of the run.
+    /// Returns the weight of the value to be recorded now. The number of the run determines the
+    /// recorded position in the next run, and so how many values to skip.
     #[cold]
     fn take_turn(&self) -> u64 {
         let recorded = self.recorded.load(Relaxed);
@@ -122,7 +127,7 @@ impl std::fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// For what many threads do at once. 42 KiB.
+    /// Returns a histogram for values that many threads record at once. 42 KiB.
     ///
     /// ```
     /// assert!(lavastore_base::histogram::Histogram::frequent().read().is_empty());
@@ -131,7 +136,7 @@ impl Histogram {
         Histogram::of(STRIPES)
     }
 
-    /// For what happens a few thousand times in a second at most. 5 KiB.
+    /// Returns a histogram for values recorded at most a few thousand times per second. 5 KiB.
     ///
     /// ```
     /// assert!(lavastore_base::histogram::Histogram::rare().read().is_empty());
@@ -157,7 +162,8 @@ impl Histogram {
         &self.stripes[stripe_of_thread() & (self.stripes.len() - 1)]
     }
 
-    /// For how many the next value is to count: 0 if it need not be recorded, nor measured. See the module.
+    /// Returns the weight of the next value: 0 if it need be neither measured nor recorded. See the
+    /// module.
     ///
     /// ```
     /// use lavastore_base::histogram::{EACH_FIRST, Histogram, ONE_IN};
@@ -168,7 +174,8 @@ impl Histogram {
     #[inline]
     pub fn turn(&self) -> u64 {
         let stripe = self.stripe();
-        // Not one operation of the processor: two threads of a stripe may count the same, which costs some accuracy.
+        // Not one atomic operation: two threads of a stripe may take the same turn, which costs
+        // some accuracy.
         let left = stripe.left.load(Relaxed);
         if left > 0 {
             stripe.left.store(left - 1, Relaxed);
@@ -177,7 +184,7 @@ impl Histogram {
         stripe.take_turn()
     }
 
-    /// One value.
+    /// Records a value.
     ///
     /// ```
     /// let widths = lavastore_base::histogram::Histogram::rare();
@@ -188,7 +195,7 @@ impl Histogram {
         self.record_weighted(value, 1);
     }
 
-    /// A value that counts for `weight`.
+    /// Records a value that counts for `weight`.
     ///
     /// ```
     /// let times = lavastore_base::histogram::Histogram::rare();
@@ -199,13 +206,13 @@ impl Histogram {
         let stripe = self.stripe();
         stripe.buckets[bucket_of(value)].fetch_add(weight, Relaxed);
         stripe.sum.fetch_add(value.min(VALUE_MAX).saturating_mul(weight), Relaxed);
-        // Nearly never: to look costs less than to write.
+        // A new maximum is rare: a load costs less than a write.
         if value > stripe.max.load(Relaxed) {
             stripe.max.fetch_max(value, Relaxed);
         }
     }
 
-    /// What was recorded so far, by all threads.
+    /// Returns the values recorded so far, by all threads.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Histogram::rare().read().count(), 0);
@@ -223,7 +230,7 @@ impl Histogram {
     }
 }
 
-/// What was read of a [`Histogram`], or of several.
+/// A read of a [`Histogram`], or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// Counts, up to the last one that is not 0.
@@ -233,7 +240,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// How many values there are.
+    /// Returns the number of values.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().count(), 0);
@@ -242,7 +249,7 @@ impl Distribution {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// True if there are none.
+    /// Returns true if there are no values.
     ///
     /// ```
     /// assert!(lavastore_base::histogram::Distribution::default().is_empty());
@@ -251,7 +258,7 @@ impl Distribution {
         self.buckets.is_empty()
     }
 
-    /// Their sum, to which each adds 2^44 at most.
+    /// Returns the sum of the values, each limited to 2^44.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().sum(), 0);
@@ -260,7 +267,7 @@ impl Distribution {
         self.sum
     }
 
-    /// The largest one, exactly; 0 if there is none.
+    /// Returns the largest value, exactly; 0 if there is none.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().max(), 0);
@@ -269,7 +276,7 @@ impl Distribution {
         self.max
     }
 
-    /// Their mean; 0 if there are none.
+    /// Returns the mean; 0 if there are no values.
     ///
     /// ```
     /// assert_eq!(lavastore_base::histogram::Distribution::default().mean(), 0);
@@ -278,8 +285,8 @@ impl Distribution {
         self.sum.checked_div(self.count()).unwrap_or(0)
     }
 
-    /// A value below or at which so large a part of them is (0.99: all but a hundredth): at most a sixteenth above the least there
-    /// is, never below it. 0 if there are none.
+    /// Returns a bound for this part of the values (0.99: all but a hundredth). It is never below
+    /// the least such value, and at most a sixteenth above it. 0 if there are no values.
     ///
     /// ```
     /// let times = lavastore_base::histogram::Histogram::rare();
@@ -294,15 +301,15 @@ impl Distribution {
         for (bucket, n) in self.buckets.iter().enumerate() {
             below = below.saturating_add(*n);
             if below >= rank {
-                // The last bucket has all that is larger.
+                // The last bucket has all larger values.
                 return if bucket + 1 == BUCKETS { self.max } else { upper_of(bucket).min(self.max) };
             }
         }
         self.max
     }
 
-    /// How many are at most `bound`. Exact where a bucket ends there, as at one less than a power of two; elsewhere those of the
-    /// bucket it is in are left out.
+    /// Returns how many values are at most `bound`. Exact at the end of a bucket, such as one less
+    /// than a power of two; other bounds leave out the values of their own bucket.
     ///
     /// ```
     /// let times = lavastore_base::histogram::Histogram::rare();
@@ -314,8 +321,9 @@ impl Distribution {
         buckets.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// What has come since an earlier one was read of the same histogram. The largest is told exactly if it is the largest of
-    /// all; otherwise it is the end of the last bucket to which something came, and so at most a sixteenth too high.
+    /// Returns the values recorded since an earlier read of the same histogram. The maximum is
+    /// exact if it is a new maximum of the histogram. Otherwise it is the end of the last bucket
+    /// with a new value, at most a sixteenth too high.
     ///
     /// ```
     /// let times = lavastore_base::histogram::Histogram::rare();
@@ -338,7 +346,7 @@ impl Distribution {
         Distribution { buckets, sum: self.sum.saturating_sub(earlier.sum), max }
     }
 
-    /// Takes in what another one has.
+    /// Adds the values of another distribution.
     ///
     /// ```
     /// use lavastore_base::histogram::{Distribution, Histogram};

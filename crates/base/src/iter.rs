@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 
-/// What an iterator could not read: its entries from `first` to `last` (encoded internal keys, both included), or some of
-/// them.
+/// Range of entries that an iterator could not read: all or some of those from `first` to `last`
+/// (encoded internal keys, inclusive).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// Nothing before this key is missing.
@@ -14,11 +14,11 @@ pub struct Gap {
 
 /// A cursor over entries in internal-key order (see [`crate::key`]).
 ///
-/// A new iterator is not valid until it is positioned. Every method that moves it returns the error that stopped it;
-/// after an error it is not valid, and positioning it again tries again. `key` and `value` may only be called while
-/// it is valid, and the slices live until it moves.
+/// A new iterator is not valid until it is positioned. Every method that moves it returns the error
+/// that stopped it; after an error it is not valid, and positioning it again tries again. `key` and
+/// `value` may only be called while it is valid, and the slices live until it moves.
 pub trait InternalIterator: Send {
-    /// True while it stands on an entry.
+    /// Returns true while it is at an entry.
     fn valid(&self) -> bool;
     /// Moves to the first entry.
     fn seek_to_first(&mut self) -> Result<()>;
@@ -30,24 +30,25 @@ pub trait InternalIterator: Send {
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()>;
     /// Moves forward. Must be valid.
     fn next(&mut self) -> Result<()>;
-    /// Moves forward; the key of the entry it comes to, if there is one. Through a pointer to an unknown iterator this is
-    /// one call where `next`, `valid` and `key` are three.
+    /// Moves forward; returns the key of the new entry, if there is one. For a trait object this is
+    /// one call instead of `next`, `valid` and `key`.
     fn next_key(&mut self) -> Result<Option<&[u8]>> {
         self.next()?;
         Ok(if self.valid() { Some(self.key()) } else { None })
     }
     /// Moves backward. Must be valid.
     fn prev(&mut self) -> Result<()>;
-    /// After a move that had to wait ([`crate::Error::is_waiting`]): goes on with it. Moves that wait go forward. For who never waits
-    /// there is nothing to go on with.
+    /// Continues a move that had to wait ([`crate::Error::is_waiting`]). Only forward moves wait.
+    /// An iterator that never waits has nothing to continue.
     ///
     /// # Errors
-    /// Those of the move; that it has to wait still.
+    /// Those of the move; [`crate::Error::waiting`] if it must wait again.
     fn resume(&mut self) -> Result<()> {
         Ok(())
     }
-    /// After a move that failed: what it could not read, if that is known. Then everything between where the iterator
-    /// stood (or was to go) and the gap was passed, and had nothing in it. `None`: nothing is known but the error.
+    /// Returns the range that a failed move could not read, if it is known. The iterator then
+    /// passed everything between its position (or its target) and the gap, and found no entry.
+    /// `None`: only the error is known.
     fn gap(&self) -> Option<Gap> {
         None
     }

@@ -1,11 +1,13 @@
 //! Internal keys: what memtables, tables and iterators sort by.
 //!
-//! An internal key is the user key followed by an 8-byte little-endian trailer `sequence << 8 | kind`.
-//! Order: user key ascending (bytewise), then sequence **descending**, then kind descending, so that the newest
-//! version of a key comes first and a seek to `(key, snapshot)` lands on the newest version the snapshot sees.
+//! An internal key is the user key followed by an 8-byte little-endian trailer `sequence << 8 |
+//! kind`. Order: user key ascending (bytewise), then sequence **descending**, then kind descending,
+//! so that the newest version of a key comes first and a seek to `(key, snapshot)` lands on the
+//! newest version the snapshot sees.
 //!
-//! A sequence has 56 bits: at ten million writes a second it lasts 228 years, and the trailer stays one word.
-//! The encoding is not prefix-free, so encoded keys are compared with [`compare`], never as plain bytes.
+//! A sequence has 56 bits: at ten million writes a second it lasts 228 years, and the trailer stays
+//! one word. The encoding is not prefix-free, so encoded keys are compared with [`compare`], never
+//! as plain bytes.
 
 use crate::error::{Error, Result};
 use std::cmp::Ordering;
@@ -19,7 +21,7 @@ pub const MAX_SEQ: SeqNo = (1 << 56) - 1;
 /// Bytes that the trailer adds to a user key.
 pub const TRAILER_LEN: usize = 8;
 
-/// What an entry is. The numbers are part of every format and never change meaning.
+/// Kind of an entry. The numbers are part of every format and never change meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ValueKind {
@@ -35,8 +37,8 @@ pub enum ValueKind {
     Reference = 4,
     /// A range tombstone: the user key is its start, the value its end (exclusive).
     RangeDeletion = 5,
-    /// Where a value lies that was in a file before it was in the log: a large value in its segment (log and memtable), or a
-    /// placed one in an arrival file (log only).
+    /// Place of a value that was written to a file before the log: a large value in its segment
+    /// (log and memtable), or a placed one in a value log file (log only).
     PlacedReference = 6,
     /// WAL only: the batch that follows is prepared under a transaction id.
     Prepare = 8,
@@ -44,12 +46,12 @@ pub enum ValueKind {
     Commit = 9,
     /// WAL only: a prepared transaction rolls back.
     Rollback = 10,
-    /// Sorts before every real kind of the same sequence: used in seek targets only.
+    /// Sorts before every real kind of the same sequence; used only in seek targets.
     Seek = 255,
 }
 
 impl ValueKind {
-    /// The kind with this number, if it is one that may be stored.
+    /// Returns the kind with this number, if it may be stored.
     #[inline]
     pub fn from_u8(n: u8) -> Option<Self> {
         Some(match n {
@@ -67,21 +69,22 @@ impl ValueKind {
         })
     }
 
-    /// True for point and single-delete tombstones.
+    /// Returns true for point and single-delete tombstones.
     #[inline]
     pub fn is_tombstone(self) -> bool {
         matches!(self, ValueKind::Deletion | ValueKind::SingleDeletion)
     }
 }
 
-/// The trailer word of an internal key.
+/// Returns the trailer word of an internal key.
 #[inline]
 pub fn pack_trailer(seq: SeqNo, kind: ValueKind) -> u64 {
     debug_assert!(seq <= MAX_SEQ, "sequence {seq} over 56 bits");
     seq << 8 | kind as u64
 }
 
-/// Compares two **encoded** internal keys (each at least [`TRAILER_LEN`] bytes; shorter ones sort first).
+/// Compares two **encoded** internal keys (each at least [`TRAILER_LEN`] bytes; shorter ones sort
+/// first).
 #[inline]
 pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let (a_user, a_trailer) = split(a);
@@ -89,7 +92,8 @@ pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     a_user.cmp(b_user).then_with(|| b_trailer.cmp(&a_trailer))
 }
 
-/// User key and trailer word of an encoded internal key; a key too short to have a trailer has trailer 0.
+/// Splits an encoded internal key into user key and trailer word; a key too short for a trailer has
+/// trailer 0.
 #[inline]
 pub fn split(encoded: &[u8]) -> (&[u8], u64) {
     match encoded.split_last_chunk::<TRAILER_LEN>() {
@@ -98,19 +102,19 @@ pub fn split(encoded: &[u8]) -> (&[u8], u64) {
     }
 }
 
-/// The user key of an encoded internal key.
+/// Returns the user key of an encoded internal key.
 #[inline]
 pub fn user_key(encoded: &[u8]) -> &[u8] {
     split(encoded).0
 }
 
-/// The sequence of an encoded internal key.
+/// Returns the sequence of an encoded internal key.
 #[inline]
 pub fn seq(encoded: &[u8]) -> SeqNo {
     split(encoded).1 >> 8
 }
 
-/// The kind of an encoded internal key; `None` where the number is not a stored kind.
+/// Returns the kind of an encoded internal key; `None` if the number is not a stored kind.
 pub fn kind(encoded: &[u8]) -> Option<ValueKind> {
     ValueKind::from_u8(split(encoded).1 as u8)
 }
@@ -130,7 +134,8 @@ pub fn encode(user_key: &[u8], seq: SeqNo, kind: ValueKind) -> Vec<u8> {
     out
 }
 
-/// The target that seeks to the newest entry of `user_key` with a sequence of at most `snapshot`.
+/// Returns the target for a seek to the newest entry of `user_key` with a sequence of at most
+/// `snapshot`.
 pub fn seek_target(user_key: &[u8], snapshot: SeqNo) -> Vec<u8> {
     encode(user_key, snapshot, ValueKind::Seek)
 }
@@ -142,7 +147,7 @@ pub struct InternalKey<'a> {
     pub user_key: &'a [u8],
     /// The sequence of the write.
     pub seq: SeqNo,
-    /// What the entry is.
+    /// The kind of the entry.
     pub kind: ValueKind,
 }
 

@@ -1,18 +1,21 @@
-//! What every other crate of LavaStore speaks: keys, sequence numbers, codecs, checksums, errors, limits.
+//! Basic types of all other crates of LavaStore: keys, sequence numbers, codecs, checksums, errors,
+//! limits.
 //!
 //! Nothing here does I/O or starts a thread. The modules:
 //!
-//! * [`error`]: one [`Error`] with a small [`ErrorKind`], the file and offset it concerns, and its source.
+//! * [`error`]: one [`Error`] with a small [`ErrorKind`], the file and offset it concerns, and its
+//!   source.
 //! * [`key`]: internal keys (user key, sequence, kind) and their order.
 //! * [`codec`]: fixed and variable-length integers, and a [`codec::Reader`] that cannot panic.
-//! * [`completion`]: what is known later, as a future.
-//! * [`checksum`]: checksums masked with a file's uid and an offset, so that a stale or misplaced block is caught.
+//! * [`completion`]: results of asynchronous operations, as futures.
+//! * [`checksum`]: checksums masked with a file's uid and an offset, so that a stale or misplaced
+//!   block is caught.
 //! * [`hash`]: the hash of keys (filters), and hash maps without hidden randomness.
-//! * [`histogram`]: how values are distributed, counted by many threads.
+//! * [`histogram`]: distributions of values, recorded by many threads.
 //! * [`iter`]: the iterator over internal keys that memtables, tables and merges implement.
 //! * [`range_del`]: range tombstones and their fragments.
 //! * [`compression`]: the codecs' names (the code behind them lives in `table`).
-//! * [`dependency`]: what a table needs of a file of separated values.
+//! * [`dependency`]: references of a table into a value file.
 //! * [`limits`]: the largest sizes the engine accepts or believes.
 //! * [`process`]: the process that a handle belongs to; a child of `fork` is refused.
 //! * [`sync`]: locks that ignore poisoning.

@@ -6,7 +6,7 @@
 pub const KEY_LEN_MAX: usize = 64 << 10;
 /// The longest value that goes through log, memtable or a block of a table, bytes.
 pub const VALUE_LEN_MAX: usize = 16 << 20;
-/// The longest value at all, bytes: longer than [`VALUE_LEN_MAX`] it lies in a segment of its own.
+/// The longest value of all, bytes: a value longer than [`VALUE_LEN_MAX`] has its own segment.
 pub const LARGE_VALUE_LEN_MAX: u64 = 1 << 30;
 /// The largest encoded write batch, bytes.
 pub const BATCH_LEN_MAX: usize = (16 << 20) + (128 << 10);
@@ -16,7 +16,8 @@ pub const BATCH_ENTRIES_MAX: usize = 1 << 22;
 pub const FAMILY_NAME_LEN_MAX: usize = 1 << 10;
 /// The most column families in one store.
 pub const FAMILIES_MAX: usize = 1 << 16;
-/// The largest block (uncompressed) that a reader allocates for, bytes: a block with one entry of the largest size.
+/// The largest block (uncompressed) that a reader allocates for, bytes: a block with one entry of
+/// the largest size.
 pub const BLOCK_LEN_MAX: usize = VALUE_LEN_MAX + KEY_LEN_MAX + (64 << 10);
 /// The longest file name inside a store, bytes.
 pub const FILE_NAME_LEN_MAX: usize = 255;

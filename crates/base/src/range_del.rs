@@ -1,8 +1,9 @@
 //! Range tombstones: `[start, end)` of user keys deleted at a sequence.
 //!
-//! Tombstones may overlap in any way. For reading they are cut into *fragments*: disjoint ranges in key order, each
-//! with the sequences of all tombstones that cover it, newest first. A lookup is then one binary search over the
-//! fragments and one over the sequences, whatever the overlap. (The idea is RocksDB's `FragmentedRangeTombstoneList`.)
+//! Tombstones may overlap in any way. For reading they are cut into *fragments*: disjoint ranges in
+//! key order, each with the sequences of all tombstones that cover it, newest first. A lookup is
+//! then one binary search over the fragments and one over the sequences, whatever the overlap. (The
+//! idea is RocksDB's `FragmentedRangeTombstoneList`.)
 
 use crate::key::SeqNo;
 use std::collections::BTreeSet;
@@ -63,25 +64,26 @@ impl FragmentedRangeTombstones {
         FragmentedRangeTombstones { fragments }
     }
 
-    /// The newest tombstone sequence visible at `snapshot` that covers `user_key`; entries of the key with a lower
-    /// sequence are deleted.
+    /// Returns the newest tombstone sequence visible at `snapshot` that covers `user_key`; entries
+    /// of the key with a lower sequence are deleted.
     pub fn covering(&self, user_key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
         let i = self.fragments.partition_point(|f| f.end.as_slice() <= user_key);
         let f = self.fragments.get(i).filter(|f| f.start.as_slice() <= user_key)?;
         f.seqs.get(f.seqs.partition_point(|&s| s > snapshot)).copied()
     }
 
-    /// The fragments in key order.
+    /// Returns the fragments in key order.
     pub fn fragments(&self) -> &[Fragment] {
         &self.fragments
     }
 
-    /// True if nothing is deleted.
+    /// Returns true if nothing is deleted.
     pub fn is_empty(&self) -> bool {
         self.fragments.is_empty()
     }
 
-    /// The fragments as tombstones, one for each sequence, in order of start and then newest first.
+    /// Returns the fragments as tombstones, one for each sequence, in order of start and then
+    /// newest first.
     pub fn tombstones(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
         self.fragments.iter().flat_map(|f| {
             f.seqs.iter().map(|&seq| RangeTombstone { start: f.start.clone(), end: f.end.clone(), seq })

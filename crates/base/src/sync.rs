@@ -1,19 +1,20 @@
-//! What threads synchronize by: locks that ignore poisoning, conditions, cells, and the atomics they act on.
+//! Synchronization types: locks that ignore poisoning, conditions, cells, and atomics.
 //!
-//! A panic in one thread must not turn into panics in all others. Where a panic could leave state behind that is not
-//! consistent, the owner of that state poisons the engine explicitly (see `ErrorKind::Poisoned`).
+//! A panic in one thread must not cause panics in all others. Where a panic could leave
+//! inconsistent state behind, the owner of that state poisons the engine explicitly (see
+//! `ErrorKind::Poisoned`).
 //!
-//! The crates above take these types from here and nowhere else (a test refuses `std::sync`'s), so that there is one
-//! place where a schedule can be imposed on them (feature `sched`, for campaigns; without it the types are the standard
-//! library's own). Four kinds:
+//! The crates above take these types only from here (a test refuses those of `std::sync`). So a
+//! schedule can be imposed on all of them in one place (feature `sched`, for campaigns; without it
+//! the types are the standard library's). There are four kinds:
 //!
-//! * the types of this module and of [`atomic`]: whatever makes one thread wait for another, or on whose value one thread
-//!   acts because another wrote it;
-//! * [`model`]: the same, for modules small enough that loom goes through all their schedules;
-//! * [`statistic`]: counters and estimates. Any value a moment old will do, so the order in which threads touch
-//!   them means nothing, and no schedule looks at them;
-//! * [`leaf`]: locks inside which nothing is waited for, neither a lock nor a file nor a condition. Whatever order threads take
-//!   them in, there is none to explore that the calls around them do not have.
+//! * the types of this module and of [`atomic`]: for waits of one thread for another, and for
+//!   values that one thread writes and another acts on;
+//! * [`model`]: the same, for modules small enough that loom explores all their schedules;
+//! * [`statistic`]: counters and estimates. A slightly old value is fine, so their order has no
+//!   meaning, and no schedule controls them;
+//! * [`leaf`]: locks under which a thread waits for nothing, neither a lock nor a file nor a
+//!   condition. Their order adds no interleavings to those of the calls around them.
 
 pub mod leaf;
 pub mod model;
@@ -35,7 +36,7 @@ use scheduled as imp;
 
 pub use ranked::*;
 
-/// Atomics on whose values threads act.
+/// Atomics whose values threads act on.
 pub mod atomic {
     #[cfg(feature = "sched")]
     pub use super::scheduled_atomic::*;

@@ -1,9 +1,9 @@
-//! Facts about the entries of a table beyond the manifest's: numbers, sizes, and a sample of its keys.
+//! Facts about a table beyond those in the manifest: numbers, sizes, and a sample of its keys.
 
 use crate::codec::{Reader, put_u64, put_varint};
 use crate::error::{Error, Result};
 
-/// Number, sum and extremes of sizes: enough to bound what any of them sum to.
+/// Number, sum and extremes of sizes, from which sums of any of them can be bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     count: u64,
@@ -34,7 +34,7 @@ impl Sizes {
         self.max = self.max.max(other.max);
     }
 
-    /// The sum of all sizes.
+    /// Returns the sum of all sizes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -47,7 +47,7 @@ impl Sizes {
         Ok(Sizes { count: r.varint()?, bytes: r.varint()?, min: r.varint()?, max: r.varint()? })
     }
 
-    /// An upper bound of the sum of any `count` of the sizes.
+    /// Returns an upper bound of the sum of any `count` of the sizes.
     pub fn largest(&self, count: u64) -> u64 {
         if count >= self.count {
             return self.bytes;
@@ -57,15 +57,16 @@ impl Sizes {
     }
 }
 
-/// A sample keeps this many hashes at most, unless it is as sparse as [`LEVEL_MAX`] says.
+/// Most hashes of a sample, unless it is as sparse as [`LEVEL_MAX`] allows.
 const HASHES_MAX: usize = 1024;
-/// One of 256 keys is always sampled: 1/32 byte of memory for each key.
+/// One of 256 keys is always sampled: 1/32 byte of memory per key.
 const LEVEL_MAX: u32 = 8;
-/// A table holds this many hashes at most, unless more than one of 256 keys is left out.
+/// Most hashes stored in a table, unless more than one of 256 keys would be left out.
 const STORED_MAX: usize = 256;
 
-/// Hashes of some user keys: all that begin with `level` zero bits. Samples of two tables are of the same keys, so the keys
-/// that both tables hold can be counted without a read (adaptive sampling: Flajolet, "On Adaptive Sampling", 1990).
+/// Hashes of some user keys: all that begin with `level` zero bits. Samples of two tables contain
+/// the same keys, so the keys in both tables can be counted without a read (adaptive sampling:
+/// Flajolet, "On Adaptive Sampling", 1990).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySample {
     level: u32,
@@ -73,7 +74,7 @@ pub struct KeySample {
 }
 
 impl KeySample {
-    /// Takes a key into account. `hash` is its [`crate::hash::key_hash`].
+    /// Adds a key. `hash` is its [`crate::hash::key_hash`].
     #[inline]
     pub fn add(&mut self, hash: u64) {
         if hash.leading_zeros() >= self.level {
@@ -94,7 +95,7 @@ impl KeySample {
         self.hashes.retain(|hash| hash.leading_zeros() >= self.level);
     }
 
-    /// The sample of the keys of both, in order, each once.
+    /// Returns the sample of the keys of both, in order, each once.
     #[must_use]
     pub fn union(mut self, other: KeySample) -> KeySample {
         self.raise(other.level);
@@ -125,7 +126,7 @@ impl KeySample {
         }
     }
 
-    /// The sample as a table holds it.
+    /// Returns the sample in its stored form.
     fn stored(&self) -> KeySample {
         let levels = self.level..=self.level.max(LEVEL_MAX);
         let level = levels.into_iter().find(|level| self.at(*level).len() <= STORED_MAX);
@@ -133,39 +134,40 @@ impl KeySample {
         KeySample { level, hashes: self.at(level).to_vec() }
     }
 
-    /// About how many bytes it takes in a table.
+    /// Returns the approximate length in a table, bytes.
     pub fn stored_len(&self) -> usize {
         let sparse = self.hashes.len() >> LEVEL_MAX.saturating_sub(self.level);
         size_of::<u64>() * self.hashes.len().min(STORED_MAX.max(sparse))
     }
 
-    /// Leading zero bits of all hashes.
+    /// Returns the leading zero bits of all hashes.
     pub fn level(&self) -> u32 {
         self.level
     }
 
-    /// The hashes of a union with at least so many leading zero bits, ascending. `level` is not less than its own.
+    /// Returns the hashes of a union with at least `level` leading zero bits, ascending. `level` is
+    /// not below that of the sample.
     pub fn at(&self, level: u32) -> &[u64] {
         let end = self.hashes.partition_point(|hash| hash.leading_zeros() >= level);
         self.hashes.get(..end).unwrap_or_default()
     }
 }
 
-/// See the module.
+/// Facts about a table; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableNotes {
-    /// Distinct user keys. Every other entry is an older version of one of them.
+    /// Distinct user keys. All other entries are older versions of one of them.
     pub keys: u64,
-    /// Bytes of the records that its references lead to.
+    /// Bytes of the records of its references.
     pub records: Sizes,
     /// Bytes of key and value, uncompressed, of all entries but tombstones.
     pub values: Sizes,
-    /// Some of its keys.
+    /// A sample of its keys.
     pub sample: KeySample,
 }
 
 impl TableNotes {
-    /// As a table holds them, with a smaller sample. The sample is a union.
+    /// Encodes the notes as stored in a table, with a smaller sample. The sample must be a union.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_varint(&mut out, self.keys);
@@ -175,7 +177,7 @@ impl TableNotes {
         out
     }
 
-    /// Decodes them. Bytes behind them are of a later release.
+    /// Decodes the notes. Trailing bytes are from a later release.
     ///
     /// # Errors
     /// `Corruption` if they are malformed.

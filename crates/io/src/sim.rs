@@ -1,90 +1,87 @@
-//! The simulated environment: files in memory, a clock that moves by itself, seeded randomness, no
-//! threads.
+//! The simulated environment: files in memory, simulated time, seeded randomness, no threads.
 //!
-//! The whole engine runs on it unchanged, and equal seeds give equal runs, byte for byte. It exists
-//! for three things a kernel cannot give: **every legal state after a crash**
-//! ([`Record::crash_at`]), **every fault at every operation** ([`SimEnv::inject`]) and **damage at
-//! will** (`flip_bit` and its neighbours).
+//! The whole engine runs on it unchanged, and equal seeds give equal runs, byte for byte. It
+//! provides three things that a kernel cannot: **every legal state after a crash**
+//! ([`Record::crash_at`]), **every fault at every operation** ([`SimEnv::inject`]) and **arbitrary
+//! damage** (`flip_bit` and similar functions).
 //!
 //! # The crash model
 //!
 //! Every file has a *live* content, which processes see, and a *durable* one, which is on stable
-//! media; between them lies the list of writes that no sync has covered. A directory has live and
-//! durable names and a list of changes of names in the same way.
+//! media. Between them is the list of writes that no sync has covered. A directory likewise has
+//! live and durable names and a list of changes of names.
 //!
-//! ## Death of the process
+//! ## Process crash
 //!
-//! Survives: everything handed to the file system, including every write to a shared mapping,
-//! synced or not. What was unsynced stays unsynced, so that a later loss of power may still take
-//! it.
+//! Survives: everything handed to the file system, including every write to a scratch file, synced
+//! or not. Unsynced changes stay unsynced, so that a later power loss may still take them.
 //!
 //! Lost: the write buffer of every append file, and all locks.
 //!
-//! The operation under way may have happened in part: a prefix of the bytes of a write, an append
-//! followed by zeros up to the end of the page (direct I/O writes whole pages and cuts the file
-//! afterwards), a preallocated file that is shorter than asked for, a truncation without the growth
-//! that follows it; or whole, or not at all.
+//! The interrupted operation may have happened in full, not at all, or in part. A write may leave a
+//! prefix of its bytes. An append may be followed by zeros up to the end of the page, since direct
+//! I/O writes whole pages and truncates the file afterwards. A preallocated file may be shorter than
+//! requested, and a truncation may lack the subsequent growth.
 //!
-//! ## Loss of power
+//! ## Power loss
 //!
 //! Never lost, and never changed:
 //!
-//! * of an append file, what was appended before a sync that returned without an error;
-//! * of an in-place file, the zeros it was created with, every durable write, and every plain write
-//!   before a data sync that returned without an error. A durable write covers itself alone: an
-//!   earlier plain write to other sectors may still be lost; one to the same sectors can no longer
-//!   land on top of it;
+//! * of an append file, the bytes appended before a sync that returned without an error;
+//! * of an in-place file, its initial zeros, every durable write, and every plain write before a
+//!   data sync that returned without an error. A durable write covers only itself: an earlier plain
+//!   write to other sectors may still be lost; one to the same sectors can no longer overwrite it;
 //! * of a directory, the names as of its last sync that returned without an error.
 //!
-//! May be lost, each on its own:
+//! May be lost, independently:
 //!
 //! * **Names.** A created, linked, renamed or removed name is volatile until its *directory* is
 //!   synced; syncing the file does not help. Of the unsynced changes of a directory a prefix
-//!   survives. A rename is atomic, also between two directories: `to` names the old file or the new
-//!   one. A new directory is a name in its parent: if it is lost, everything in it is.
+//!   survives, or, except under [`Policy::Prefix`], any subset. A rename is atomic, even between
+//!   two directories: `to` names the old file or the new one. A new directory is a name in its
+//!   parent: if it is lost, everything in it is.
 //! * **Unsynced writes**, in units of 512 bytes: after the crash each such sector holds the durable
 //!   version or that after any of the unsynced writes that touched it. Whole sectors, never a
-//!   mixture within one. Which combinations come up is the [`Policy`]: a prefix in time, whole
-//!   writes dropped, newer kept and older lost, torn writes, or any version of every sector.
-//!   [`Policy::TornBytes`] tears inside a sector as well: of one sector of a write the bytes before
-//!   a point are new, and the others old, or the other way round.
+//!   mixture within one. The [`Policy`] chooses the combinations: a prefix in time, whole writes
+//!   dropped, newer kept and older lost, torn writes, or any version of every sector.
+//!   [`Policy::TornBytes`] tears inside a sector as well: in one sector of a write the bytes before
+//!   a point are new, and the others old, or the reverse.
 //! * **Readability.** Under [`Policy::Unreadable`] a few sectors under an unsynced write give EIO
 //!   when they are read, until they are written whole. Sectors that hold durable bytes of an append
-//!   file are spared, and so are those that the write leaves as they are: a device that loses these
-//!   keeps no promise that a sync could make.
-//! * **Lengths.** The length of a growing file is that of some moment since the sync (in the torn
-//!   policies any sector in between, or rounded up to the page, with zeros), independent of which
-//!   data landed. Below the length, sectors that did not land read as zeros, or, under
-//!   [`Policy::Stale`], as bytes that another file held there before, as on file systems that
-//!   journal metadata only.
-//! * **Shared mappings**: never synced, so every sector shows some version of its history. Many
-//!   versions in the middle are forgotten in time to bound memory; the oldest and the newest are
-//!   always possible.
-//! * **Holes punched** are writes of zeros like any other.
+//!   file are spared, and so are sectors that the write does not change: a device that loses these
+//!   breaks every guarantee of a sync.
+//! * **Lengths.** The length of a growing file is that of some moment since the sync, independent
+//!   of which data reached the media. In the torn policies it may be any sector in between, or be
+//!   rounded up to the page, with zeros. Below the length, sectors that did not reach the media
+//!   read as zeros. Under [`Policy::Stale`] they read as bytes that another file held there before,
+//!   as on file systems that journal only metadata.
+//! * **Scratch files**: never synced, so every sector shows some version of its history. Many
+//!   middle versions are merged in time to bound memory; the oldest and the newest are always
+//!   possible.
+//! * **Punched holes** are writes of zeros like any other.
 //!
-//! The operation under way counts as an unsynced one, durable writes included.
+//! The interrupted operation counts as an unsynced one, even a durable write.
 //!
 //! ## Failed syncs
 //!
-//! After a failed sync, each write that it should have covered is durable or lost, torn perhaps,
-//! decided by the seed; and either way it counts as clean, as in a kernel: a second sync succeeds
-//! and does nothing for it. What processes read back is the new or the durable content, also by
-//! seed. Of a directory, a prefix of the changes is durable and the rest are lost although they
-//! stay visible.
+//! After a failed sync, the seed decides for each write that it should have covered: durable or
+//! lost, perhaps torn. Either way the write counts as clean, as in a kernel: a second sync succeeds
+//! and does nothing for it. Processes read back the new or the durable content, also by seed. Of a
+//! directory, a prefix of the changes is durable. The rest are lost although they stay visible.
 //!
 //! # Records
 //!
 //! Each call that reaches the environment is an operation with a number ([`SimEnv::op_count`]). The
 //! record holds the changes of every operation, and a copy-on-write copy of the volume every few
-//! dozen, so that the state at any number costs a short replay: for a store of some MB about a
-//! tenth of a millisecond. [`SimEnv::state_hash`] tells distinct images apart; the hashes of pages
-//! are remembered in the pages that images share.
+//! dozen changes. So the state at any number costs a short replay: about a tenth of a millisecond
+//! for a store of some MB. [`SimEnv::state_hash`] distinguishes images; the hashes of pages are
+//! cached in the pages that images share.
 //!
-//! # What it does not model
+//! # Limits of the model
 //!
-//! Calls that overlap in time (each happens at once; threads under a schedule, `threads`, take
-//! turns between them), permissions, symbolic links, and the order between changes of different
-//! directories (all orders are tried).
+//! Not modeled: calls that overlap in time (each is instantaneous; threads under a schedule,
+//! `threads`, alternate between calls), permissions, symbolic links, and the order between changes
+//! of different directories (all orders are tried).
 
 mod clock;
 mod content;
@@ -119,9 +116,9 @@ use std::path::Path;
 use std::sync::Arc;
 use world::{Shared, World, restarted};
 
-/// What the media write atomically, bytes.
+/// Atomic unit of the media's writes, bytes.
 pub const SECTOR: usize = 512;
-/// Simulated time from a crash to the environment after it.
+/// Simulated time between a crash and the restart.
 const RESTART_NS: u64 = 1_000_000_000;
 
 /// A simulated machine: a volume, a clock, randomness. Clones are handles to the same one.
@@ -153,12 +150,12 @@ impl fmt::Debug for SimEnv {
 }
 
 impl SimEnv {
-    /// A machine with an empty volume.
+    /// Returns a machine with an empty volume.
     pub fn new(seed: u64) -> SimEnv {
         SimEnv::on(seed, Disk::new(), 0)
     }
 
-    /// A machine with this volume.
+    /// Returns a machine with this volume.
     fn on(seed: u64, disk: Disk, now_ns: u64) -> SimEnv {
         SimEnv(Arc::new(Shared {
             world: Mutex::new(World::new(seed, disk)),
@@ -168,7 +165,7 @@ impl SimEnv {
         }))
     }
 
-    /// What the engine runs on. Without a spawner.
+    /// Returns the environment for the engine, without a spawner.
     pub fn env(&self) -> Env {
         Env {
             fs: Arc::new(fs::SimFs(self.0.clone())),
@@ -179,24 +176,24 @@ impl SimEnv {
         }
     }
 
-    /// True if both are handles to the same machine.
+    /// Returns true if both are handles to the same machine.
     pub fn is_same(&self, other: &SimEnv) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A block device of this machine, made (of durable zeros) if there is none of that name. It is
-    /// a file like others: crashes, faults, records and damage treat it as one that is written in
-    /// place.
+    /// Returns a block device of this machine, which is created (of durable zeros) if the name does
+    /// not exist. The device is a file of the volume: crashes, faults, records and damage treat it
+    /// as one that is written in place.
     ///
     /// # Errors
-    /// Those of making the file, or opening it.
+    /// Those of creating or opening the file.
     pub fn device(&self, name: &str, len: u64) -> Result<Arc<dyn BlockDevice>> {
         Ok(Arc::new(device::SimDevice::open(&self.0, name.as_ref(), len)?))
     }
 
-    /// Makes a device longer, as an administrator does. Who has it open sees that when he measures
-    /// it. A loss of power may take it back until the device was synced. One that is as long
-    /// already stays as it is.
+    /// Makes a device longer, as an administrator does. An open device shows this at its next
+    /// measurement. A power loss may revert the length until the device is synced. A device that
+    /// already has this length is unchanged.
     ///
     /// # Errors
     /// If there is none of that name.
@@ -204,7 +201,7 @@ impl SimEnv {
         device::SimDevice::lengthen(&self.0, name.as_ref(), len)
     }
 
-    /// A device takes as long as a model of it says, whoever asks and in whichever way.
+    /// Gives a device a timing model, which applies to all kinds of requests.
     ///
     /// # Errors
     /// If there is none of that name.
@@ -214,135 +211,136 @@ impl SimEnv {
 
     // Time.
 
-    /// Simulated nanoseconds.
+    /// Returns the simulated nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.0.clock.now_ns()
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn advance_ns(&self, ns: u64) {
         self.0.clock.advance(ns);
     }
 
-    /// Moves the wall clock alone, as an administrator does.
+    /// Moves only the wall clock, as an administrator does.
     pub fn jump_wall_clock(&self, seconds: i64) {
         self.0.clock.jump_wall_clock(seconds);
     }
 
-    /// Changes what operations cost in time.
+    /// Sets the costs of operations in time.
     pub fn set_costs(&self, costs: Costs) {
         self.0.lock().costs = costs;
     }
 
     // The record.
 
-    /// Number of operations begun so far; the next one has this number.
+    /// Returns the number of operations begun so far, which is the number of the next one.
     pub fn op_count(&self) -> u64 {
         self.0.lock().op_count()
     }
 
-    /// Number of operations of a kind (`None`: all) on paths that end so (an empty suffix: all
-    /// paths).
+    /// Returns the number of operations of a kind (`None`: all) on paths with this suffix (empty:
+    /// all paths).
     pub fn count_ops(&self, kind: Option<OpKind>, path_suffix: &str) -> u64 {
         self.0.lock().count_ops(kind, path_suffix)
     }
 
-    /// The last few thousand operations, one a line: number, kind, path, offset and length, error.
+    /// Returns the last few thousand operations, one per line: number, kind, path, offset and
+    /// length, error.
     pub fn trace(&self) -> String {
         self.0.lock().trace()
     }
 
-    /// The history up to now.
+    /// Returns the history up to now.
     pub fn record(&self) -> Record {
         self.0.lock().record()
     }
 
     // Crashes.
 
-    /// What a crash now, between two operations, leaves. This machine goes on undisturbed.
+    /// Returns the machine after a crash at this moment, between two operations. This machine is
+    /// unchanged.
     pub fn crash(&self, kind: CrashKind, seed: u64) -> SimEnv {
         let world = self.0.lock();
         let mut rng = Rng::new(seed ^ world.op_count().wrapping_mul(0x9e37_79b9_7f4a_7c15));
         restarted(&world.disk, kind, world.seed, seed, self.now_ns(), &mut rng)
     }
 
-    /// A copy of the machine for a try at something: the same files, no open handles, no locks, no
+    /// Returns a copy of the machine for experiments: the same files, no open handles, no locks, no
     /// faults.
     pub fn fork(&self, seed: u64) -> SimEnv {
         self.crash(CrashKind::ProcessKill, seed)
     }
 
-    /// A hash of all names and contents as processes see them. Equal images have equal hashes.
+    /// Returns a hash of all names and contents as processes see them. Equal images have equal
+    /// hashes.
     pub fn state_hash(&self) -> u64 {
         self.0.lock().disk.hash(false)
     }
 
-    /// As [`SimEnv::state_hash`], of what is on stable media.
+    /// As [`SimEnv::state_hash`], for the contents of the stable media.
     pub fn durable_hash(&self) -> u64 {
         self.0.lock().disk.hash(true)
     }
 
     // Faults.
 
-    /// Puts a fault in force.
+    /// Activates a fault.
     pub fn inject(&self, plan: FaultPlan) {
         self.0.lock().faults.push(plan);
     }
 
-    /// Lifts all faults.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.0.lock().faults.clear();
     }
 
-    /// Number of operations that faults have struck.
+    /// Returns the number of operations that faults have struck.
     pub fn faults_fired(&self) -> u64 {
         self.0.lock().faults_fired
     }
 
-    /// Limits the volume. Writes that need more fail with `NoSpace` (an append after writing what
-    /// fits).
+    /// Limits the volume. Writes that need more fail with `NoSpace` (an append first writes the
+    /// part that fits).
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.lock().capacity = bytes.map(|b| b / PAGE as u64 * PAGE as u64);
     }
 
-    /// Bytes of the volume in use, by files that have a name or are open.
+    /// Returns the bytes of the volume in use, by files that have a name or are open.
     pub fn used(&self) -> u64 {
         self.0.lock().used()
     }
 
-    /// From now on the most is kept that the files of a directory occupy together, after any
-    /// change.
+    /// Begins to track the peak of the bytes that the files of a directory occupy together, after
+    /// any change.
     pub fn watch(&self, dir: impl AsRef<Path>) {
         let mut world = self.0.lock();
         world.watched = Some((dir.as_ref().to_owned(), 0));
         world.look_at_watched();
     }
 
-    /// The most bytes that the files of the watched directory occupied since then; 0 if none is
-    /// watched.
+    /// Returns the peak of the watched directory since then; 0 if none is watched.
     pub fn peak(&self) -> u64 {
         self.0.lock().watched.as_ref().map_or(0, |(_, pages)| pages * PAGE as u64)
     }
 
-    /// From now on files that are written in place are opened with blocks of so many bytes; at
-    /// first they are sectors. A machine that comes about by a crash begins with sectors again.
+    /// Sets the block length of files opened in place from now on; the initial value is a sector. A
+    /// machine that results from a crash begins with sectors again.
     pub fn set_block_len(&self, bytes: usize) {
         assert!(bytes.is_power_of_two() && (SECTOR..=PAGE).contains(&bytes), "a block of {bytes} bytes");
         self.0.lock().block_len = bytes;
     }
 
-    /// Limits how many files may be open at once, locks among them: who opens one more is refused
-    /// with EMFILE.
+    /// Limits how many files and locks may be open at once. Opening one more fails with EMFILE.
     pub fn set_open_max(&self, files: Option<u64>) {
         self.0.lock().handles.max = files;
     }
 
-    /// How many files are open.
+    /// Returns how many files are open.
     pub fn open_now(&self) -> u64 {
         self.0.lock().handles.now
     }
 
-    /// The most files that were open at once since this was asked before.
+    /// Returns the peak of open files since the last call.
     pub fn take_open_peak(&self) -> u64 {
         let handles = &mut self.0.lock().handles;
         std::mem::replace(&mut handles.peak, handles.now)

@@ -1,4 +1,4 @@
-//! Every interleaving of one who waits and one who resolves: the task is never left asleep with an answer there.
+//! Every interleaving of a waiter and a resolver: the task never sleeps while there is an answer.
 
 use super::*;
 use crate::sync::model::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,8 @@ impl Wake for Flag {
     }
 }
 
-/// A task that is polled and sleeps until it is woken: if the wake-up is lost it sleeps for ever, which loom finds.
+/// A task that is polled and sleeps until it is woken: loom finds a lost wake-up as a task that
+/// sleeps forever.
 #[test]
 fn loom_a_task_is_woken() {
     check(3, || {
@@ -25,7 +26,8 @@ fn loom_a_task_is_woken() {
     });
 }
 
-/// A task that moves: the poll by which it was given another waker either finds the answer, or leaves the waker that is woken.
+/// A task that changes its waker: the poll with the new waker either finds the answer, or that
+/// waker is woken.
 #[test]
 fn loom_a_task_with_another_waker_is_woken_by_that() {
     check(3, || {
@@ -44,7 +46,7 @@ fn loom_a_task_with_another_waker_is_woken_by_that() {
     });
 }
 
-/// One that is dropped while it is resolved, and a completer that is dropped.
+/// A future that is dropped while it is resolved, and a completer that is dropped.
 #[test]
 fn loom_either_part_may_go() {
     check(3, || {

@@ -34,7 +34,7 @@ fn the_task_that_asked_last_is_woken_and_gets_the_answer_once() {
     assert_eq!((first.woken(), last.woken()), (0, 1));
     assert!(matches!(last.poll(&mut completion), Poll::Ready(Ok(7))));
     assert!(last.poll(&mut completion).is_pending() && completion.take().is_none());
-    // What is known needs nobody.
+    // A resolved completion needs no completer.
     assert_eq!(Completion::known(Ok(8)).take().map(Result::unwrap), Some(8));
 }
 
@@ -46,7 +46,7 @@ fn nobody_waits_for_one_who_has_gone() {
     drop(completer);
     assert_eq!(task.woken(), 1);
     assert_eq!(completion.take().map(|answer| answer.unwrap_err().kind()), Some(ErrorKind::Closed));
-    // Nor is a future missed that was dropped: neither its waker nor its answer.
+    // A dropped future misses neither its waker nor its answer.
     let (completer, mut dropped) = pending::<Arc<Count>>();
     assert!(task.poll(&mut dropped).is_pending());
     drop(dropped);

@@ -1,27 +1,29 @@
-//! Which errors were made: a record that test runs leave behind, for the test that asks whether each error of docs/errors.md
-//! was ever produced.
+//! Record of the errors that test runs produce, for the test that checks that each error of
+//! docs/errors.md was produced.
 //!
-//! With debug assertions, and where the environment variable [`VARIABLE`] names a file, every constructor of [`Error`](super::Error)
-//! appends a line to that file: kind, place in the sources, message. A thread tells the same once, whatever numbers are in it, so
-//! that a property test leaves a few lines and no book. Other builds have nothing of this.
+//! With debug assertions, and if the environment variable [`VARIABLE`] names a file, every
+//! constructor of [`Error`](super::Error) appends a line to that file: kind, place in the sources,
+//! message. A thread records each message once, ignoring the numbers in it, so that a property test
+//! leaves only a few lines. Other builds have none of this.
 //!
-//! It writes around `io` on purpose: errors are made below `io`, and a record must not appear in the simulation that it watches.
-//! It takes no lock: what was told is known to a thread for itself, and the system appends lines whole.
+//! The record bypasses `io` on purpose: errors are made below `io`, and the record must not appear
+//! in the simulation that it watches. It takes no lock: each thread keeps its own set of recorded
+//! messages, and the system appends lines atomically.
 
-/// The environment variable that names the file.
+/// Environment variable with the path of the file.
 pub const VARIABLE: &str = "LAVASTORE_ERRORS_MADE";
 
-/// An error was made by the caller: a kind and a message.
+/// Records an error of the caller: a kind and a message.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn note(_kind: &dyn std::fmt::Debug, _message: &str) {}
 
-/// An error was made by the caller: a kind and a message.
+/// Records an error of the caller: a kind and a message.
 #[cfg(debug_assertions)]
 #[track_caller]
 pub fn note(kind: &dyn std::fmt::Debug, message: &str) {
     let place = std::panic::Location::caller();
-    // A thread that ends has nothing to tell any more.
+    // A thread that is ending records nothing.
     let _ = record::MADE.try_with(|made| made.borrow_mut().tell(kind, place, message));
 }
 
@@ -34,7 +36,7 @@ mod record {
     use std::panic::Location;
     use std::path::PathBuf;
 
-    /// So many messages of one place does a thread tell: what differs in more than numbers (names, keys) has no end.
+    /// Most messages of one place per thread: messages with names or keys have no end.
     const OF_A_PLACE_MAX: usize = 32;
 
     thread_local! {
@@ -42,7 +44,7 @@ mod record {
             RefCell::new(Made { file: std::env::var_os(super::VARIABLE).map(PathBuf::from), told: HashMap::default() });
     }
 
-    /// What a thread has told.
+    /// Messages that a thread has recorded.
     pub struct Made {
         file: Option<PathBuf>,
         told: HashMap<(&'static str, u32), HashSet<String>>,
@@ -58,7 +60,7 @@ mod record {
                 let line = format!("{kind:?}\t{}:{}\t{message}\n", place.file(), place.line());
                 #[allow(clippy::disallowed_types, reason = "a record of test runs, beside what they test")]
                 let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
-                // Whoever reads the record sees what is missing.
+                // A missing line shows in the record.
                 let _ = opened.and_then(|mut file| file.write_all(line.as_bytes()));
             }
         }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Values of all sizes: a random number of random bits.
+/// Returns values of all magnitudes: random numbers of random bit lengths.
 fn values(seed: u64, count: usize) -> Vec<u64> {
     let mut state = seed | 1;
     let mut next = move || {

@@ -1,7 +1,7 @@
 use super::*;
 use std::rc::Rc;
 
-/// A process with a cell of its own: tests share one process.
+/// A process with its own cell: tests share one process.
 fn process(cell: &'static AtomicU64) -> Process {
     Process { cell, mark: cell.load(Ordering::Relaxed) }
 }

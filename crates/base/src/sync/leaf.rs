@@ -1,9 +1,11 @@
-//! Locks inside which nothing is waited for: the standard library's, always.
+//! Locks under which a thread waits for nothing: the standard library's, even with the feature
+//! `sched`.
 //!
-//! For what lies below any schedule (the simulated file system, which is the schedule's own world; pools of buffers) and
-//! for maps whose code takes no other lock (the cache). A thread that waited inside one of them would stop all others in
-//! a place that no schedule sees. Their ranks are the last ([`Rank::is_leaf`](super::rank::Rank::is_leaf)), so that inside
-//! of one nothing is taken but a leaf of a higher rank.
+//! For code below any schedule (the simulated file system, which implements the schedule; pools of
+//! buffers) and for maps whose code takes no other lock (the cache). A thread that waited under
+//! such a lock would stop all others in a place invisible to the schedule. Their ranks are the last
+//! ([`Rank::is_leaf`](super::rank::Rank::is_leaf)), so under a leaf a thread takes only leaves of a
+//! higher rank.
 
 use super::plain;
 use super::rank::{Held, Ranked};
@@ -19,11 +21,11 @@ pub struct Mutex<T, R> {
     rank: PhantomData<R>,
 }
 
-/// What holds a [`Mutex`].
+/// Guard of a [`Mutex`].
 pub type MutexGuard<'a, T> = Guard<plain::MutexGuard<'a, T>>;
 
 impl<T, R: Ranked> Mutex<T, R> {
-    /// A mutex that nobody holds.
+    /// Returns a free mutex.
     pub const fn new(value: T) -> Self {
         const { assert!(R::RANK.is_leaf(), "this is not the rank of a leaf") };
         Mutex { lock: plain::Mutex::new(value), rank: PhantomData }
@@ -50,7 +52,8 @@ pub fn lock<T, R: Ranked>(mutex: &Mutex<T, R>) -> MutexGuard<'_, T> {
     Guard { guard: plain::lock(&mutex.lock), held }
 }
 
-/// Waits until it is woken: for the simulated machine, which gives threads their turns by such locks.
+/// Waits for a wake-up: for the simulated machine, which implements the turns of threads by such
+/// locks.
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     let Guard { guard, held } = guard;

@@ -1,10 +1,11 @@
-//! The types of the modules that loom explores.
+//! Types for the modules that loom explores.
 //!
-//! A model (`loom_tests.rs` beside a module) runs a few threads through every interleaving, up to a bound on preemptions,
-//! and through every result of an atomic load that its order allows. For that the module must be built from loom's types,
-//! which exist inside of a model only. So not everything can be: a module that has a model takes its locks and atomics from
-//! here, and they are loom's under `--cfg loom` and the usual ones otherwise. All others are not part of a model; where one
-//! is called from a model, its locks must not be held across a call into a module that is.
+//! A model (`loom_tests.rs` beside a module) runs a few threads through every interleaving, up to a
+//! bound on preemptions. It also tries every result of an atomic load that its order allows. The
+//! module must be built from loom's types, which exist only inside a model. So a module with a
+//! model takes its locks and atomics from here: they are loom's under `--cfg loom` and the usual
+//! ones otherwise. Other modules are not part of a model. If a model calls one, its locks must not
+//! be held across a call into a module of the model.
 
 #[cfg(not(loom))]
 pub use super::{
@@ -23,7 +24,7 @@ mod locks {
     use std::sync::PoisonError;
     use std::time::Duration;
 
-    /// A mutual exclusion lock. Of its rank nothing is known under loom, which finds wrong orders itself.
+    /// A mutual exclusion lock. Its rank is ignored under loom, which finds wrong orders itself.
     #[derive(Debug)]
     pub struct Mutex<T, R>(loom::sync::Mutex<T>, PhantomData<R>);
 
@@ -32,14 +33,14 @@ mod locks {
     pub struct RwLock<T, R>(loom::sync::RwLock<T>, PhantomData<R>);
 
     impl<T, R> Mutex<T, R> {
-        /// A mutex that nobody holds.
+        /// Returns a free mutex.
         pub fn new(value: T) -> Self {
             Mutex(loom::sync::Mutex::new(value), PhantomData)
         }
     }
 
     impl<T, R> RwLock<T, R> {
-        /// A lock that nobody holds.
+        /// Returns a free lock.
         pub fn new(value: T) -> Self {
             RwLock(loom::sync::RwLock::new(value), PhantomData)
         }
@@ -61,12 +62,12 @@ mod locks {
         mutex.0.try_lock().ok()
     }
 
-    /// Waits until it is woken.
+    /// Waits for a wake-up.
     pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it is woken: in a model no time passes, so that who is not woken is found.
+    /// Waits for a wake-up: no time passes in a model, so a missing wake-up is found.
     pub fn wait_timeout<'a, T>(
         condition: &Condvar,
         guard: MutexGuard<'a, T>,
@@ -88,8 +89,8 @@ mod locks {
 #[cfg(loom)]
 pub use locks::{Mutex, RwLock, lock, read, try_lock, wait, wait_timeout, write};
 
-/// Runs a model with at most so many preemptions in one execution. Every execution of it is explored, and one in which
-/// all threads wait for one another is a failure.
+/// Runs a model with at most `preemptions` preemptions per execution. Explores every execution; a
+/// deadlock is a failure.
 #[cfg(loom)]
 pub fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! The standard library's locks, as they are: what everybody gets without the feature `sched`.
+//! The standard library's locks, used without the feature `sched`.
 
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
@@ -10,12 +10,13 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks a mutex if nobody holds it.
+/// Locks a mutex if it is free.
 pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.try_lock().map_or_else(guard_despite_panic, Some)
 }
 
-/// The guard of a lock under which a thread has panicked; `None`: another thread holds the lock.
+/// Returns the guard of a lock under which a thread has panicked; `None`: another thread holds the
+/// lock.
 fn guard_despite_panic<T>(e: TryLockError<T>) -> Option<T> {
     match e {
         TryLockError::Poisoned(e) => Some(e.into_inner()),
@@ -23,12 +24,12 @@ fn guard_despite_panic<T>(e: TryLockError<T>) -> Option<T> {
     }
 }
 
-/// Waits until it is woken (or without a reason, as condition variables do).
+/// Waits for a wake-up (spurious ones are possible).
 pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`wait`], but not longer than this.
+/// As [`wait`], with a timeout.
 pub fn wait_timeout<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -42,7 +43,7 @@ pub fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks for writing if nobody holds it.
+/// Locks for writing if the lock is free.
 pub fn try_write<T: ?Sized>(lock: &RwLock<T>) -> Option<RwLockWriteGuard<'_, T>> {
     match lock.try_write() {
         Ok(guard) => Some(guard),

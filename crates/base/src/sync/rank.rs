@@ -1,20 +1,26 @@
-//! The order in which locks are taken: each has a rank, and a thread takes only locks of a higher rank than all that it holds.
+//! Lock order: each lock has a rank, and a thread takes only locks of a higher rank than all that
+//! it holds.
 //!
-//! Two threads that take the same two locks in different orders stop for good, some day. With ranks one thread is enough
-//! to find that: wherever debug assertions are on, each thread knows what it holds, and panics when it takes a lock out of
-//! order, whether or not anybody is there to meet it. (Release builds know nothing of ranks, and pay nothing.) The rules:
+//! Two threads that take the same two locks in different orders deadlock some day. With ranks one
+//! thread suffices to find this: with debug assertions, each thread knows its locks, and panics
+//! when it takes one out of order, with or without another thread. (Release builds have no ranks,
+//! and no cost.) The rules:
 //!
-//! * A lock is waited for only by who holds nothing of its rank or above it. Several of one rank may be held only where the
-//!   rank says why.
-//! * `try_lock` waits for nobody and may be called in any order; what it took counts for what is taken after it.
-//! * Waiting for a condition gives its lock up and takes it again: nothing above it may be held meanwhile.
+//! * A thread waits for a lock only while it holds nothing of the same or a higher rank. Several
+//!   locks of one rank may be held only where the rank gives a reason.
+//! * `try_lock` does not wait and may be called in any order; later locks must be above the lock it
+//!   took.
+//! * Waiting for a condition releases its lock and takes it again: nothing above it may be held
+//!   meanwhile.
 //! * Reading and writing are alike: a reader may wait for a writer who waits for readers.
-//! * Leaves ([`super::leaf`]) are last: inside of one nothing is taken but a leaf of a higher rank.
-//! * A [`Turn`] is what others wait for though it is no lock: being the one who writes for all, say. Its rank is below that of
-//!   the lock under which it is agreed upon.
-//! * Under loom nothing is checked: it runs all threads of a model in one, and finds those that wait for one another itself.
+//! * Leaves ([`super::leaf`]) are last: under a leaf a thread takes only leaves of a higher rank.
+//! * A [`Turn`] is waited for like a lock though it is none: the right to write for all, for
+//!   example. Its rank is below that of the lock under which it is assigned.
+//! * Under loom nothing is checked: it runs all threads of a model in one, and finds deadlocks
+//!   itself.
 //!
-//! This is the one place that knows the order; docs/locks.md shows the same list, and a test compares the two.
+//! Only this module defines the order; docs/locks.md shows the same list, and a test compares the
+//! two.
 
 #[cfg(all(debug_assertions, not(loom)))]
 use std::cell::{Cell, RefCell};
@@ -22,13 +28,14 @@ use std::marker::PhantomData;
 #[cfg(all(debug_assertions, not(loom)))]
 use std::panic::Location;
 
-/// What is a rank: the types of this module.
+/// A rank: the types of this module.
 pub trait Ranked {
-    /// Its place in the order.
+    /// Position in the order.
     const RANK: Rank;
 }
 
-/// The types, the lowest first, each with what it guards; `together` says why several may be held at once.
+/// Defines the rank types, the lowest first, each with its description; `together` says why several
+/// may be held at once.
 macro_rules! ranks {
     ($(#[doc = $guards:literal] $name:ident $(together $why:literal)?,)* leaves: $(#[doc = $leaf_guards:literal] $leaf:ident,)*) => {
         /// The ranks as values, in their order.
@@ -42,7 +49,7 @@ macro_rules! ranks {
             /// All of them, the lowest first.
             pub const ALL: &[Rank] = &[$(Rank::$name,)* $(Rank::$leaf,)*];
 
-            /// What a lock of this rank guards.
+            /// Returns the description of the guarded data.
             pub fn guards(self) -> &'static str {
                 match self {
                     $(Rank::$name => $guards.trim_ascii(),)*
@@ -50,7 +57,7 @@ macro_rules! ranks {
                 }
             }
 
-            /// Why several of this rank may be held at once; `None`: they may not.
+            /// Returns why several of this rank may be held at once; `None`: they may not.
             pub fn together(self) -> Option<&'static str> {
                 match self {
                     $($(Rank::$name => Some($why),)?)*
@@ -58,7 +65,7 @@ macro_rules! ranks {
                 }
             }
 
-            /// True if nothing but leaves is taken while it is held.
+            /// Returns true if only leaves are taken while it is held.
             pub const fn is_leaf(self) -> bool {
                 matches!(self, $(Rank::$leaf)|*)
             }
@@ -79,73 +86,73 @@ macro_rules! ranks {
 }
 
 ranks! {
-    /// What those who call the store guard by it: tests, and programs around it.
+    /// Data of the callers of the store: tests, and programs around it.
     Outside together "they are not the store's",
-    /// A close: one at a time, to its end.
+    /// A close, until its end.
     Closing,
-    /// The threads of the scheduler, or those of requests, while they are started or joined.
+    /// Threads of the scheduler or of requests, during their start and join.
     Workers,
     /// Checkpoints, one at a time.
     Checkpoint,
-    /// What it takes to begin the log, as long as there is no room for it.
+    /// Parameters of the start of the log, until there is space for it.
     LogUnstarted,
-    /// Requests: the order of writes that were submitted together, and who drives it.
+    /// Requests: the order of writes submitted together, and their driver.
     RequestOrder,
-    /// Writer: the order of all writes, their sequences, and which memtables are frozen.
+    /// Writer: the order of all writes, their sequences, and the frozen memtables.
     Writer,
     /// LavaLog: the order of operations, from their check until they are applied.
     RecordOrder,
-    /// Writer: who sleeps until a write that was logged is visible.
+    /// Writer: waiters for a logged write to become visible.
     Inserting,
-    /// Admission: who looks at the limits for the writes that follow.
+    /// Admission: the check of the limits for the following writes.
     Verdict,
-    /// Simulation: the jobs under way and the choice among them. Who waits runs a step of one, the writer too.
+    /// Simulation: running jobs and the choice among them; a waiting thread runs a step of one.
     SimulatedJobs,
     /// Log groups: their preparation, one at a time.
     LogPreparing,
-    /// Manifest: to commit an edit, which may be to wait for who writes.
+    /// Manifest: the commit of an edit, which may wait for the writer.
     ManifestTurn,
-    /// Manifest: accepted edits, who writes, what is durable.
+    /// Manifest: accepted edits, the writer, the durable end.
     Manifest,
     /// Manifest: the names of its files.
     ManifestNames,
-    /// What running jobs have claimed.
+    /// Inputs claimed by running jobs.
     InProgress,
-    /// Compaction: which of its pieces wait, are at work, and are merged.
+    /// Compaction: its waiting, running and merged subcompactions.
     CompactionPieces,
-    /// LavaLog: who moves groups.
+    /// LavaLog: the moves of groups.
     RecordMoves,
-    /// LavaLog: which logs have an applier.
+    /// LavaLog: the logs that have an applier.
     RecordAppliers,
-    /// LavaLog: which groups are sealed soon, and which wait for another engine.
+    /// LavaLog: the groups that are sealed soon, and those that wait for another engine.
     RecordSeals,
-    /// LavaLog: which groups carry batches of another engine.
+    /// LavaLog: the groups with batches of another engine.
     RecordCarried,
-    /// LavaLog: what is storage, and what of it may be collected.
+    /// LavaLog: the storage groups, and those that may be collected.
     RecordCollection,
-    /// LavaLog: which index files are to be made again.
+    /// LavaLog: the index files to be rebuilt.
     RecordRemakes,
-    /// LavaLog: what is known of all logs.
+    /// LavaLog: the state of all logs.
     Records,
-    /// LavaLog: which file has the rows of what.
+    /// LavaLog: the file of each row.
     RecordFiles,
     /// LavaLog: the bytes of the newest records.
     RecentRecords,
-    /// Families: several that are frozen at once, whole, before a flush chooses among what is frozen.
+    /// Families: an atomic freeze of several memtables, before a flush chooses among them.
     Freezing,
     /// All families, by number.
     Families,
     /// Family: its options.
     FamilyOptions,
-    /// Family: its tables that cannot be read.
+    /// Family: its unreadable tables.
     SetAside,
     /// Family: key ranges in which no key is visible.
     EmptyRanges,
-    /// Family: what reads see, its memtables and its version.
+    /// Family: the read state, its memtables and its version.
     ReadState,
-    /// Families: what they ask of the space, in all.
+    /// Families: their total space requirements.
     FamilySpace,
-    /// Families: which have work for jobs, or changes that are in no table.
+    /// Families: those with work for jobs, or with changes that are in no table.
     FamilyWork,
     /// Memtable: range tombstones.
     RangeTombstones,
@@ -155,7 +162,7 @@ ranks! {
     Snapshots,
     /// Open iterators.
     OpenIterators,
-    /// What tables hold only because of snapshots.
+    /// Entries that tables keep only for snapshots.
     RetainedVersions,
     /// Names of values that running jobs need.
     Pins,
@@ -163,69 +170,69 @@ ranks! {
     Obsolete,
     /// Files that are set aside, and why.
     Damaged,
-    /// Files of values that are not to be collected, for the sake of damaged ones.
+    /// Value files that are not to be collected, because of damaged ones.
     Uncollected,
     /// Open tables and value files.
     TableCache,
     /// The lock of the directory, until the store is closed.
     DirectoryLock,
-    /// Manifest: the state that everybody sees.
+    /// Manifest: the published state.
     ManifestPublished,
-    /// Log groups: those that the log has let go of, and that are storage.
+    /// Log groups: those that the log has released, and storage groups.
     LogStored,
-    /// Log groups: those that are replayed, and how long the next one is.
+    /// Log groups: those that are replayed, and the length of the next one.
     LogGroups,
-    /// Log groups: files to be used again, and kept for a full disk.
+    /// Log groups: files for reuse, and the reserve for a full disk.
     LogSpares,
-    /// Log: since when nothing was written to it.
+    /// Log: the start of its idle time.
     LogIdle,
-    /// Log: what each engine still needs of it.
+    /// Log: the floor of each engine.
     LogFloors,
     /// Log: the order of batches.
     LogOrder,
-    /// Log: the right to write pages, which is waited for.
+    /// Log: the right to write pages, as a turn.
     LogToken,
     /// Log: the buffer from which pages are written.
     LogBuffer,
-    /// Log: open pages, the ring of closed ones, the groups they go to.
+    /// Log: open pages, the tail buffer, and their groups.
     LogTail,
-    /// Log: who has the right to write, who waits, the first failure.
+    /// Log: the holder of the right to write, the waiters, the first failure.
     LogCommit,
-    /// Log: what was read ahead while it is replayed.
+    /// Log: windows read ahead by replay.
     LogAhead,
-    /// Replay: the changes that wait for a thread that puts them into memtables.
+    /// Replay: the changes that wait for a thread that inserts them into memtables.
     ReplayLots,
-    /// What is known later: whether it is, and whom to wake.
+    /// Completion: the result, and the waker.
     Completion,
-    /// Requests: those of a queue that are over.
+    /// Requests: the completed ones of a queue.
     RequestsOver,
-    /// Requests: what their threads have to do, and who sleeps.
+    /// Requests: the work of their threads, and the sleepers.
     Reactor,
-    /// Reads that threads do for one who goes on meanwhile.
+    /// Asynchronous reads that threads run.
     ReadQueue,
-    /// Repair: what was met in damaged files.
+    /// Repair: the findings in damaged files.
     RepairHeard,
-    /// How fast collections go.
+    /// The rate of collections.
     GcPace,
-    /// When the next slowed-down write may go on.
+    /// The time when the next slowed write may continue.
     Pacer,
-    /// Requests of other processes: those that were taken, and whether a thread serves them.
+    /// Requests of other processes: the accepted ones, and whether a thread serves them.
     Requested,
-    /// Scheduler: nothing; who sleeps does so under it, so that no wake-up is lost.
+    /// Scheduler: nothing; threads sleep under it, so that no wake-up is lost.
     Parked,
-    /// Health: what poisoned the store.
+    /// Health: the error that poisoned the store.
     HealthError,
-    /// Health: what jobs met that passes by itself.
+    /// Health: the transient errors of jobs.
     HealthBusy,
     /// Syncs of the store's directory, one at a time.
     DirectorySync,
-    /// Pacing: how many pieces of background work may be at the device, and how many are.
+    /// Pacing: the limit and the number of background reads and writes at the device.
     Depth,
-    /// Pacing: what reads of a disk cost, as far as was learnt.
+    /// Pacing: the measured costs of reads of a disk.
     ReadCost,
-    /// Space: what each file of the store occupies.
+    /// Space: the bytes of each file of the store.
     Meter,
-    /// LavaFS: its thread, while it is started or joined.
+    /// LavaFS: its thread, during its start and join.
     FsThread,
     /// LavaFS: compaction of the journal, one at a time.
     FsCompaction,
@@ -233,11 +240,11 @@ ranks! {
     FsSuperblock,
     /// LavaFS: the journal on the device.
     FsJournal,
-    /// LavaFS: names, files, free space, operations in line for the journal.
+    /// LavaFS: names, files, free space, operations queued for the journal.
     FsCore,
-    /// LavaFS: where the blocks of an open file are.
+    /// LavaFS: the block map of an open file.
     FsLive,
-    /// What a test notes down where the store calls it.
+    /// Notes of a test in a callback of the store.
     Noted,
 
     leaves:
@@ -245,25 +252,25 @@ ranks! {
     IdleFiles,
     /// LavaFS: one part of the page cache.
     FsPages,
-    /// Cache: how much of the budget is for indexes.
+    /// Cache: the share of the budget for indexes.
     CacheShare,
-    /// Cache: what was evicted not long ago.
+    /// Cache: recently evicted keys.
     CacheGhosts,
     /// Kernel: lock files that this process holds.
     KernelLocks,
     /// Kernel: buffers for direct reads and writes.
     KernelBuffers,
-    /// Kernel: rings of io_uring that nobody uses now.
+    /// Kernel: free io_uring rings.
     KernelRings,
-    /// Kernel, in tests: all that is watched.
+    /// Kernel, in tests: all watches.
     KernelWatches,
-    /// Kernel, in tests: what one watch saw.
+    /// Kernel, in tests: the events of one watch.
     KernelWatch,
-    /// Simulation: random numbers for those who ask the machine.
+    /// Simulation: random numbers for callers of the machine.
     SimEntropy,
-    /// Simulation: what the first thread returned.
+    /// Simulation: the result of the first thread.
     SimReturned,
-    /// Simulation: threads and whose turn it is.
+    /// Simulation: threads, and the holder of the baton.
     SimBaton,
     /// Simulation: whether a thread may go on.
     SimGate,
@@ -273,12 +280,12 @@ ranks! {
     MemoryFile,
 }
 
-/// What the thread holds because of one guard; in release builds nothing.
+/// Record of a lock that the thread holds through one guard; empty in release builds.
 #[derive(Debug)]
 pub(super) struct Held {
     #[cfg(all(debug_assertions, not(loom)))]
     rank: Rank,
-    /// It is the thread's own.
+    /// Not `Send`: the record belongs to its thread.
     own: PhantomData<*const ()>,
 }
 
@@ -287,14 +294,14 @@ type At = &'static Location<'static>;
 
 #[cfg(all(debug_assertions, not(loom)))]
 thread_local! {
-    /// What the thread holds, and where it took it.
+    /// Locks that the thread holds, and where it took them.
     static HELD: RefCell<Vec<(Rank, At)>> = const { RefCell::new(Vec::new()) };
     /// The thread may take no lock.
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has the calling thread panic at the next lock that it waits for, where debug assertions are on. For tests of child processes: a lock of
-/// their parent may be held for ever.
+/// Makes the calling thread panic at the next lock that it waits for, where debug assertions are
+/// on. For tests of child processes, where a lock of the parent may be held forever.
 pub fn forbid_locks() {
     #[cfg(all(debug_assertions, not(loom)))]
     FORBIDDEN.set(true);
@@ -302,17 +309,18 @@ pub fn forbid_locks() {
 
 #[cfg(all(debug_assertions, not(loom)))]
 impl Held {
-    /// What is about to be taken is held from now on.
+    /// Records a lock that is about to be taken.
     ///
     /// # Panics
-    /// If it may not be taken now.
+    /// If the lock may not be taken now.
     #[track_caller]
     pub(super) fn take(rank: Rank) -> Held {
         if FORBIDDEN.try_with(Cell::get).unwrap_or(false) && !std::thread::panicking() {
             panic!("{rank:?} is taken at {} by a thread that may take no lock", Location::caller());
         }
         let out_of_order = HELD.try_with(|held| out_of_order(rank, &held.borrow())).ok().flatten();
-        // A thread that panics already takes what it needs on its way out: an abort would say less.
+        // A panicking thread may take any lock while it unwinds: an abort would hide the first
+        // panic.
         if let Some((highest, at)) = out_of_order.filter(|_| !std::thread::panicking()) {
             panic!(
                 "{rank:?} is taken while {highest:?} is held (since {at}): locks are taken in the order of base::sync::rank"
@@ -321,16 +329,16 @@ impl Held {
         Held::tried(rank)
     }
 
-    /// What was taken without waiting is held.
+    /// Records a lock that was taken without waiting.
     #[track_caller]
     pub(super) fn tried(rank: Rank) -> Held {
-        // Where the thread's own values are gone, nothing is known of it.
+        // After the drop of the thread's local values nothing is recorded.
         let at = Location::caller();
         HELD.try_with(|held| held.borrow_mut().push((rank, at))).ok();
         Held { rank, own: PhantomData }
     }
 
-    /// It is given up and taken again.
+    /// Records a lock that is released and taken again.
     #[track_caller]
     pub(super) fn again(self) -> Held {
         let rank = self.rank;
@@ -352,7 +360,7 @@ impl Drop for Held {
     }
 }
 
-/// What is in the way of taking this, for one who holds those.
+/// Returns the held lock that forbids taking this rank.
 #[cfg(all(debug_assertions, not(loom)))]
 fn out_of_order(rank: Rank, held: &[(Rank, At)]) -> Option<(Rank, At)> {
     let highest = held.iter().copied().max_by_key(|(rank, _)| *rank)?;
@@ -376,7 +384,8 @@ impl Held {
     }
 }
 
-/// True if the thread holds a lock of this rank. Where nobody keeps count, in release builds and under loom, it is not known: false.
+/// Returns true if the thread holds a lock of this rank; always false in release builds and under
+/// loom, where nothing is recorded.
 #[must_use]
 pub fn holds<R: Ranked>() -> bool {
     #[cfg(all(debug_assertions, not(loom)))]
@@ -387,7 +396,7 @@ pub fn holds<R: Ranked>() -> bool {
     false
 }
 
-/// How many locks and turns the thread holds. Where nobody keeps count: 0.
+/// Returns how many locks and turns the thread holds; 0 where nothing is recorded.
 #[must_use]
 pub fn held() -> usize {
     #[cfg(all(debug_assertions, not(loom)))]
@@ -396,13 +405,13 @@ pub fn held() -> usize {
     0
 }
 
-/// A thread's wish to be the one who does something that others wait for, and then its being that one: from before it waits
-/// until it is done.
+/// A turn: the exclusive right to do some work that other threads wait for. It counts from before
+/// the wait until the work is done.
 #[must_use]
 #[derive(Debug)]
 pub struct Turn(#[allow(dead_code, reason = "for what its end does")] Held);
 
-/// The thread waits for a turn of this rank from now on, or has it.
+/// Records that the thread waits for a turn of this rank from now on, or has it.
 #[cfg_attr(all(debug_assertions, not(loom)), track_caller)]
 #[inline]
 pub fn turn<R: Ranked>() -> Turn {

@@ -1,6 +1,6 @@
-//! Locks with ranks, around those of [`super::imp`]: see [`super::rank`] for the rule.
+//! Locks with ranks, around the locks of [`super::imp`]: see [`super::rank`] for the rule.
 //!
-//! In release builds nothing is left of the ranks: neither time nor space.
+//! In release builds ranks cost neither time nor space.
 
 use super::imp;
 use super::rank::{Held, Ranked};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use imp::{Condvar, OnceLock};
 
-/// What holds a lock, as `G`, and the rank it is held by.
+/// Guard of a lock, as `G`, with its rank.
 pub struct Guard<G> {
     pub(super) guard: G,
     pub(super) held: Held,
@@ -39,14 +39,14 @@ impl<G: Deref<Target: fmt::Debug>> fmt::Debug for Guard<G> {
     }
 }
 
-/// What holds a [`Mutex`].
+/// Guard of a [`Mutex`].
 pub type MutexGuard<'a, T> = Guard<imp::MutexGuard<'a, T>>;
-/// What holds a [`RwLock`] for reading.
+/// Guard of a [`RwLock`] for reading.
 pub type RwLockReadGuard<'a, T> = Guard<imp::RwLockReadGuard<'a, T>>;
-/// What holds a [`RwLock`] for writing.
+/// Guard of a [`RwLock`] for writing.
 pub type RwLockWriteGuard<'a, T> = Guard<imp::RwLockWriteGuard<'a, T>>;
 
-/// The two kinds of locks differ in how they are taken only.
+/// The two kinds of locks differ only in how they are taken.
 macro_rules! ranked {
     ($name:ident, $what:literal) => {
         #[doc = $what]
@@ -56,15 +56,15 @@ macro_rules! ranked {
         }
 
         impl<T, R: Ranked> $name<T, R> {
-            /// A lock that nobody holds.
+            /// Returns a free lock.
             pub const fn new(value: T) -> Self {
                 $name { lock: imp::$name::new(value), rank: PhantomData }
             }
-            /// What it protected.
+            /// Returns the protected value.
             pub fn into_inner(self) -> Result<T, PoisonError<T>> {
                 self.lock.into_inner()
             }
-            /// What it protects: nobody else can hold it now.
+            /// Returns the protected value: the exclusive borrow shows that the lock is free.
             pub fn get_mut(&mut self) -> Result<&mut T, PoisonError<&mut T>> {
                 self.lock.get_mut()
             }
@@ -98,24 +98,25 @@ pub fn lock<T, R: Ranked>(mutex: &Mutex<T, R>) -> MutexGuard<'_, T> {
     Guard { guard: imp::lock(&mutex.lock), held }
 }
 
-/// Locks a mutex if nobody holds it. Whoever does not wait needs no order; what is held thereby counts for what comes.
+/// Locks a mutex if it is free. Needs no order, since it does not wait; later locks must be above
+/// the mutex.
 #[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
 #[inline]
 pub fn try_lock<T, R: Ranked>(mutex: &Mutex<T, R>) -> Option<MutexGuard<'_, T>> {
     imp::try_lock(&mutex.lock).map(|guard| Guard { guard, held: Held::tried(R::RANK) })
 }
 
-/// Waits until it is woken (or without a reason, as condition variables do). The lock is given up meanwhile, and taken
+/// Waits for a wake-up (spurious ones are possible). The lock is released meanwhile, and taken
 /// again in its order: nothing above it may be held.
 #[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
 pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     let Guard { guard, held } = guard;
-    // Looked at before it waits, so that a wrong order is told of and does not hang.
+    // Checked before the wait, so that a wrong order is reported instead of hanging.
     let held = held.again();
     Guard { guard: imp::wait(condition, guard), held }
 }
 
-/// As [`wait`], but not longer than this.
+/// As [`wait`], with a timeout.
 #[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
 pub fn wait_timeout<'a, T>(
     condition: &Condvar,
@@ -143,14 +144,14 @@ pub fn write<T, R: Ranked>(lock: &RwLock<T, R>) -> RwLockWriteGuard<'_, T> {
     Guard { guard: imp::write(&lock.lock), held }
 }
 
-/// Locks for writing if nobody holds it. As [`try_lock`].
+/// Locks for writing if the lock is free; as [`try_lock`].
 #[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
 #[inline]
 pub fn try_write<T, R: Ranked>(lock: &RwLock<T, R>) -> Option<RwLockWriteGuard<'_, T>> {
     imp::try_write(&lock.lock).map(|guard| Guard { guard, held: Held::tried(R::RANK) })
 }
 
-/// Nothing is left of ranks where nobody looks at them.
+/// Ranks leave nothing behind in release builds.
 #[cfg(not(debug_assertions))]
 const _: () = {
     use super::rank::Outside;

@@ -1,17 +1,19 @@
-//! The seam at which a schedule is imposed on threads (feature `sched`).
+//! Interface of a schedule that is imposed on threads (feature `sched`).
 //!
-//! A thread that runs under a schedule has entered one with [`enter`]. From then on everything in [`crate::sync`] asks
-//! that schedule: before each operation there is a [`Schedule::point`], where another thread may go on first; and a thread
-//! that would have to wait tells [`Schedule::wait`] what for, instead of the operating system. The contract that makes this
-//! sound:
+//! A thread enters a schedule with [`enter`]. From then on all types of [`crate::sync`] call that
+//! schedule. Before each operation there is a [`Schedule::point`], where another thread may run
+//! first. A thread that would have to wait calls [`Schedule::wait`] instead of the operating
+//! system. The contract that makes this sound:
 //!
-//! * of all the threads of a schedule exactly one runs at a time, so an operation together with whatever the thread does up
-//!   to its next point happens at once;
-//! * a lock is taken only when it is free ([`Schedule::wait`] may return without a reason; its callers look again);
-//! * giving up a lock and waiting for a condition happen at once, so that no wake-up is lost *by this layer*.
+//! * exactly one thread of a schedule runs at a time, so an operation is atomic together with the
+//!   actions of the thread up to its next point;
+//! * a lock is taken only when it is free ([`Schedule::wait`] may return spuriously; its callers
+//!   check again);
+//! * releasing a lock and waiting for a condition are one atomic step, so *this layer* loses no
+//!   wake-up.
 //!
-//! The memory order is that of one processor: what weaker orders allow beyond it is for models (loom). Threads that
-//! entered no schedule are served by the standard library alone, and pay one load and a branch.
+//! The memory order is that of one processor: effects of weaker orders are for models (loom).
+//! Threads without a schedule use the standard library alone, at the cost of one load and a branch.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -19,20 +21,20 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What a thread is about to do, or waits for.
+/// An operation of a thread, or the object of its wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Act {
-    /// Takes a mutex, or one of the two sides of a lock for readers and a writer.
+    /// Takes a mutex, or one of the two sides of a reader-writer lock.
     Lock,
     /// Waits for a condition.
     Wait,
-    /// Wakes who waits for a condition.
+    /// Wakes waiters of a condition.
     Notify,
     /// Reads an atomic.
     Load,
     /// Changes an atomic.
     Store,
-    /// Fills a cell that is filled once, or looks whether it is.
+    /// Fills a cell that is filled once, or checks whether it is filled.
     Once,
     /// Calls the file system.
     Io,
@@ -44,27 +46,27 @@ pub enum Act {
     Sleep,
 }
 
-/// What can be waited for: what it is, and an address that tells it from others as long as somebody waits.
+/// Object of a wait: its kind, and an address that is unique as long as a thread waits.
 pub type Resource = (Act, usize);
 
-/// What imposes a schedule on the thread that entered it.
+/// A schedule for the threads that enter it.
 pub trait Schedule {
-    /// The thread is about to do this: others may go on first.
+    /// Announces an operation of the thread: other threads may run first.
     fn point(&self, act: Act, at: &'static Location<'static>);
-    /// The thread cannot go on before somebody wakes the resource, or before `longest` is over.
+    /// Blocks the thread until the resource is woken, or `longest` is over.
     fn wait(&self, on: Resource, longest: Option<Duration>, at: &'static Location<'static>);
-    /// Those who wait for the resource, or one of them, can go on.
+    /// Makes the waiters for a resource, or one of them, ready.
     fn wake(&self, on: Resource, all: bool);
 }
 
-/// How many threads run under a schedule: where there are none, nobody looks further.
+/// Number of threads under a schedule: if it is 0, nothing else is checked.
 static SCHEDULED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<dyn Schedule>>> = const { RefCell::new(None) };
 }
 
-/// As long as it lives, the thread runs under the schedule.
+/// Membership of the thread in a schedule, until it is dropped.
 #[derive(Debug)]
 pub struct Entered(());
 
@@ -83,17 +85,17 @@ impl Drop for Entered {
     }
 }
 
-/// The schedule of the calling thread.
+/// Returns the schedule of the calling thread.
 #[inline]
 pub fn current() -> Option<Rc<dyn Schedule>> {
     match SCHEDULED.load(Ordering::Relaxed) {
         0 => None,
-        // Nobody has a schedule whose thread-local values are being dropped.
+        // A thread whose local values are being dropped has no schedule.
         _ => CURRENT.try_with(|current| current.borrow().clone()).ok().flatten(),
     }
 }
 
-/// Another thread may go on first, if there is a schedule.
+/// Lets another thread run first, if there is a schedule.
 #[inline]
 #[track_caller]
 pub fn point(act: Act) {

@@ -1,4 +1,5 @@
-//! Locks that a schedule can be imposed on: the standard library's, inside a layer that asks [`super::schedule`] first.
+//! Locks under a schedule: those of the standard library, in a layer that calls [`super::schedule`]
+//! first.
 
 use super::schedule::{Act, Resource, current, point};
 use std::fmt;
@@ -12,7 +13,7 @@ fn address<T: ?Sized>(of: &T) -> usize {
     std::ptr::from_ref(of).cast::<u8>() as usize
 }
 
-/// Takes what `attempt` takes: at once or by waiting, under a schedule if there is one.
+/// Takes a lock by `attempt`, waiting under the schedule; without a schedule takes it by `block`.
 #[track_caller]
 fn take<G>(on: Resource, attempt: impl Fn() -> Option<G>, block: impl FnOnce() -> G) -> G {
     let Some(schedule) = current() else { return block() };
@@ -44,26 +45,26 @@ fn tried<G>(attempt: Result<G, TryLockError<G>>) -> Option<G> {
 #[derive(Default)]
 pub struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
 
-/// What holds a [`Mutex`].
+/// Guard of a [`Mutex`].
 pub struct MutexGuard<'a, T: ?Sized> {
     of: &'a Mutex<T>,
-    /// `None` once it was given up.
+    /// `None` once the lock was released.
     held: Option<std::sync::MutexGuard<'a, T>>,
 }
 
 impl<T> Mutex<T> {
-    /// A mutex that nobody holds.
+    /// Returns a free mutex.
     pub const fn new(value: T) -> Self {
         Mutex(std::sync::Mutex::new(value))
     }
-    /// What it protected.
+    /// Returns the protected value.
     pub fn into_inner(self) -> Result<T, PoisonError<T>> {
         self.0.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// What it protects: nobody else can hold it now.
+    /// Returns the protected value: the exclusive borrow shows that the mutex is free.
     pub fn get_mut(&mut self) -> Result<&mut T, PoisonError<&mut T>> {
         self.0.get_mut()
     }
@@ -117,31 +118,31 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.guard(take(mutex.resource(), || tried(mutex.0.try_lock()), block))
 }
 
-/// Locks a mutex if nobody holds it.
+/// Locks a mutex if it is free.
 #[track_caller]
 pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     point(Act::Lock);
     tried(mutex.0.try_lock()).map(|held| mutex.guard(held))
 }
 
-/// A condition to wait for.
+/// A condition variable.
 #[derive(Debug, Default)]
 pub struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// A condition that nobody waits for.
+    /// Returns a condition without waiters.
     pub const fn new() -> Self {
         Condvar(std::sync::Condvar::new())
     }
 
-    /// Wakes one of those who wait.
+    /// Wakes one waiter.
     #[track_caller]
     pub fn notify_one(&self) {
         self.notify(false);
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     #[track_caller]
     pub fn notify_all(&self) {
         self.notify(true);
@@ -160,7 +161,8 @@ impl Condvar {
     fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>, longest: Option<Duration>) -> MutexGuard<'a, T> {
         let mutex = guard.of;
         if let Some(schedule) = current() {
-            // Whoever wakes without the lock can do so now, between the look and the sleep.
+            // A thread that signals without the lock can do so now, between the check and the
+            // sleep.
             schedule.point(Act::Wait, Location::caller());
             drop(guard);
             schedule.wait((Act::Wait, address(self)), longest, Location::caller());
@@ -174,13 +176,13 @@ impl Condvar {
     }
 }
 
-/// Waits until it is woken (or without a reason, as condition variables do).
+/// Waits for a wake-up (spurious ones are possible).
 #[track_caller]
 pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait(guard, None)
 }
 
-/// As [`wait`], but not longer than this.
+/// As [`wait`], with a timeout.
 #[track_caller]
 pub fn wait_timeout<'a, T>(
     condition: &Condvar,
@@ -194,30 +196,30 @@ pub fn wait_timeout<'a, T>(
 #[derive(Default)]
 pub struct RwLock<T: ?Sized>(std::sync::RwLock<T>);
 
-/// What holds a [`RwLock`], as `G`.
+/// Guard of a [`RwLock`], as `G`.
 pub struct SharedGuard<G> {
     held: Option<G>,
     on: Resource,
 }
 
-/// What holds a [`RwLock`] for reading.
+/// Guard of a [`RwLock`] for reading.
 pub type RwLockReadGuard<'a, T> = SharedGuard<std::sync::RwLockReadGuard<'a, T>>;
-/// What holds a [`RwLock`] for writing.
+/// Guard of a [`RwLock`] for writing.
 pub type RwLockWriteGuard<'a, T> = SharedGuard<std::sync::RwLockWriteGuard<'a, T>>;
 
 impl<T> RwLock<T> {
-    /// A lock that nobody holds.
+    /// Returns a free lock.
     pub const fn new(value: T) -> Self {
         RwLock(std::sync::RwLock::new(value))
     }
-    /// What it protected.
+    /// Returns the protected value.
     pub fn into_inner(self) -> Result<T, PoisonError<T>> {
         self.0.into_inner()
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// What it protects: nobody else can hold it now.
+    /// Returns the protected value: the exclusive borrow shows that the lock is free.
     pub fn get_mut(&mut self) -> Result<&mut T, PoisonError<&mut T>> {
         self.0.get_mut()
     }
@@ -269,7 +271,7 @@ pub fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     SharedGuard { held: Some(held), on: lock.resource() }
 }
 
-/// Locks for writing if nobody holds it.
+/// Locks for writing if the lock is free.
 #[track_caller]
 pub fn try_write<T: ?Sized>(lock: &RwLock<T>) -> Option<RwLockWriteGuard<'_, T>> {
     point(Act::Lock);
@@ -281,7 +283,8 @@ pub fn try_write<T: ?Sized>(lock: &RwLock<T>) -> Option<RwLockWriteGuard<'_, T>>
 #[derive(Debug)]
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
-    /// Under a schedule: somebody is about to fill it, and must not be waited for by the standard library.
+    /// Under a schedule: a thread is about to fill the cell. Others must wait under the schedule,
+    /// not in the standard library.
     filling: AtomicBool,
 }
 
@@ -292,12 +295,12 @@ impl<T> Default for OnceLock<T> {
 }
 
 impl<T> OnceLock<T> {
-    /// An empty cell.
+    /// Returns an empty cell.
     pub const fn new() -> Self {
         OnceLock { value: std::sync::OnceLock::new(), filling: AtomicBool::new(false) }
     }
 
-    /// What it holds. (Once it is filled, no order of threads changes what this returns.)
+    /// Returns the value. (Once the cell is filled, the result no longer depends on the schedule.)
     #[track_caller]
     pub fn get(&self) -> Option<&T> {
         if self.value.get().is_none() {
@@ -306,7 +309,7 @@ impl<T> OnceLock<T> {
         self.value.get()
     }
 
-    /// Fills it.
+    /// Fills the cell.
     #[track_caller]
     pub fn set(&self, value: T) -> Result<(), T> {
         let mut value = Some(value);
@@ -314,7 +317,7 @@ impl<T> OnceLock<T> {
         value.map_or(Ok(()), Err)
     }
 
-    /// What it holds, made now if need be.
+    /// Returns the value, which is made now if necessary.
     #[track_caller]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.value.get() {

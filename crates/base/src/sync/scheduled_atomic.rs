@@ -1,4 +1,4 @@
-//! Atomics that a schedule can be imposed on: there is a point before every operation.
+//! Atomics under a schedule: there is a scheduling point before every operation.
 
 use super::schedule::{Act, point};
 
@@ -73,7 +73,7 @@ macro_rules! atomic {
     };
 }
 
-/// Those that change an atomic and return what it was.
+/// The operations that change an atomic and return its former value.
 macro_rules! fetches {
     ($name:ident, $value:ty, $($operation:ident),*) => {
         #[allow(missing_docs, reason = "as in the standard library")]

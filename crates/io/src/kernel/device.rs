@@ -1,9 +1,8 @@
 //! Block devices of the machine: a raw device, or an image file that stands for one.
 //!
-//! Both are opened with direct access. (Image files on file systems without direct access go
-//! through the page cache, which only affects the speed.) A raw device is claimed from the kernel,
-//! which refuses a mounted or otherwise used one. Both are also locked against other processes of
-//! LavaStore.
+//! Both are opened with direct access. Image files on file systems without it go through the page
+//! cache, which only affects the speed. A raw device is claimed from the kernel, which refuses a
+//! mounted or otherwise used one. Both are also locked against other processes of LavaStore.
 //!
 //! An image is written once when it is created, unless it is sparse: a data sync of a block that
 //! was never written is a transaction of the file system below. For the same reason only a sparse

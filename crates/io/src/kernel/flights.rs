@@ -10,8 +10,8 @@
 //! A polling ring ([`calls::ring_setup_polled`]) finds completions only during a call, so every
 //! check is a call. It does not accept the read of an event.
 //!
-//! A ring that the kernel refuses to enter is broken: it takes no more transfers. Those that the
-//! kernel has are waited for, and the others are done by plain calls.
+//! A ring that the kernel refuses to enter is broken: it takes no more transfers. The queue waits
+//! for the transfers that the kernel has, and runs the others by plain calls.
 
 use super::calls;
 use super::uring::{REFUSALS_MAX, is_transient, wait_for_one};

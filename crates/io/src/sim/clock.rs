@@ -1,4 +1,4 @@
-//! Simulated time, what operations cost, and seeded randomness.
+//! Simulated time, costs of operations, and seeded randomness.
 
 use super::fault::OpKind;
 use crate::env::Entropy;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 const EPOCH_UNIX_SECONDS: u64 = 1_750_000_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A clock that moves when somebody sleeps or an operation is charged for.
+/// A clock that moves only by sleeps and by the cost of operations.
 #[derive(Debug)]
 pub(super) struct SimClock {
-    /// The time: only goes forward.
+    /// The time, which never goes back.
     now_ns: AtomicU64,
     wall_jump_seconds: AtomicI64,
 }
@@ -42,7 +42,7 @@ impl Clock for SimClock {
         straight.saturating_add_signed(self.wall_jump_seconds.load(Relaxed))
     }
     fn sleep_ns(&self, ns: u64) {
-        // Under a schedule time passes when nobody has anything else to do.
+        // Under a schedule time passes when no thread can run.
         #[cfg(feature = "sched")]
         if let Some(schedule) = base::sync::schedule::current() {
             let on = (base::sync::schedule::Act::Sleep, std::ptr::from_ref(self) as usize);
@@ -53,7 +53,7 @@ impl Clock for SimClock {
     }
 }
 
-/// What operations cost in simulated time. The defaults are those of a fast SSD.
+/// Costs of operations in simulated time. The defaults are those of a fast SSD.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     /// A read or a batch of reads, without its bytes.
@@ -66,7 +66,7 @@ pub struct Costs {
     pub sync_ns: u64,
     /// Any other operation.
     pub other_ns: u64,
-    /// Each KiB read or written (1,000: about 1 GB/s).
+    /// Each KiB read or written (1,000 means about 1 GB/s).
     pub kib_ns: u64,
 }
 
@@ -97,7 +97,7 @@ impl Costs {
     }
 }
 
-/// Seeds that follow from one seed.
+/// Seeds derived from one seed.
 #[derive(Debug)]
 pub(super) struct SimEntropy(Mutex<Rng, rank::SimEntropy>);
 

@@ -38,7 +38,7 @@ pub(super) fn mix(hash: u64, word: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// One page and, once asked for, its hash (0: not known).
+/// One page and its cached hash (0: not computed).
 pub(super) struct Page {
     bytes: [u8; PAGE],
     hash: AtomicU64,
@@ -49,7 +49,7 @@ impl Page {
         Page { bytes: [0; PAGE], hash: AtomicU64::new(0) }
     }
 
-    /// For writing: whoever takes this changes the bytes, so the hash is forgotten.
+    /// Returns the bytes for writing, and drops the hash.
     fn bytes_mut(&mut self) -> &mut [u8; PAGE] {
         *self.hash.get_mut() = 0;
         &mut self.bytes
@@ -104,7 +104,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// `len` bytes of allocated zeros.
+    /// Returns `len` bytes of allocated zeros.
     pub(super) fn zeroed(len: u64) -> Self {
         let mut content = Content::default();
         content.chunks = vec![ZERO_CHUNK.clone(); len.div_ceil(CHUNK_LEN) as usize];
@@ -113,37 +113,37 @@ impl Content {
         content
     }
 
-    /// A file that holds `bytes`.
+    /// Returns a file with these bytes.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         let mut content = Content::default();
         content.write(0, bytes);
         content
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Number of pages that are not holes.
+    /// Returns the number of pages that are not holes.
     pub(super) fn allocated_pages(&self) -> u64 {
         self.chunks.iter().map(|c| c.pages.iter().flatten().count() as u64).sum()
     }
 
-    /// The page of number `n`; `None` for a hole.
+    /// Returns page `n`; `None` for a hole.
     pub(super) fn page(&self, n: u64) -> Option<&Arc<Page>> {
         let chunk = self.chunks.get((n / CHUNK_PAGES as u64) as usize)?;
         chunk.pages[(n % CHUNK_PAGES as u64) as usize].as_ref()
     }
 
-    /// For writing: the slot of page `n`, which must lie inside the file.
+    /// Returns the slot of page `n` for writing, which must be inside the file.
     fn slot(&mut self, n: u64) -> &mut Option<Arc<Page>> {
         let chunk = Arc::make_mut(&mut self.chunks[(n / CHUNK_PAGES as u64) as usize]);
         *chunk.hash.get_mut() = 0;
         &mut chunk.pages[(n % CHUNK_PAGES as u64) as usize]
     }
 
-    /// Copies bytes out; the range must lie inside the file.
+    /// Copies bytes out; the range must be inside the file.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) {
         assert!(offset + buf.len() as u64 <= self.len, "read past the end of a simulated file");
         for (n, within, range) in pages_of(offset, buf.len()) {
@@ -155,14 +155,14 @@ impl Content {
         }
     }
 
-    /// All bytes.
+    /// Returns all bytes.
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
         self.read(0, &mut bytes);
         bytes
     }
 
-    /// Copies bytes in; the file grows if it must.
+    /// Copies bytes in; the file grows if necessary.
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         let end = offset + data.len() as u64;
         if end > self.len {
@@ -180,7 +180,7 @@ impl Content {
         }
     }
 
-    /// Cuts the file, or lengthens it by a hole.
+    /// Truncates the file, or extends it by a hole.
     pub(super) fn set_len(&mut self, len: u64) {
         let shorter = len < self.len;
         self.len = len;
@@ -227,7 +227,7 @@ impl Content {
         }
     }
 
-    /// The bytes of one sector of page `n`; zeros where the file has none.
+    /// Returns the bytes of one sector of page `n`; zeros where the file has none.
     pub(super) fn sector(&self, n: u64, nth: usize) -> [u8; SECTOR] {
         let mut bytes = [0; SECTOR];
         if let Some(page) = self.page(n) {
@@ -236,7 +236,7 @@ impl Content {
         bytes
     }
 
-    /// Puts the bytes of one sector of page `n`, as far as the file goes.
+    /// Sets the bytes of one sector of page `n`, up to the end of the file.
     pub(super) fn set_sector(&mut self, n: u64, nth: usize, bytes: &[u8; SECTOR]) {
         let offset = n * PAGE as u64 + (nth * SECTOR) as u64;
         let len = self.len.saturating_sub(offset).min(SECTOR as u64) as usize;
@@ -245,7 +245,7 @@ impl Content {
         }
     }
 
-    /// True if a sector of page `n` is another in `other`.
+    /// Returns true if a sector of page `n` differs from the one in `other`.
     pub(super) fn differs(&self, n: u64, nth: usize, other: Option<&Arc<Page>>) -> bool {
         let theirs = other.map_or(&[0; SECTOR][..], |page| &page.bytes[nth * SECTOR..(nth + 1) * SECTOR]);
         self.sector(n, nth) != theirs
@@ -263,7 +263,7 @@ impl Content {
         first..end
     }
 
-    /// A hash of the length and of every byte.
+    /// Returns a hash of the length and of every byte.
     pub(super) fn hash(&self) -> u64 {
         self.chunks.iter().fold(mix(2, self.len), |h, chunk| mix(h, chunk.hash()))
     }
@@ -288,7 +288,7 @@ pub(super) fn pages_of(
     })
 }
 
-/// The sectors of one page that a write of `len` bytes at `within` touches.
+/// Returns the sectors of one page that a write of `len` bytes at `within` touches.
 pub(super) fn sectors_of(within: usize, len: usize) -> u8 {
     debug_assert!(len > 0 && within + len <= PAGE);
     let (first, last) = (within / SECTOR, (within + len - 1) / SECTOR);

@@ -1,9 +1,9 @@
-//! What a volume may look like after a crash.
+//! States of a volume after a crash.
 //!
-//! [`Disk::crashed`] turns a volume with pending changes into one that a crash may leave, drawn
-//! from a seed. The rules are in the documentation of [`super`]; each [`Policy`] is a family of
-//! legal outcomes, and all of them keep what a sync or a durable write has promised, because that
-//! is in `durable`, which no policy takes from.
+//! [`Disk::crashed`] derives a possible state after a crash from a volume with pending changes, by
+//! a seed. The rules are in the documentation of [`super`]. Each [`Policy`] is a family of legal
+//! outcomes. All of them keep the promises of syncs and durable writes, since these are in
+//! `durable`, from which no policy takes anything.
 //!
 //! Cost: a pointer for every untouched file, and work only for files and directories with pending
 //! changes.
@@ -15,11 +15,11 @@ use crate::{PAGE, Rng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a simulated machine dies.
+/// Kind of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashKind {
     /// The process dies: everything handed to the file system stays, synced or not, and may still
-    /// be lost by a later loss of power. Write buffers and locks are gone.
+    /// be lost by a later power loss. Write buffers and locks are gone.
     ProcessKill,
     /// The power fails; the seed picks the [`Policy`].
     PowerLoss,
@@ -27,10 +27,10 @@ pub enum CrashKind {
     PowerLossWith(Policy),
 }
 
-/// Which un-synced changes a loss of power keeps.
+/// Unsynced changes that a power loss keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// All up to one moment, none after it: a device that writes strictly in order.
+    /// All changes up to one moment, none after it: a device that writes strictly in order.
     Prefix,
     /// Each write is kept whole or lost whole, independently.
     Dropped,
@@ -39,19 +39,18 @@ pub enum Policy {
     /// Each write is kept, lost or torn between two sectors of 512 bytes; lengths end inside a
     /// write.
     Torn,
-    /// Each sector shows some version of its history; new sectors that were not written show what
-    /// their place on the media held before, bytes of other files.
+    /// Each sector shows some version of its history; new sectors that were not written show the
+    /// former contents of their place on the media, bytes of other files.
     Stale,
-    /// As `Torn`, and writes are torn at any byte: one sector of each holds bytes of two versions
-    /// of it.
+    /// As `Torn`, and writes are torn at any byte: one sector of each holds bytes of two versions.
     TornBytes,
-    /// As `Torn`, and a few sectors that a write was under way to cannot be read (EIO) until they
-    /// are written again.
+    /// As `Torn`, and a few sectors of interrupted writes are unreadable (EIO) until they are
+    /// written again.
     Unreadable,
 }
 
 impl Policy {
-    /// Those of media that write sectors of 512 bytes whole.
+    /// Policies of media that write sectors of 512 bytes whole.
     pub const ALL: [Policy; 5] =
         [Policy::Prefix, Policy::Dropped, Policy::Reordered, Policy::Torn, Policy::Stale];
 
@@ -61,7 +60,7 @@ impl Policy {
 }
 
 impl Disk {
-    /// The volume after a crash.
+    /// Returns the volume after a crash.
     pub(super) fn crashed(&self, kind: CrashKind, rng: &mut Rng) -> Disk {
         let policy = match kind {
             CrashKind::ProcessKill => return self.clone(),
@@ -87,8 +86,8 @@ impl Disk {
             }
         }
         let kept = self.kept_names(policy, cut, rng);
-        // In half of the cases not a prefix but any of them. The halves of a rename have one stamp,
-        // and one fate.
+        // In half of the cases any subset instead of a prefix. The halves of a rename have one
+        // stamp, and so the same outcome.
         let mut aside = Rng::new(rng.clone().next_u64() ^ 0x6e61_6d65_7300);
         let any = policy != Policy::Prefix && aside.one_in(2);
         let (salt, odds) = (aside.next_u64(), aside.range(2, 8));
@@ -106,8 +105,8 @@ impl Disk {
         after
     }
 
-    /// A moment among the pending changes: before all of them and after all of them are likelier
-    /// than chance.
+    /// Chooses a moment among the pending changes. The moments before and after all of them are
+    /// more likely than by chance.
     fn moment(&self, rng: &mut Rng) -> u64 {
         let files = self.files.values().filter_map(|f| f.pending.first().map(|p| p.stamp));
         let dirs = self.dirs.values().filter_map(|d| d.pending.first().map(|op| op.stamp));
@@ -120,7 +119,7 @@ impl Disk {
         }
     }
 
-    /// For every directory with pending changes, the stamp of the last one that is kept.
+    /// Returns the stamp of the last kept change of every directory with pending changes.
     fn kept_names(&self, policy: Policy, cut: u64, rng: &mut Rng) -> BTreeMap<Ino, u64> {
         let mut kept: BTreeMap<Ino, u64> = BTreeMap::new();
         for (&ino, dir) in self.dirs.iter().filter(|(_, d)| !d.pending.is_empty() || d.diverged) {
@@ -152,7 +151,7 @@ impl Disk {
         }
     }
 
-    /// Some page of some file: what a block newly given to another file may have held before.
+    /// Returns some page of some file, for the former contents of a newly allocated block.
     fn donor(&self, rng: &mut Rng) -> Option<Arc<Page>> {
         let nth = rng.below(self.files.len() as u64) as usize;
         let content = &self.files.values().nth(nth)?.durable;
@@ -161,7 +160,7 @@ impl Disk {
 }
 
 impl File {
-    /// The content with all pending writes up to a moment.
+    /// Returns the content with all pending writes up to a moment.
     fn until(&self, cut: u64) -> Content {
         let mut content = self.durable.clone();
         for pending in self.pending.iter().filter(|p| p.stamp <= cut) {
@@ -170,7 +169,7 @@ impl File {
         content
     }
 
-    /// The content with some of the pending writes.
+    /// Returns the content with some of the pending writes.
     fn survivors(&self, policy: Policy, rng: &mut Rng, donor: impl FnOnce() -> Option<Arc<Page>>) -> Content {
         let mut content = self.durable.clone();
         let count = self.pending.len() as u64;
@@ -201,9 +200,9 @@ impl File {
         content
     }
 
-    /// The length that reached the media, which need not fit the data that did: usually that of the
-    /// last kept write, sometimes that of another, in the torn policies sometimes one in between or
-    /// the end of the last page.
+    /// Returns the length that reached the media, which may differ from that of the kept data.
+    /// Usually it is that of the last kept write, sometimes that of another. In the torn policies
+    /// it may be one in between or the end of the last page.
     fn crash_len(&self, kept: u64, policy: Policy, rng: &mut Rng) -> u64 {
         let mut len = kept;
         if rng.one_in(6) {
@@ -221,9 +220,9 @@ impl File {
         len
     }
 
-    /// Chooses sectors that a write was under way to. One that holds durable bytes before the end
-    /// of a file that grows is none of them, nor is one that the write leaves as it was: see the
-    /// documentation of [`super`].
+    /// Chooses unreadable sectors among those of interrupted writes. Sectors with durable bytes
+    /// before the end of a growing file are excluded, as are sectors that the write does not
+    /// change: see the documentation of [`super`].
     fn spoil(&self, unreadable: &mut BTreeSet<u64>, rng: &mut Rng) {
         let mut sectors = Vec::new();
         let grows = self.pending.iter().any(|p| p.len_after != self.durable.len());
@@ -241,7 +240,7 @@ impl File {
         }
     }
 
-    /// Fills the places that pending writes would have allocated with what was there before.
+    /// Fills the places that pending writes would have allocated with their former contents.
     fn expose(&self, content: &mut Content, before: Option<Arc<Page>>) {
         for piece in self.pending.iter().flat_map(|p| &p.pieces) {
             if self.durable.page(piece.page).is_none() && piece.after.is_some() {
@@ -252,7 +251,7 @@ impl File {
 }
 
 impl Pending {
-    /// The bytes of the write before a point reach `content`, or those behind it.
+    /// Applies the bytes of the write before some point to `content`, or those behind it.
     fn tear_bytes(&self, content: &mut Content, rng: &mut Rng) {
         let at = rng.below(self.pieces.len() as u64 * PAGE as u64 + 1);
         let (page, within) = (at / PAGE as u64, (at % PAGE as u64) as usize);
@@ -268,7 +267,7 @@ impl Pending {
             };
             let tears = if nth == page { 1u8 << sector } else { 0 };
             nth += 1;
-            // The torn sector lands whole, and gets its other bytes back below.
+            // The torn sector is applied whole, and gets its other bytes back below.
             if from_front { below | tears } else { !below }
         });
         if let (Some(piece), Some(mut bytes)) = (torn, before) {
@@ -279,7 +278,8 @@ impl Pending {
         }
     }
 
-    /// Some sectors of the write reach `content`: those before a point, those after it, or any.
+    /// Applies some sectors of the write to `content`: those before a point, those after it, or
+    /// any.
     fn tear(&self, content: &mut Content, policy: Policy, rng: &mut Rng) {
         let at = rng.below(self.pieces.len() as u64 * 8 + 1);
         let shape = if policy == Policy::Stale { 2 } else { rng.below(3) };
@@ -297,11 +297,11 @@ impl Pending {
 }
 
 impl Change {
-    /// What may have happened of a change that was under way at the crash; `None`: nothing.
+    /// Returns the part of an interrupted change that may have happened; `None`: nothing.
     pub(super) fn interrupted(&self, disk: &Disk, kind: CrashKind, rng: &mut Rng) -> Option<Change> {
         let killed = kind == CrashKind::ProcessKill;
         match self {
-            // The policy decides sector by sector what lands of it.
+            // The policy decides sector by sector.
             Change::Write { ino, offset, data, .. } if !killed => {
                 Some(Change::Write { ino: *ino, offset: *offset, data: data.clone(), durable: false })
             }
@@ -310,12 +310,12 @@ impl Change {
                 let grows = disk.files.get(ino).is_some_and(|file| file.live.len() < end);
                 let mut data = data.to_vec();
                 if grows && rng.one_in(4) {
-                    // Direct I/O writes whole pages and cuts the file afterwards.
+                    // Direct I/O writes whole pages and truncates the file afterwards.
                     data.resize((end.next_multiple_of(PAGE as u64) - offset) as usize, 0);
                 } else {
                     let cut = rng.below(data.len() as u64 + 1);
-                    // The kernel copies page by page, and looks between them whether the process is
-                    // to die.
+                    // The kernel copies page by page, and checks between pages whether the process
+                    // must die.
                     let at_page = (offset + cut) / PAGE as u64 * PAGE as u64;
                     let cut = if rng.one_in(2) { at_page.saturating_sub(*offset) } else { cut };
                     data.truncate(cut as usize);
@@ -329,7 +329,7 @@ impl Change {
             }
             Change::Reset { ino, .. } if rng.one_in(2) => Some(Change::Reset { ino: *ino, len: 0 }),
             Change::SyncFailed { .. } | Change::SyncDirFailed { .. } => None,
-            // Syncs included: one that never returned may have done its work.
+            // This includes syncs: one that never returned may have taken effect.
             _ => rng.one_in(2).then(|| self.clone()),
         }
     }

@@ -1,8 +1,8 @@
-//! Damage, as worn media and misguided hands do it, and a look at the volume around the engine.
+//! Damage by worn media or by operators, and direct access to the volume.
 //!
-//! Damage changes what processes see and what is on the media alike, is recorded as an operation of
-//! its own, costs no time and meets no fault. It is meant for files at rest; a file with unsynced
-//! writes counts as synced afterwards.
+//! Damage changes the live and the durable contents, is recorded as a separate operation, costs no
+//! time and meets no fault. It is meant for files at rest; a file with unsynced writes counts as
+//! synced afterwards.
 
 use super::SimEnv;
 use super::content::Content;
@@ -14,7 +14,7 @@ use base::{Error, Result};
 use std::path::{Path, PathBuf};
 
 impl SimEnv {
-    /// All files with their lengths, sorted by path. Paths begin with `/`.
+    /// Returns all files with their lengths, sorted by path. Paths begin with `/`.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let world = self.0.lock();
         let mut files = Vec::new();
@@ -26,7 +26,7 @@ impl SimEnv {
         files
     }
 
-    /// The bytes of a file; not an operation.
+    /// Returns the bytes of a file; not an operation.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
@@ -36,7 +36,7 @@ impl SimEnv {
         Ok(world.disk.file(ino).live.to_vec())
     }
 
-    /// Makes a file hold these bytes, also on the media; creates it if it is missing.
+    /// Sets the contents of a file, also on the media; creates the file if it is missing.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
@@ -83,7 +83,7 @@ impl SimEnv {
         })
     }
 
-    /// Cuts a file, or lengthens it by zeros.
+    /// Truncates a file, or extends it by zeros.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
@@ -94,7 +94,7 @@ impl SimEnv {
         })
     }
 
-    /// Takes a file's name away, also on the media.
+    /// Removes a file's name, also on the media.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
@@ -140,8 +140,8 @@ impl SimEnv {
         })
     }
 
-    /// Puts `len` bytes back to what they were in `older`, an environment of an earlier moment: a
-    /// write that the device forgot.
+    /// Restores `len` bytes from `older`, an environment of an earlier moment: a write that the
+    /// device lost.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.

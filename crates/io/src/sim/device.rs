@@ -1,9 +1,9 @@
 //! The simulated block device: a file of the volume that is written in place.
 //!
-//! Writes, durable writes and syncs are those of an in-place file, so that every crash state and
-//! every fault of those is one of the device's as well. A discard is a pending write of zeros: a
-//! crash may show the old bytes or the zeros. A device that is made longer
-//! ([`super::SimEnv::lengthen_device`]) is written at its new end, so that a crash may take the
+//! Writes, durable writes and syncs are those of an in-place file, so that the device has all its
+//! crash states and faults. A discard is a pending write of zeros: a crash may show the old bytes
+//! or the zeros. Making a device longer ([`super::SimEnv::lengthen_device`]) writes at its new end,
+//! so a crash may revert the length until it was synced.
 //! length back until it was synced.
 
 mod queue;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct SimDevice {
     handle: OpenFile,
-    /// Grows when it is measured.
+    /// Grows by a measurement.
     len: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ impl SimDevice {
         })
     }
 
-    /// The device of a name takes as long as the model says.
+    /// Gives the device of a name a timing model.
     pub(super) fn set_model(shared: &Arc<Shared>, path: &Path, model: DeviceModel) -> Result<()> {
         let mut world = shared.lock();
         let ino = world.disk.file_at(path)?;
@@ -68,15 +68,15 @@ impl SimDevice {
         Ok(())
     }
 
-    /// When a request that comes now is done; `None`: the device has no model, and calls cost what
-    /// they do elsewhere.
+    /// Returns the completion time of a request that arrives now; `None`: the device has no model,
+    /// and calls cost as much as those of files.
     fn admit(&self, transfer: Transfer, len: u64) -> Option<u64> {
         let now_ns = self.handle.shared.clock.now_ns();
         let mut world = self.handle.shared.lock();
         world.devices.get_mut(&self.handle.ino).map(|work| work.admit(transfer, len, now_ns))
     }
 
-    /// A call that waits for its transfer.
+    /// Waits for the transfer of a blocking call.
     fn pass(&self, transfer: Transfer, len: usize) {
         if let Some(done_ns) = self.admit(transfer, len as u64) {
             let clock = &self.handle.shared.clock;
@@ -84,7 +84,7 @@ impl SimDevice {
         }
     }
 
-    /// A call that waits for a flush.
+    /// Waits for a flush.
     fn flush(&self) {
         let flush_ns = self.model().map_or(0, |model| model.flush_ns);
         self.handle.shared.clock.advance(flush_ns);
@@ -94,7 +94,7 @@ impl SimDevice {
         self.handle.shared.lock().devices.get(&self.handle.ino).map(|work| *work.model())
     }
 
-    /// Makes the device of a name so long. What is behind its old end are zeros.
+    /// Extends the device of a name to `len` bytes. The new part is zeros.
     pub(super) fn lengthen(shared: &Arc<Shared>, path: &Path, len: u64) -> Result<()> {
         assert!(
             len.is_multiple_of(BLOCK as u64),
@@ -103,7 +103,7 @@ impl SimDevice {
         shared.op(OpKind::Lengthen, &shown(path), (0, 0), |world, verdict| {
             verdict.all_or_nothing()?;
             let ino = world.disk.file_at(path)?;
-            // Its last block; less where a crash has left it half as long as it was to be.
+            // Its last block; more if a crash left the file with only a part of the extension.
             let offset = len.saturating_sub(BLOCK as u64).max(world.disk.file(ino).live.len());
             if offset < len {
                 let data = vec![0u8; (len - offset) as usize].into();

@@ -1,15 +1,14 @@
-//! What a simulated volume holds: for every file and directory what the processes see, what is
-//! surely on stable media, and the list of changes in between.
+//! State of a simulated volume: for every file and directory the live contents, the durable
+//! contents on stable media, and the list of changes in between.
 //!
-//! A [`Disk`] is plain data that changes only through [`Disk::apply`], and `apply` depends on
-//! nothing but the disk and the [`Change`]. Replaying a recorded list of changes therefore gives
-//! the same disk, which is what crash states are made from. All parts are shared until changed, so
-//! that copying a disk costs one pointer a file.
+//! A [`Disk`] is plain data that changes only through [`Disk::apply`], which depends only on the
+//! disk and the [`Change`]. So a replay of the recorded changes gives the same disk, from which
+//! crash states are made. All parts are shared until changed, so a copy of a disk costs one pointer
+//! per file.
 //!
 //! Invariants: of a file or directory without pending changes that is not `diverged`, `live` equals
-//! `durable`. A [`Pending`] holds the pages as they were right after its write, so that a sector
-//! that reaches the media carries every earlier change of the same sector, as a page cache would
-//! have it.
+//! `durable`. A [`Pending`] holds the pages as they were right after its write. So a sector that
+//! reaches the media carries every earlier change of the same sector, as with a page cache.
 
 use super::SECTOR;
 use super::content::{Content, Page, WHOLE_PAGE, mix, pages_of, sectors_of};
@@ -21,14 +20,14 @@ use std::sync::Arc;
 
 /// The number of a file or directory.
 pub(super) type Ino = u64;
-/// The directory everything lives in.
+/// The root directory.
 pub(super) const ROOT: Ino = 1;
 /// A file with more pending writes than this, and than twice its pages, has the older ones merged
-/// page by page (shared mappings, which are never synced, come here). The merge forgets versions in
+/// page by page (scratch files, which are never synced, reach this). The merge drops versions in
 /// the middle of a sector's history, not the oldest nor the newest.
 const PENDING_MAX: usize = 512;
 
-/// What a name stands for.
+/// Target of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     File(Ino),
@@ -39,7 +38,7 @@ pub(super) enum Target {
 #[derive(Clone)]
 pub(super) struct Piece {
     pub(super) page: u64,
-    /// Which sectors the write touched.
+    /// The sectors that the write touched.
     pub(super) mask: u8,
     /// The page after the write; `None`: a hole.
     pub(super) after: Option<Arc<Page>>,
@@ -62,11 +61,11 @@ pub(super) struct File {
     pub(super) pending: Vec<Arc<Pending>>,
     /// A failed sync dropped writes: `live` may show bytes that will never be durable.
     pub(super) diverged: bool,
-    /// Sectors that cannot be read until they are written, by their numbers.
+    /// Numbers of sectors that are unreadable until they are written.
     pub(super) unreadable: BTreeSet<u64>,
 }
 
-/// Names set (`Some`) and removed (`None`).
+/// Names to set (`Some`) and to remove (`None`).
 pub(super) type NameChange = (Arc<str>, Option<Target>);
 
 /// A change of a directory that no sync has covered yet: all its names change, or none.
@@ -74,8 +73,8 @@ pub(super) type NameChange = (Arc<str>, Option<Target>);
 pub(super) struct DirOp {
     pub(super) stamp: u64,
     pub(super) changes: Vec<NameChange>,
-    /// The other directory of a rename between two, whose half has the same stamp. Both halves
-    /// happen, or none.
+    /// The other directory of a rename between two, whose half has the same stamp. Either both
+    /// halves happen, or none.
     pub(super) twin: Option<Ino>,
 }
 
@@ -101,7 +100,7 @@ pub(super) enum Change {
     MakeDir { dir: Ino, name: Arc<str>, ino: Ino },
     /// Gives a new file durable zeros.
     Preallocate { ino: Ino, len: u64 },
-    /// Bytes; `durable`: on stable media when it returns.
+    /// Writes bytes; `durable`: on stable media on return.
     Write { ino: Ino, offset: u64, data: Arc<[u8]>, durable: bool },
     /// Truncates to nothing, then lengthens to allocated zeros.
     Reset { ino: Ino, len: u64 },
@@ -109,7 +108,7 @@ pub(super) enum Change {
     Punch { ino: Ino, offset: u64, len: u64 },
     /// All earlier writes of the file become durable.
     Sync { ino: Ino },
-    /// The same, but it fails: each sector of each earlier write is durable or lost for ever.
+    /// The same, but it fails: each sector of each earlier write is durable or lost forever.
     SyncFailed { ino: Ino, seed: u64 },
     /// Sets a name.
     Link { dir: Ino, name: Arc<str>, target: Target },
@@ -119,16 +118,16 @@ pub(super) enum Change {
     Remove { dir: Ino, name: Arc<str> },
     /// The names of the directory become durable.
     SyncDir { dir: Ino },
-    /// The same, but it fails: a prefix of the changes is durable, the others are lost for ever.
+    /// The same, but it fails: a prefix of the changes is durable, the others are lost forever.
     SyncDirFailed { dir: Ino, seed: u64 },
-    /// Damage: the file holds these bytes now, also on the media.
+    /// Damage: the file has this content now, also on the media.
     Replace { ino: Ino, content: Content },
     /// Damage: the name is gone, also on the media.
     Erase { dir: Ino, name: Arc<str> },
 }
 
 impl Change {
-    /// The file whose bytes it changes, or makes durable.
+    /// Returns the file whose bytes it changes, or makes durable.
     pub(super) fn file(&self) -> Option<Ino> {
         match self {
             Change::Preallocate { ino, .. }
@@ -153,19 +152,18 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// An empty volume.
+    /// Returns an empty volume.
     pub(super) fn new() -> Self {
         let dirs = BTreeMap::from([(ROOT, Arc::default())]);
         Disk { files: BTreeMap::new(), dirs, stamp: 0 }
     }
 
-    /// The file of a number, which must exist.
+    /// Returns the file of a number, which must exist.
     pub(super) fn file(&self, ino: Ino) -> &File {
         self.files.get(&ino).expect("an open file keeps its contents")
     }
 
-    /// Performs a change. Changes of files that nothing names any more (see [`Disk::sweep`]) do
-    /// nothing.
+    /// Performs a change. Changes of files without a name (see [`Disk::sweep`]) do nothing.
     pub(super) fn apply(&mut self, change: &Change) {
         self.stamp += 1;
         let stamp = self.stamp;
@@ -226,8 +224,8 @@ impl Disk {
         dir.pending.push(DirOp { stamp, changes, twin });
     }
 
-    /// Makes the pending changes of a directory durable, and with them whatever renames tie to
-    /// them.
+    /// Makes the pending changes of a directory durable, and with them all changes tied to them by
+    /// renames.
     fn commit_names(&mut self, dir: Ino) {
         let mut todo = vec![(dir, u64::MAX)];
         while let Some((ino, through)) = todo.pop() {
@@ -241,7 +239,7 @@ impl Disk {
         }
     }
 
-    /// A failed sync of a directory. Renames between directories are lost as a whole.
+    /// Fails a sync of a directory. Renames between directories are lost as a whole.
     fn fail_names(&mut self, ino: Ino, seed: u64) {
         let mut rng = Rng::new(seed);
         let dir = self.dir_mut(ino);
@@ -261,8 +259,8 @@ impl Disk {
         }
     }
 
-    /// Forgets files and directories that no name, no pending change and no open handle can reach
-    /// any more.
+    /// Drops files and directories that no name, no pending change and no open handle can reach any
+    /// more.
     pub(super) fn sweep(&mut self, is_open: impl Fn(Ino) -> bool) {
         let mut reached: Vec<Ino> = vec![ROOT];
         for dir in self.dirs.values() {
@@ -276,13 +274,13 @@ impl Disk {
         self.dirs.retain(|ino, _| reached.binary_search(ino).is_ok());
     }
 
-    /// Number of names of a file.
+    /// Returns the number of names of a file.
     pub(super) fn links(&self, ino: Ino) -> u64 {
         let names = self.dirs.values().flat_map(|dir| dir.live.values());
         names.filter(|&&target| target == Target::File(ino)).count() as u64
     }
 
-    /// Pages in use by files that have a name or are open.
+    /// Returns the pages in use by files that have a name or are open.
     pub(super) fn used_pages(&self, is_open: impl Fn(Ino) -> bool) -> u64 {
         let mut named: Vec<Ino> = Vec::new();
         for dir in self.dirs.values() {
@@ -296,8 +294,8 @@ impl Disk {
         self.files.iter().filter(|(ino, _)| used(ino)).map(|(_, f)| f.live.allocated_pages()).sum()
     }
 
-    /// Pages of the files that have names in a directory, or those reserved for a file, if that is
-    /// more; none if the directory is not there.
+    /// Returns the pages of the files in a directory, counting the reserved pages of a file if
+    /// these are more; 0 if the directory does not exist.
     pub(super) fn dir_pages(&self, path: &Path, reserved: impl Fn(Ino) -> u64) -> u64 {
         let Ok(Some(Target::Dir(ino))) = self.look_up(path) else { return 0 };
         let files = self.dirs.get(&ino).into_iter().flat_map(|dir| dir.live.values());
@@ -327,7 +325,7 @@ impl Disk {
         }
     }
 
-    /// A hash of all names and contents: those that processes see, or those on stable media.
+    /// Returns a hash of all names and contents: live or on stable media.
     pub(super) fn hash(&self, durable: bool) -> u64 {
         self.hash_dir(ROOT, durable)
     }
@@ -376,8 +374,8 @@ impl File {
                 if *durable {
                     self.supersede(&written.pieces);
                     written.land(&mut self.durable);
-                    // The length is durable with it: a write from before, of a shorter file, does
-                    // not take that back when it lands.
+                    // The length is durable with the write: an earlier write of a shorter file does
+                    // not revert it when it reaches the media.
                     for pending in self.pending.iter_mut().filter(|p| p.len_after != written.len_after) {
                         Arc::make_mut(pending).len_after = written.len_after;
                     }
@@ -404,7 +402,7 @@ impl File {
         }
     }
 
-    /// The first sector of a range that cannot be read.
+    /// Returns the first unreadable sector of a range.
     pub(super) fn unreadable_in(&self, offset: u64, len: u64) -> Option<u64> {
         let end = offset.saturating_add(len).div_ceil(SECTOR as u64);
         self.unreadable
@@ -447,7 +445,7 @@ impl File {
             }
             whole = Some(Pending { stamp: older.stamp, pieces: Vec::new(), len_after: older.len_after });
         }
-        // One write a page: pages reach the media independently of each other.
+        // One write per page: pages reach the media independently of each other.
         if let Some(whole) = whole {
             let alone = |piece| Arc::new(Pending { pieces: vec![piece], ..whole.clone() });
             self.pending.extend(merged.into_values().map(alone));
@@ -455,8 +453,8 @@ impl File {
         self.pending.extend(newer);
     }
 
-    /// Takes sectors that a durable write replaced out of the earlier pending writes: they can no
-    /// longer land.
+    /// Removes sectors that a durable write replaced from the earlier pending writes, which can no
+    /// longer reach the media.
     fn supersede(&mut self, by: &[Piece]) {
         let overlap = |piece: &Piece| {
             by.iter().filter(|b| b.page == piece.page).fold(0, |mask, b| mask | (b.mask & piece.mask))
@@ -483,7 +481,7 @@ impl File {
         }
     }
 
-    /// What a kernel does after a failed write-back: the pages count as clean, whether or not the
+    /// Models a kernel after a failed write-back: the pages count as clean, whether or not the
     /// media took them, and may be dropped from memory at any time.
     fn fail_sync(&mut self, rng: &mut Rng) {
         if self.pending.is_empty() {
@@ -508,12 +506,12 @@ impl File {
 }
 
 impl Pending {
-    /// The whole write reaches `content`.
+    /// Applies the whole write to `content`.
     pub(super) fn land(&self, content: &mut Content) {
         self.land_some(content, |mask| mask);
     }
 
-    /// Of each page, the sectors that `choose` picks reach `content`, and so does the length.
+    /// Applies the sectors of each page that `choose` picks, and the length, to `content`.
     pub(super) fn land_some(&self, content: &mut Content, mut choose: impl FnMut(u8) -> u8) {
         for piece in &self.pieces {
             content.set_sectors(piece.page, choose(piece.mask) & piece.mask, piece.after.as_ref());

@@ -1,19 +1,18 @@
-//! How long a simulated device takes, when many requests are in flight.
+//! Timing of a simulated device with many requests in flight.
 //!
 //! A request waits for one of the device's *ways*, takes its latency there, and its bytes pass
-//! through one channel that all share. So with few in flight a device is as fast as its latency,
-//! with more it is faster as long as there are ways, and in the end it is as fast as its channel.
-//! What it takes is drawn by the seed: the latency and up to one *spread*; in half of the cases one
-//! more, in a quarter two more, and so on.
+//! through one channel that all requests share. So with few requests in flight the latency limits
+//! the throughput, with more the number of ways, and finally the channel. The seed draws the
+//! duration: the latency and up to one *spread*; in half of the cases one more, in a quarter two
+//! more, and so on.
 //!
-//! The models of two disks have their numbers from *SpanDB* (H. Chen et al., FAST 2021 and its
-//! extended version): its table 2 for the latency of writes and the bandwidth (P4800X: 10 us, 2,000
-//! MB/s; P4610: 18 us, 2,080 MB/s), and its figure 3 for the ways of writes (4 KB writes are
-//! fastest with 3 loggers of 3 requests on the one, 2 of 4 on the other). What it does not say is
-//! that of the makers' data sheets: reads of 10 us at 2,400 MB/s, and of 77 us at 3,200 MB/s, of
-//! which 48 at once make the 640,000 a second that it promises. These latencies are means; the
-//! spreads are a tenth and a fifth of them. Neither loses time to a flush: both keep their cache at
-//! a loss of power.
+//! The models of two disks take their numbers from *SpanDB* (H. Chen et al., FAST 2021 and its
+//! extended version). Its table 2 has the latency of writes and the bandwidth (P4800X: 10 us, 2,000
+//! MB/s; P4610: 18 us, 2,080 MB/s). Its figure 3 has the ways of writes (4 KB writes are fastest
+//! with 3 loggers of 3 requests on the former, 2 of 4 on the latter). The other numbers are from
+//! the makers' data sheets: reads of 10 us at 2,400 MB/s, and of 77 us at 3,200 MB/s, of which 48
+//! at once make the promised 640,000 per second. These latencies are means; the spreads are a tenth
+//! and a fifth of them. Neither loses time to a flush: both keep their cache at a power loss.
 
 use crate::Rng;
 use crate::device::Transfer;
@@ -23,16 +22,16 @@ use std::collections::BinaryHeap;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Reads or writes of a device.
+/// Timing of a device's reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// What one takes that is alone, without its bytes, at the least.
+    /// Least latency of a single request, without its bytes.
     pub latency_ns: u64,
-    /// By how much that differs; see the module.
+    /// Variation of the latency; see the module.
     pub spread_ns: u64,
-    /// How many the device works on at once.
+    /// Requests that the device processes at once.
     pub ways: usize,
-    /// Bytes that pass in a second, of all together.
+    /// Bytes per second, of all requests together.
     pub bytes_per_second: u64,
 }
 
@@ -43,14 +42,14 @@ pub struct DeviceModel {
     pub read: Service,
     /// Its writes.
     pub write: Service,
-    /// What a flush takes.
+    /// Duration of a flush.
     pub flush_ns: u64,
-    /// What a look at what is done takes the processor.
+    /// Processor time of a check for completions.
     pub poll_ns: u64,
 }
 
 impl DeviceModel {
-    /// Intel Optane SSD P4800X: the speed disk of SpanDB.
+    /// Intel Optane SSD P4800X: the fast tier of SpanDB.
     pub const OPTANE: DeviceModel = DeviceModel {
         read: Service { latency_ns: 8_500, spread_ns: 1_000, ways: 9, bytes_per_second: 2_400_000_000 },
         write: Service { latency_ns: 8_500, spread_ns: 1_000, ways: 9, bytes_per_second: 2_000_000_000 },
@@ -58,7 +57,7 @@ impl DeviceModel {
         poll_ns: 200,
     };
 
-    /// Intel SSD DC P4610: an NVMe disk of flash.
+    /// Intel SSD DC P4610: an NVMe flash disk.
     pub const NVME: DeviceModel = DeviceModel {
         read: Service { latency_ns: 54_500, spread_ns: 15_000, ways: 48, bytes_per_second: 3_200_000_000 },
         write: Service { latency_ns: 12_600, spread_ns: 3_600, ways: 8, bytes_per_second: 2_080_000_000 },
@@ -66,7 +65,7 @@ impl DeviceModel {
         poll_ns: 200,
     };
 
-    /// A device whose calls cost as much as those of files do.
+    /// Returns a device whose calls cost as much as those of files.
     pub(super) fn of_costs(costs: &Costs) -> DeviceModel {
         let bytes_per_second = 1024 * SECOND_NS / costs.kib_ns.max(1);
         let of = |latency_ns| Service { latency_ns, spread_ns: 0, ways: 32, bytes_per_second };
@@ -86,14 +85,14 @@ impl DeviceModel {
     }
 }
 
-/// A device at work.
+/// State of a simulated device.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     model: DeviceModel,
     rng: Rng,
-    /// When each way is free again, of those of reads and of writes.
+    /// Times when each way is free again, for reads and for writes.
     free_ns: [BinaryHeap<Reverse<u64>>; 2],
-    /// When all bytes that were asked for have passed.
+    /// Time when all requested bytes have passed the channel.
     passed_ns: [u64; 2],
 }
 
@@ -108,7 +107,7 @@ impl Work {
         &self.model
     }
 
-    /// A request comes; when it is done.
+    /// Admits a request. Returns its completion time.
     pub(super) fn admit(&mut self, transfer: Transfer, len: u64, now_ns: u64) -> u64 {
         let service = *self.model.of(transfer);
         let side = transfer as usize;

@@ -1,14 +1,14 @@
-//! Faults: which operation goes wrong, and how.
+//! Faults: the operation that fails, and the kind of failure.
 //!
 //! A [`FaultPlan`] counts the operations that match it from the moment it is injected, and acts on
-//! the k-th. Several plans may be active; each counts for itself and the first that strikes
+//! the k-th. Several plans may be active; each counts for itself, and the first that strikes
 //! decides.
 
 use crate::Rng;
 use base::{Error, ErrorKind};
 use std::path::Path;
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum OpKind {
@@ -22,7 +22,7 @@ pub enum OpKind {
     OpenInPlace,
     /// `FileSystem::create_scratch`
     CreateScratch,
-    /// An `AppendFile` hands bytes to the file system.
+    /// An `AppendFile` writes its buffer to the file system.
     Append,
     /// `AppendFile::reserve`
     Reserve,
@@ -69,18 +69,18 @@ pub enum OpKind {
 impl OpKind {
     /// Number of kinds.
     pub(super) const COUNT: usize = OpKind::Damage as usize + 1;
-    /// Those that make data or names durable.
+    /// Kinds that make data or names durable.
     pub const SYNCS: [OpKind; 4] = [OpKind::Sync, OpKind::WriteDurable, OpKind::SyncData, OpKind::SyncDir];
-    /// Those that carry bytes to a file.
+    /// Kinds that write bytes to a file.
     pub const WRITES: [OpKind; 3] = [OpKind::Append, OpKind::WriteAt, OpKind::WriteDurable];
 
-    /// True if a read-only medium refuses it.
+    /// Returns true if a read-only medium refuses the operation.
     pub(super) fn mutates(self) -> bool {
         use OpKind::*;
         !matches!(self, Open | Read | List | Metadata | Space | Damage)
     }
 
-    /// True if it may fail with this effect.
+    /// Returns true if the operation may fail with this effect.
     fn can_fail(self, effect: FaultEffect) -> bool {
         match effect {
             FaultEffect::NoDescriptor => self.takes_descriptor(),
@@ -88,7 +88,7 @@ impl OpKind {
         }
     }
 
-    /// True if it opens a file or a directory.
+    /// Returns true if the operation opens a file or a directory.
     fn takes_descriptor(self) -> bool {
         use OpKind::*;
         let creates = matches!(self, Create | CreateInPlace | CreateScratch);
@@ -96,35 +96,35 @@ impl OpKind {
     }
 }
 
-/// How an operation goes wrong.
+/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultEffect {
-    /// EIO. A write may have reached the file in part (by seed), a failed sync keeps or loses each
-    /// unsynced write.
+    /// EIO. A part of a write may have reached the file (by seed); a failed sync keeps or loses
+    /// each unsynced write.
     Eio,
     /// ENOSPC. As above.
     NoSpace,
-    /// ENOSPC before anything happened, also of a sync: it may be tried again.
+    /// ENOSPC before any effect, also of a sync: the operation may be repeated.
     NoRoom,
     /// EMFILE of an operation that opens something, before it has any effect. No other operation
     /// matches.
     NoDescriptor,
-    /// A write reaches the file in part, at least one byte and not all (if it has two), and then
-    /// fails with EIO. Other operations: EIO.
+    /// A part of a write reaches the file, at least one byte and not all (if it has two), and then
+    /// the write fails with EIO. Other operations: EIO.
     Short,
-    /// A write says that it succeeded, but nothing reached the file. A sync likewise makes nothing
+    /// A write reports success, but nothing reached the file. A sync likewise makes nothing
     /// durable. Other operations succeed.
     Lost,
-    /// A write says that it succeeded, but its bytes went to another place of the same file. Other
+    /// A write reports success, but its bytes went to another place of the same file. Other
     /// operations succeed.
     Misdirected,
     /// A read returns one flipped bit. Other operations succeed.
     FlippedRead,
-    /// The file system cannot do that (EXDEV, EMLINK, EOPNOTSUPP): nothing happens.
+    /// The file system lacks the operation (EXDEV, EMLINK, EOPNOTSUPP): no effect.
     Unsupported,
 }
 
-/// Which operation fails, and how.
+/// Plan of a fault.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     nth: u64,
@@ -132,14 +132,14 @@ pub struct FaultPlan {
     kinds: Vec<OpKind>,
     path: String,
     sticky: bool,
-    /// How long, from the first operation that is struck on, later ones are as well.
+    /// Duration, from the first struck operation, in which later ones are struck as well.
     lasts_ns: u64,
     until_ns: Option<u64>,
 }
 
 impl FaultPlan {
-    /// The `nth` matching operation from now on, counted from 0. All operations match unless
-    /// narrowed.
+    /// Strikes the `nth` matching operation from now on, counted from 0. All operations match
+    /// unless narrowed.
     pub fn nth(nth: u64, effect: FaultEffect) -> Self {
         FaultPlan {
             nth,
@@ -170,13 +170,13 @@ impl FaultPlan {
         self
     }
 
-    /// Every later matching operation fails as well, for so long from the first one that does.
+    /// Every later matching operation fails as well, for this long from the first failed one.
     pub fn lasting_ns(mut self, ns: u64) -> Self {
         (self.sticky, self.lasts_ns) = (true, ns);
         self
     }
 
-    /// Counts the operation; what happens to it if it is struck.
+    /// Counts the operation; returns its effect if it is struck.
     pub(super) fn strikes(&mut self, kind: OpKind, path: &str, now_ns: u64) -> Option<FaultEffect> {
         let matches = kind.can_fail(self.effect)
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
@@ -198,15 +198,15 @@ impl FaultPlan {
     }
 }
 
-/// What becomes of an operation.
+/// Outcome of an operation.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Go,
-    /// Fails; a write has reached the file in part.
+    /// Fails; a part of a write has reached the file.
     Fail(Error),
     /// Fails without any effect.
     Refused(Error),
-    /// As `Fail`, and the part is neither nothing nor all.
+    /// As `Fail`, and the part is neither empty nor all.
     Short(Error),
     Lost,
     Misdirected,
@@ -240,7 +240,7 @@ impl Verdict {
         }
     }
 
-    /// For a write of `len` bytes that fails: how many of them reach the file.
+    /// Returns how many of the `len` bytes of a failing write reach the file.
     pub(super) fn written(&self, len: u64, rng: &mut Rng) -> u64 {
         match self {
             Verdict::Short(_) if len > 1 => rng.range(1, len),
@@ -264,7 +264,7 @@ pub(super) const ENOSPC: i32 = 28;
 pub(super) const EROFS: i32 = 30;
 pub(super) const ENOTEMPTY: i32 = 39;
 
-/// An error as the operating system gives it.
+/// Returns an error of the operating system.
 pub(super) fn os_error(errno: i32, action: &str, path: impl AsRef<Path>) -> Error {
     Error::from_io(action, path, std::io::Error::from_raw_os_error(errno))
 }

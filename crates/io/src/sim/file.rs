@@ -1,4 +1,4 @@
-//! The simulated files behind their handles.
+//! Handles of simulated files.
 
 use super::SECTOR;
 use super::disk::{Change, Ino};
@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An open file. As long as it lives the contents stay, with or without a name.
+/// An open file. Its contents exist as long as this does, with or without a name.
 pub(super) struct OpenFile {
     pub(super) shared: Arc<Shared>,
     pub(super) ino: Ino,
@@ -90,8 +90,7 @@ impl OpenFile {
                 world.apply(Change::Write { ino: self.ino, offset, data: data.into(), durable });
             }
         };
-        // The file system believes that the bytes of an append are there, whatever the device did
-        // with them.
+        // The file system assumes that the bytes of an append exist, even if the device lost them.
         let lengthen = |world: &mut World| {
             if kind == OpKind::Append {
                 put(world, offset, &vec![0; data.len()], false);
@@ -103,7 +102,7 @@ impl OpenFile {
                 Verdict::Fail(_) | Verdict::Short(_) => {
                     let unit = if kind == OpKind::Append { 1 } else { SECTOR };
                     let units = verdict.written((data.len() / unit) as u64, &mut world.rng) as usize;
-                    // A file system that has no room has not stored all.
+                    // A file system without space has not stored all of the bytes.
                     let is_refused = kind == OpKind::Append
                         && matches!(&verdict, Verdict::Fail(e) if e.kind() == ErrorKind::NoSpace);
                     let units =
@@ -129,7 +128,7 @@ impl OpenFile {
         })
     }
 
-    /// A write that says how much of it was stored when it fails, which is never all.
+    /// Writes; a failed write returns how much of it was stored, which is never all.
     pub(super) fn write_scratch(&self, offset: u64, data: &[u8]) -> std::result::Result<(), PartialWrite> {
         let range = (offset, data.len() as u64);
         let mut stored_bytes = 0;
@@ -151,10 +150,10 @@ impl OpenFile {
         written.map_err(|error| PartialWrite { stored_bytes, error })
     }
 
-    /// Another place of the file for a misdirected write, if there is one.
+    /// Returns another place of the file for a misdirected write, if there is one.
     fn elsewhere(&self, world: &mut World, kind: OpKind, (offset, len): (u64, u64)) -> Option<u64> {
         if kind == OpKind::Append {
-            // Among the bytes before, so that the file does not grow twice.
+            // Before the appended bytes, so that the file does not grow twice.
             let last = offset.checked_sub(len)?;
             return Some(world.rng.below(last / SECTOR as u64 + 1) * SECTOR as u64);
         }
@@ -211,7 +210,7 @@ impl ReadFile for SimReadFile {
     }
 }
 
-/// A file written from front to back. What is in its buffer when it is dropped was never written.
+/// A file written from front to back. Bytes in its buffer are lost when it is dropped.
 pub(super) struct SimAppendFile {
     handle: OpenFile,
     buffer: Vec<u8>,
@@ -377,7 +376,7 @@ impl ScratchFile for SimScratchFile {
     }
 }
 
-/// A lock; dropping it gives it up.
+/// A lock; dropping it releases it.
 #[derive(Debug)]
 pub(super) struct SimLock(pub(super) OpenFile);
 

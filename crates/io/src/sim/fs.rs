@@ -1,7 +1,7 @@
-//! The simulated [`FileSystem`]: names, and the making of files.
+//! The simulated [`FileSystem`]: names, and the creation of files.
 //!
 //! Names are resolved in a tree whose root is the volume; a leading `/` makes no difference. Every
-//! call is one numbered operation (making several directories at once is one for each).
+//! call is one numbered operation (creating several directories is one for each).
 
 use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::fault::{EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, OpKind, Verdict, os_error};
@@ -28,7 +28,7 @@ impl fmt::Debug for SimFs {
     }
 }
 
-/// The names a path consists of.
+/// Splits a path into its names.
 fn names_of(path: &Path) -> Result<Vec<Arc<str>>> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -45,7 +45,7 @@ fn names_of(path: &Path) -> Result<Vec<Arc<str>>> {
     Ok(names)
 }
 
-/// A path as the record shows it: absolute.
+/// Returns the absolute form of a path for the record.
 pub(super) fn shown(path: &Path) -> Arc<str> {
     let text = path.to_string_lossy();
     if text.starts_with('/') { text.into() } else { format!("/{text}").into() }
@@ -60,7 +60,7 @@ impl Disk {
         })
     }
 
-    /// The directory of a path, and the last name.
+    /// Returns the directory of a path, and the last name.
     pub(super) fn parent(&self, path: &Path) -> Result<(Ino, Arc<str>)> {
         let names = names_of(path)?;
         match names.split_last() {
@@ -69,14 +69,14 @@ impl Disk {
         }
     }
 
-    /// What a path names, if anything.
+    /// Returns the target of a path, if it exists.
     pub(super) fn look_up(&self, path: &Path) -> Result<Option<Target>> {
         let names = names_of(path)?;
         let Some((last, dirs)) = names.split_last() else { return Ok(Some(Target::Dir(ROOT))) };
         Ok(self.dirs[&self.dir_at(dirs, path)?].live.get(last).copied())
     }
 
-    /// The file of a path.
+    /// Returns the file of a path.
     pub(super) fn file_at(&self, path: &Path) -> Result<Ino> {
         match self.look_up(path)? {
             Some(Target::File(ino)) => Ok(ino),
@@ -85,14 +85,14 @@ impl Disk {
         }
     }
 
-    /// The directory of a path.
+    /// Returns the directory of a path.
     fn dir(&self, path: &Path) -> Result<Ino> {
         self.dir_at(&names_of(path)?, path)
     }
 }
 
 impl World {
-    /// A new empty file. The name must be free.
+    /// Creates an empty file. The name must be free.
     pub(super) fn make_file(&mut self, path: &Path) -> Result<Ino> {
         let (dir, name) = self.disk.parent(path)?;
         if self.disk.dirs[&dir].live.contains_key(&name) {
@@ -174,7 +174,7 @@ impl SimFs {
         })
     }
 
-    /// One that opens a file.
+    /// An operation that opens a file.
     fn opening<T>(
         &self,
         kind: OpKind,
@@ -322,7 +322,7 @@ impl FileSystem for SimFs {
         for path in missing.into_iter().rev() {
             self.op(OpKind::CreateDir, path, 0, |world| world.make_dir(path))?;
         }
-        // A file in the way is found here.
+        // Detects a file in place of the directory.
         self.0.lock().disk.dir(dir).map(|_| ())
     }
 
@@ -348,7 +348,7 @@ impl FileSystem for SimFs {
                 Verdict::Fail(error) | Verdict::Short(error) => {
                     let seed = world.rng.next_u64();
                     world.apply(Change::SyncDirFailed { dir: ino, seed });
-                    // Whatever the reason: it cannot be tried again.
+                    // After any failure the sync must not be repeated.
                     Err(error.with_kind(ErrorKind::Io))
                 }
                 Verdict::Lost => Ok(()),

@@ -1,5 +1,6 @@
-//! Each promise and each legal loss as a test. `files`: what a healthy file system does. `losses`:
-//! what crashes keep and take. `faults`: errors and damage. `history`: records, determinism, random
+//! One test for each guarantee and each legal loss. `files`: behavior of a healthy file system.
+//! `losses`: results of crashes. `faults`: errors and damage. `history`: records, determinism,
+//! random runs against an oracle. `device`: block devices.
 //! runs against an oracle. `device`: block devices.
 
 mod device;
@@ -17,7 +18,7 @@ fn p(path: &str) -> &Path {
     Path::new(path)
 }
 
-/// A file with these bytes: handed over, not synced.
+/// Returns a file with these bytes: handed over, not synced.
 fn written(sim: &SimEnv, path: &str, bytes: &[u8]) -> Box<dyn AppendFile> {
     let mut file = sim.env().fs.create(p(path), &CreateOptions::default()).unwrap();
     file.append(bytes).unwrap();
@@ -25,7 +26,7 @@ fn written(sim: &SimEnv, path: &str, bytes: &[u8]) -> Box<dyn AppendFile> {
     file
 }
 
-/// A file with these bytes: all durable, name included.
+/// Returns a file with these bytes: all durable, including the name.
 fn settled(sim: &SimEnv, path: &str, bytes: &[u8]) -> Box<dyn AppendFile> {
     let mut file = written(sim, path, bytes);
     file.sync(SyncKind::Full).unwrap();
@@ -33,7 +34,7 @@ fn settled(sim: &SimEnv, path: &str, bytes: &[u8]) -> Box<dyn AppendFile> {
     file
 }
 
-/// An in-place file of whole pages, its name durable.
+/// Returns an in-place file of whole pages with a durable name.
 fn in_place(sim: &SimEnv, path: &str, pages: usize) -> Arc<dyn InPlaceFile> {
     let fs = sim.env().fs;
     let file = fs.create_in_place(p(path), (pages * PAGE) as u64, Access::Direct).unwrap();
@@ -47,14 +48,14 @@ fn filled(pages: usize, byte: u8) -> AlignedBuf {
     buf
 }
 
-/// Losses of power now, under every policy, many seeds each.
+/// Returns power losses at this moment, under every policy, many seeds each.
 fn power_losses(sim: &SimEnv) -> impl Iterator<Item = SimEnv> {
     let each = |policy| (0..60).map(move |seed| (CrashKind::PowerLossWith(policy), seed));
     Policy::ALL.into_iter().flat_map(each).map(|(kind, seed)| sim.crash(kind, seed))
 }
 
-/// What is seen of a file over all losses of power: sorted, without repetition. `None`: no such
-/// name.
+/// Returns the contents of a file over all power losses: sorted, without repetition. `None`: no
+/// such name.
 fn outcomes(sim: &SimEnv, path: &str) -> Vec<Option<Vec<u8>>> {
     let mut seen: Vec<_> = power_losses(sim).map(|after| after.read_file(path).ok()).collect();
     seen.sort();

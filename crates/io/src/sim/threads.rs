@@ -1,35 +1,36 @@
-//! Real threads on the simulated machine, under a schedule that a seed drives (feature `sched`).
+//! Real threads on the simulated machine, under a seeded schedule (feature `sched`).
 //!
 //! [`SimEnv::run_threads`] runs a function in a first thread and gives it an environment with a
-//! spawner. Of all threads exactly one runs at a time: the one that has the *baton*. At every point
-//! (see [`base::sync::schedule`]: before each lock, condition, atomic, call of the file system,
-//! start and end of a thread) the baton may go to another, by the seed (`choice`). The engine is
-//! the real one, with all its threads, and the run is a function of the seed.
+//! spawner. Exactly one thread runs at a time: the one that has the *baton*. At every scheduling
+//! point the baton may go to another thread, by the seed (`choice`). Points are before each lock,
+//! condition, atomic, call of the file system, and at the start and end of a thread (see
+//! [`base::sync::schedule`]). The engine is the real one, with all its threads, and the run is a
+//! function of the seed.
 //!
-//! **Time** is the machine's clock. Who sleeps, or waits for at most so long, goes on when the time
-//! has come; where nobody can go on, the clock moves to the next such moment at once. Now and then,
-//! by the seed, it does so although others could go on: any wait may be over early in relation to
-//! everybody else's work.
+//! **Time** is the machine's clock. A thread that sleeps, or waits with a timeout, can continue
+//! when its time has come. If no thread can run, the clock moves to the next such time at once. Now
+//! and then, by the seed, this happens although other threads could run: any wait may end early in
+//! relation to the work of the others.
 //!
-//! **What is found here**, besides what the caller asserts, is a [`Stuck`] run, with what each
-//! thread waits for:
+//! **Failures found**, besides the assertions of the caller, are [`Stuck`] runs, with the state of
+//! each thread:
 //!
-//! * *deadlock*: nobody can go on and no time will change that;
+//! * *deadlock*: no thread can run and no time will change that;
 //! * *lost wake-up*: a thread waits without limit for a condition, while for [`Plan::patience_ns`]
-//!   nobody had anything to do but let time pass (background threads look for work now and then for
-//!   ever, so that a store whose writer was forgotten is never quite still);
+//!   all threads were only waiting for time to pass (background threads poll for work forever, so a
+//!   store with a forgotten writer is never quite still);
 //! * *livelock*: more than [`Plan::steps_max`] points;
 //! * a thread that panicked.
 //!
-//! **Power failures** need no thread to be stopped. The record of the machine has every state of
-//! the disk at every operation, and between two operations the disk does not change: a crash at any
-//! point of the schedule is a crash at the operation that follows it, and what was acknowledged
-//! until then is what returned before that operation began ([`SimEnv::op_count`] is no point, so
-//! whoever asks it right after a call knows the moment exactly). So one run gives every crash of
-//! its schedule ([`super::Record::crash_at`]).
+//! **Power failures** do not require stopping a thread. The record of the machine has every state
+//! of the disk at every operation, and between two operations the disk does not change. So a crash
+//! at any point of the schedule is a crash at the following operation. The acknowledged calls are
+//! those that returned before that operation began ([`SimEnv::op_count`] is not a scheduling point,
+//! so a call of it right after another call gives the exact moment). So one run gives every crash
+//! of its schedule ([`super::Record::crash_at`]).
 //!
-//! The threads of a stuck run are left where they are, for good: nobody knows what they hold. A
-//! campaign ends soon after.
+//! The threads of a stuck run are never resumed, since they may hold any lock. A campaign ends soon
+//! after.
 
 use super::SimEnv;
 use super::clock::SimClock;
@@ -55,24 +56,24 @@ mod tests;
 pub use choice::Choice;
 pub use few::with_few;
 
-/// Acts that the report of a stuck run shows.
+/// Acts in the report of a stuck run.
 const TRACE_MAX: usize = 60;
 
-/// How a schedule is made, and what it may take.
+/// Parameters and limits of a schedule.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Decides everything.
+    /// Determines the whole run.
     pub seed: u64,
-    /// Who goes on; `None`: by the seed.
+    /// Method of choosing the next thread; `None`: by the seed.
     pub choice: Option<Choice>,
     /// Points after which a run counts as a livelock.
     pub steps_max: u64,
-    /// How long a thread may wait for a condition while nobody has anything to do.
+    /// Longest wait for a condition while all threads are idle.
     pub patience_ns: u64,
 }
 
 impl Plan {
-    /// The usual one for this seed.
+    /// Returns the usual plan for this seed.
     pub fn new(seed: u64) -> Plan {
         Plan { seed, choice: None, steps_max: 3_000_000, patience_ns: 1_000_000_000 }
     }
@@ -81,15 +82,15 @@ impl Plan {
 /// A run that ended.
 #[derive(Debug)]
 pub struct Ran<T> {
-    /// What the first thread returned.
+    /// Result of the first thread.
     pub value: T,
-    /// Points passed.
+    /// Scheduling points passed.
     pub steps: u64,
     /// Times the baton went to another thread.
     pub switches: u64,
-    /// Threads there were.
+    /// Number of threads.
     pub threads: usize,
-    /// Of the sequence of acts: equal schedules have equal hashes.
+    /// Hash of the sequence of acts: equal schedules have equal hashes.
     pub hash: u64,
 }
 
@@ -107,7 +108,7 @@ impl SimEnv {
     /// Runs `body`, and all threads that it starts, under a schedule; returns when all of them have
     /// ended.
     ///
-    /// Only one run at a time may use a machine, and nobody else meanwhile.
+    /// Only one run at a time may use a machine, and nothing else meanwhile.
     pub fn run_threads<T: Send + 'static>(
         &self,
         plan: &Plan,
@@ -138,9 +139,9 @@ impl SimEnv {
     }
 }
 
-/// What the threads of a run share.
+/// State shared by the threads of a run.
 struct Baton {
-    /// Threads and whose turn it is: everything below.
+    /// All threads, and the holder of the baton.
     state: Mutex<State, rank::SimBaton>,
     /// All threads have ended, or the run is stuck.
     ended: Condvar,
@@ -155,7 +156,7 @@ struct State {
     steps: u64,
     switches: u64,
     hash: u64,
-    /// Nanoseconds that the clock was moved because nobody had anything to do.
+    /// Nanoseconds by which the clock was moved because no thread could run.
     idle_ns: u64,
     stuck: Option<String>,
     trace: Vec<(usize, Act, &'static Location<'static>)>,
@@ -165,7 +166,7 @@ struct Thread {
     name: String,
     gate: Arc<Gate>,
     status: Status,
-    /// Where it was last.
+    /// Its last scheduling point.
     at: Option<&'static Location<'static>>,
     handle: Option<std::thread::JoinHandle<()>>,
 }
@@ -177,7 +178,7 @@ enum Status {
     Ended,
 }
 
-/// Where a thread waits for the baton.
+/// Place where a thread waits for the baton.
 #[derive(Default)]
 struct Gate {
     /// The thread may go on.
@@ -232,7 +233,8 @@ impl State {
         }
     }
 
-    /// Who may go on: those that wait for nothing, and those whose time has come.
+    /// Returns the threads that can run: those that wait for nothing, and those whose time has
+    /// come.
     fn ready(&self, now_ns: u64) -> Vec<usize> {
         let can = |t: &Thread| match t.status {
             Status::Ready => true,
@@ -242,7 +244,7 @@ impl State {
         (0..self.threads.len()).filter(|&i| can(&self.threads[i])).collect()
     }
 
-    /// Those that wait for a moment yet to come, which is the second of each pair.
+    /// Returns the threads with a future time to continue, each with that time.
     fn sleeping(&self) -> Vec<(usize, u64)> {
         let until = |t: &Thread| match t.status {
             Status::Waiting { until_ns, .. } => until_ns,
@@ -251,7 +253,8 @@ impl State {
         self.threads.iter().enumerate().filter_map(|(i, t)| until(t).map(|ns| (i, ns))).collect()
     }
 
-    /// A thread that waits for a condition although nobody had anything to do for so long.
+    /// Returns true if a thread has waited for a condition although all threads were idle for
+    /// `patience_ns`.
     fn forgotten(&self, patience_ns: u64) -> bool {
         self.threads.iter().any(|t| match t.status {
             Status::Waiting { on: (Act::Wait, _), until_ns: None, idle_since_ns } => {
@@ -261,7 +264,7 @@ impl State {
         })
     }
 
-    /// What everybody does, for a message.
+    /// Describes the state of every thread.
     fn report(&self, why: &str, now_ns: u64) -> String {
         let mut text = format!("{why} after {} steps, at {} us\n", self.steps, now_ns / 1000);
         for thread in &self.threads {
@@ -289,7 +292,7 @@ impl State {
 }
 
 impl Baton {
-    /// Starts a thread, which does nothing before it gets the baton.
+    /// Starts a thread, which waits for the baton.
     fn start(self: &Arc<Self>, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<usize> {
         let gate = Arc::new(Gate::default());
         let id = {
@@ -342,7 +345,7 @@ impl Baton {
         Ok(outcome)
     }
 
-    /// The run is over; this thread does not come back.
+    /// Ends the run as stuck; the calling thread does not return.
     fn stop(&self, mut state: MutexGuard<'_, State>, why: &str) -> ! {
         if state.stuck.is_none() {
             state.stuck = Some(state.report(why, self.clock.now_ns()));
@@ -354,8 +357,8 @@ impl Baton {
         }
     }
 
-    /// Passes the baton on, from a thread that can go on itself if `me_ready`. Returns when it has
-    /// the baton again.
+    /// Passes the baton on, from a thread that can itself continue if `me_ready`. Returns when it
+    /// has the baton again.
     fn pass(&self, mut state: MutexGuard<'_, State>, me: usize) {
         let next = match self.choose(&mut state, me) {
             Some(next) => next,
@@ -379,7 +382,7 @@ impl Baton {
         }
     }
 
-    /// Who goes on.
+    /// Chooses the next thread.
     fn choose(&self, state: &mut State, me: usize) -> Option<usize> {
         let now_ns = self.clock.now_ns();
         let sleeping = state.sleeping();
@@ -398,7 +401,7 @@ impl Baton {
         Some(state.chooser.choose(me, &ready))
     }
 
-    /// The thread has ended.
+    /// Ends a thread.
     fn end(&self, me: usize, panic: Option<Box<dyn Any + Send>>) {
         let mut state = lock(&self.state);
         if let Some(panic) = panic {
@@ -417,7 +420,7 @@ impl Baton {
     }
 }
 
-/// Those who wait for the resource can go on: all, or one of them by the seed.
+/// Makes the waiters for a resource ready: all, or one of them by the seed.
 fn wake(state: &mut State, resource: Resource, all: bool) {
     let waits = |t: &Thread| matches!(t.status, Status::Waiting { on, .. } if on == resource);
     let mut woken: Vec<usize> = (0..state.threads.len()).filter(|&i| waits(&state.threads[i])).collect();
@@ -429,7 +432,7 @@ fn wake(state: &mut State, resource: Resource, all: bool) {
     }
 }
 
-/// A thread, as its own schedule sees it.
+/// A thread in its schedule.
 struct Here {
     baton: Arc<Baton>,
     id: usize,
@@ -474,7 +477,7 @@ impl Schedule for Here {
     }
 }
 
-/// Starts threads that wait for the baton.
+/// Starts threads under the schedule.
 struct ScheduledSpawner(Arc<Baton>);
 
 impl fmt::Debug for ScheduledSpawner {

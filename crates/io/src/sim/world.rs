@@ -1,10 +1,9 @@
-//! The state behind a [`super::SimEnv`]: the volume, the record of what was done to it, and the
-//! faults in force.
+//! State of a [`super::SimEnv`]: the volume, the record of its operations, and the active faults.
 //!
-//! Every operation gets a number, in the order in which they begin. An operation logs its effects
-//! as [`Change`]s under its number; reads log nothing. Every [`CHECKPOINT_CHANGES`] changes, or as
-//! many as there are files, the log keeps a copy of the volume (pointers to shared pages), so that
-//! the state at any number is a copy of the nearest earlier one plus a short replay.
+//! Every operation gets a number, in the order of their begins. An operation logs its effects as
+//! [`Change`]s under its number; reads log nothing. Every [`CHECKPOINT_CHANGES`] changes, or as
+//! many as there are files, the log keeps a copy of the volume (pointers to shared pages). So the
+//! state at any number is a copy of the nearest earlier one plus a short replay.
 
 use super::clock::{SimClock, SimEntropy};
 use super::crash::CrashKind;
@@ -27,9 +26,9 @@ const CHECKPOINT_CHANGES: usize = 48;
 /// Operations the trace keeps.
 const TRACE_OPS_MAX: usize = 4096;
 
-/// What all handles of one environment share.
+/// State shared by all handles of one environment.
 pub(super) struct Shared {
-    /// The disk: names, contents, what is durable, what was recorded.
+    /// The disk with its names and contents, the record, and the faults.
     pub(super) world: Mutex<World, rank::SimWorld>,
     pub(super) clock: Arc<SimClock>,
     pub(super) entropy: Arc<SimEntropy>,
@@ -38,13 +37,13 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
-        // A test that panicked while it held the lock has failed anyway; others may still look at
-        // the state.
+        // A test that panicked under the lock has failed anyway; other threads may still read the
+        // state.
         base::sync::leaf::lock(&self.world)
     }
 
-    /// Performs an operation: numbers it, charges it to the clock, asks the faults, and notes how
-    /// it ended.
+    /// Performs an operation: numbers it, charges it to the clock, applies the faults, and records
+    /// its result.
     #[track_caller]
     pub(super) fn op<T>(
         &self,
@@ -56,7 +55,7 @@ impl Shared {
         self.op_of(None, kind, path, range, body)
     }
 
-    /// The same of a file. If that is a device that says by itself how long it takes, nothing is
+    /// As `op`, for a file. If the file is a device with its own timing model, the clock is not
     /// charged.
     #[track_caller]
     pub(super) fn op_of<T>(
@@ -105,11 +104,11 @@ struct Checkpoint {
     disk: Disk,
 }
 
-/// Files that are open, in all.
+/// Total of open files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Handles {
     pub(super) now: u64,
-    /// The most since it was asked for.
+    /// Peak since the last query.
     pub(super) peak: u64,
     pub(super) max: Option<u64>,
 }
@@ -135,13 +134,13 @@ pub(super) struct World {
     pub(super) faults_fired: u64,
     pub(super) rng: Rng,
     pub(super) capacity: Option<u64>,
-    /// A directory, and the most pages that its files ever had.
+    /// A directory, and the peak of the pages of its files.
     pub(super) watched: Option<(PathBuf, u64)>,
     pub(super) read_only: bool,
-    /// Of files written in place.
+    /// Block length of files written in place.
     pub(super) block_len: usize,
     pub(super) costs: Costs,
-    /// Those that say by themselves how long they take.
+    /// Devices with their own timing model.
     pub(super) devices: BTreeMap<Ino, Work>,
 }
 
@@ -208,7 +207,7 @@ impl World {
         Verdict::Go
     }
 
-    /// Number of operations begun.
+    /// Returns the number of operations begun.
     pub(super) fn op_count(&self) -> u64 {
         self.times_ns.len() as u64
     }
@@ -218,8 +217,8 @@ impl World {
         if !self.log.is_empty() && self.log.len().is_multiple_of(CHECKPOINT_CHANGES) {
             let open = &self.open;
             self.disk.sweep(|ino| open.contains_key(&ino));
-            // A copy has a pointer for each file, and the names: with thousands of files a copy as
-            // often as with few would make the history grow with their square.
+            // A copy has a pointer for each file, and the names. With thousands of files, copies as
+            // frequent as with few would make the history grow quadratically.
             let since = self.log.len() - self.checkpoints.last().map_or(0, |c| c.changes);
             if since >= self.disk.files.len() {
                 self.checkpoints.push(Checkpoint { changes: self.log.len(), disk: self.disk.clone() });
@@ -230,7 +229,8 @@ impl World {
         self.look_at_watched();
     }
 
-    /// After each change, and when a directory begins to be watched.
+    /// Updates the peak of the watched directory; called after each change, and when the watch
+    /// begins.
     pub(super) fn look_at_watched(&mut self) {
         if let Some((dir, peak_pages)) = &mut self.watched {
             let reserved = &self.reserved;
@@ -244,7 +244,7 @@ impl World {
         self.next_ino - 1
     }
 
-    /// Refuses to open a file if as many are open as may be.
+    /// Refuses to open a file if the limit of open files is reached.
     pub(super) fn check_handles(&self, path: &Path) -> Result<()> {
         match self.handles.max.is_some_and(|max| self.handles.now >= max) {
             true => Err(os_error(EMFILE, "open one more file than there may be", path)),
@@ -269,20 +269,20 @@ impl World {
         }
     }
 
-    /// Bytes of the volume in use.
+    /// Returns the bytes of the volume in use.
     pub(super) fn used(&self) -> u64 {
         let used = self.disk.used_pages(|ino| self.open.contains_key(&ino));
         let ahead: u64 = self.reserved.keys().map(|ino| self.reserved_ahead(*ino)).sum();
         (used + ahead) * PAGE as u64
     }
 
-    /// Pages that a file has reserved and not filled.
+    /// Returns the pages that a file has reserved and not filled.
     fn reserved_ahead(&self, ino: Ino) -> u64 {
         let reserved = self.reserved.get(&ino).copied().unwrap_or(0);
         reserved.saturating_sub(self.disk.file(ino).live.allocated_pages())
     }
 
-    /// Takes room for an open file that is appended to.
+    /// Reserves space for an open append file.
     pub(super) fn reserve(&mut self, ino: Ino, len: u64, path: &Path) -> Result<()> {
         let pages = len.div_ceil(PAGE as u64);
         let has = self.disk.file(ino).live.allocated_pages() + self.reserved_ahead(ino);
@@ -296,17 +296,17 @@ impl World {
         Ok(())
     }
 
-    /// Gives back the room that a file has reserved and not filled.
+    /// Releases the space that a file has reserved and not filled.
     pub(super) fn release(&mut self, ino: Ino) {
         self.reserved.remove(&ino);
     }
 
-    /// Bytes that still fit; `None`: no limit.
+    /// Returns the free bytes; `None`: no limit.
     pub(super) fn free(&self) -> Option<u64> {
         self.capacity.map(|capacity| capacity.saturating_sub(self.used()))
     }
 
-    /// How many bytes of a write fit on the volume: it needs room for the pages that are holes.
+    /// Returns how many bytes of a write fit on the volume: pages that are holes need space.
     pub(super) fn room_for(&self, ino: Ino, offset: u64, len: usize) -> usize {
         let Some(mut free) = self.free() else { return len };
         let content = &self.disk.file(ino).live;
@@ -358,8 +358,8 @@ impl World {
     }
 }
 
-/// The history of a run, from which the state at any operation can be made again. Cheap to clone,
-/// and independent of the environment it was taken from.
+/// The history of a run, from which the state at any operation can be reconstructed. Cheap to
+/// clone, and independent of its environment.
 #[derive(Clone)]
 pub struct Record {
     seed: u64,
@@ -369,23 +369,23 @@ pub struct Record {
 }
 
 impl Record {
-    /// Number of operations recorded.
+    /// Returns the number of operations recorded.
     pub fn op_count(&self) -> u64 {
         self.times_ns.len() as u64
     }
 
-    /// The numbers of the operations that changed the volume, ascending: the moments worth crashing
-    /// at. (A crash during any other operation leaves what one just before the next of these
-    /// leaves.)
+    /// Returns the numbers of the operations that changed the volume, ascending: the useful moments
+    /// for a crash. (A crash during any other operation leaves the same as one just before the next
+    /// of these.)
     pub fn mutations(&self) -> Vec<u64> {
         let mut ops: Vec<u64> = self.log.iter().map(|logged| logged.op).collect();
         ops.dedup();
         ops
     }
 
-    /// Those of them that make something durable or take a name away: syncs of files and
-    /// directories, durable writes, removals. Between two of these a crash can leave nothing new,
-    /// only less.
+    /// Returns those of the mutations that make something durable or remove a name: syncs of files
+    /// and directories, durable writes, removals. A crash between two of these can leave nothing
+    /// new, only less.
     pub fn barriers(&self) -> Vec<u64> {
         let is_barrier = |change: &Change| {
             matches!(
@@ -401,8 +401,8 @@ impl Record {
         ops
     }
 
-    /// The numbers of the operations that changed a file with such a name (one that contains
-    /// `part`), ascending. A file goes by every name that it ever had.
+    /// Returns the numbers of the operations that changed a file with a name that contains `part`,
+    /// ascending. A file counts under every name that it ever had.
     pub fn changes_of(&self, part: &str) -> Vec<u64> {
         let mut files = HashSet::default();
         let first = self.checkpoints.first().map(|c| &c.disk);
@@ -432,9 +432,9 @@ impl Record {
         ops
     }
 
-    /// A new environment on the volume as a crash leaves it when operations `0..op` were complete
-    /// and operation `op` was under way: not begun, half done or (short of its promise) done, by
-    /// the seed. Beyond the end: nothing was.
+    /// Returns a new environment on the volume after a crash in operation `op`, with operations
+    /// `0..op` complete. By the seed, operation `op` is not begun, half done, or done except for
+    /// its promise. Beyond the end no operation is interrupted.
     pub fn crash_at(&self, op: u64, kind: CrashKind, seed: u64) -> SimEnv {
         self.crash(op, kind, seed, true)
     }
@@ -464,7 +464,7 @@ impl Record {
     }
 }
 
-/// A new environment on what a crash leaves of `disk`.
+/// Returns a new environment on the result of a crash of `disk`.
 pub(super) fn restarted(
     disk: &Disk,
     kind: CrashKind,

@@ -1,7 +1,7 @@
 use crate::Error;
 use std::process::Command;
 
-/// Run by [`errors_are_recorded_where_they_are_made`] in a process that has the variable.
+/// Run by [`errors_are_recorded_where_they_are_made`] in a process with the variable set.
 #[test]
 #[ignore = "makes errors for another test"]
 fn errors_are_made() {
@@ -24,6 +24,6 @@ fn errors_are_recorded_where_they_are_made() {
     let text = std::fs::read_to_string(&record).unwrap();
     std::fs::remove_file(&record).unwrap();
     let here = file!();
-    // Once though three were made, since only a number differs.
+    // Recorded once for three errors, since only a number differs.
     assert_eq!(text, format!("Corruption\t{here}:9\tmade 0 times\nNotFound\t{here}:11\topen\n"));
 }

@@ -8,7 +8,7 @@ use crate::sync::{Condvar, Mutex, RwLock, lock, read, try_lock, wait, wait_timeo
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// What the panic says, if there is one.
+/// Returns the message of the panic, if there is one.
 fn refusal(body: impl FnOnce()) -> Option<String> {
     let outcome = catch_unwind(AssertUnwindSafe(body)).err();
     assert!(HELD.with(|held| held.borrow().is_empty()), "nothing is held any more");
@@ -33,7 +33,7 @@ fn the_right_order_is_taken() {
         let third = lock(&high);
         let fourth = crate::sync::leaf::lock(&leaf);
         assert_eq!((*first, *second, *third, *fourth), (1, 2, 3, 4));
-        // Given up in any order.
+        // Released in any order.
         drop((first, third, fourth));
         drop(lock(&high));
         drop(second);
@@ -75,7 +75,7 @@ fn a_wrong_order_is_refused_with_both_names_and_where() {
             let _held = read(&middle);
             drop(read(&middle));
         },
-        // The highest counts, not the last.
+        // The highest rank counts, not the last.
         &|| {
             let (_first, _second) = (lock(&low), lock(&high));
             drop(read(&middle));
@@ -84,7 +84,7 @@ fn a_wrong_order_is_refused_with_both_names_and_where() {
     for (n, body) in wrong.into_iter().enumerate() {
         assert!(refusal(body).is_some(), "{n}");
     }
-    // Nothing of that is left behind.
+    // The refused attempts leave no record.
     assert!(refusal(|| reading(&low)).is_none());
 }
 
@@ -161,7 +161,7 @@ fn waiting_gives_the_lock_up_and_takes_it_in_order() {
     let told = refusal(|| {
         let (_first, second) = (lock(&low), lock(&high));
         let second = wait_timeout(&condition, second, short);
-        // It is held again.
+        // The lock is held again.
         assert!(catch_unwind(AssertUnwindSafe(|| drop(read(&middle)))).is_err());
         drop(second);
         drop(read(&middle));
@@ -240,7 +240,7 @@ fn a_thread_that_panics_may_take_what_it_needs_to_end() {
     assert_eq!(*lock(&low), 2);
 }
 
-/// The list of docs/locks.md.
+/// Returns the list of docs/locks.md.
 fn table() -> String {
     let row = |rank: &Rank| {
         let together = rank.together().map_or(String::new(), |why| format!(" Several at once: {why}."));

@@ -1,9 +1,9 @@
-//! Requests in flight at a simulated device, under simulated time.
+//! Asynchronous requests to a simulated device, in simulated time.
 //!
-//! When a request is done is known when it is submitted ([`super::model`]). It happens to the disk
-//! when it is told as done, in the order of these times: so a crash before that leaves nothing of
-//! it, or a part if it is the very operation that was under way, as of any write. A look that finds
-//! nothing takes a moment of the clock: whoever spins gets on.
+//! The completion time of a request is known at its submission ([`super::model`]). The disk changes
+//! when the request is reported as done, in the order of these times. So a crash before that leaves
+//! nothing of it, or a part if that very operation was interrupted, as for any write. A check
+//! without a completion takes a moment of the clock, so that a spinning caller makes progress.
 
 use super::SimDevice;
 use crate::device::{BlockDevice, Completions, DeviceDone, DeviceQueue, DeviceRequest, Transfer};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub(super) struct SimQueue {
     device: Arc<SimDevice>,
-    /// By when they are done, and their turn.
+    /// By completion time and order of submission.
     flying: BTreeMap<(u64, u64), DeviceRequest>,
     submitted: u64,
 }
@@ -33,7 +33,7 @@ impl SimQueue {
         self.device.model().map_or(0, |model| model.poll_ns)
     }
 
-    /// Does it. Its time has been taken.
+    /// Runs the request. Its time has been charged.
     fn perform(&self, mut request: DeviceRequest) -> DeviceDone {
         let handle = &self.device.handle;
         let offset = request.offset;

@@ -21,8 +21,8 @@ fn block(byte: u8) -> AlignedBuf {
     buf
 }
 
-/// Requests of a block at places by chance, always so many in flight: thousands a second, and the
-/// mean and the 99th percentile of what they took, in tenths of a microsecond.
+/// Runs block requests at random places, always `depth` in flight. Returns thousands per second,
+/// and the mean and the 99th percentile of their durations, in tenths of a microsecond.
 fn closed_loop(model: DeviceModel, depth: usize, write: bool) -> (u64, u64, u64) {
     let (sim, device) = device(7, model);
     let mut queue = device.queue(Completions::Polled).unwrap();
@@ -46,7 +46,7 @@ fn closed_loop(model: DeviceModel, depth: usize, write: bool) -> (u64, u64, u64)
     ((a_second + 500) / 1000, (mean_ns + 50) / 100, (took_ns[count * 99 / 100] + 50) / 100)
 }
 
-/// The page of the decision shows what the experiment gives, which is the same on every machine.
+/// The decision page shows the result of the experiment, which is the same on every machine.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a page of the project, no file of a store")]
 fn the_page_shows_how_depth_pays() {
@@ -79,8 +79,8 @@ fn the_page_shows_how_depth_pays() {
     }
 }
 
-/// What the models were made to do: alone a request takes its latency, many are as fast as the
-/// channel, and the fast disk needs few for that.
+/// Properties of the models: a single request takes its latency, many are as fast as the channel,
+/// and the fast disk needs few for that.
 #[test]
 fn depth_pays_until_the_ways_are_used_up() {
     for model in [DeviceModel::OPTANE, DeviceModel::NVME] {
@@ -141,8 +141,8 @@ fn a_poll_does_not_wait_and_a_spin_gets_on() {
     assert_eq!(done.len(), 1, "nothing is in flight");
 }
 
-/// A crash leaves of what is in flight nothing, of what was told as done any part, and of what was
-/// synced after that all.
+/// A crash leaves nothing of a request in flight, any part of one reported as done, and all of one
+/// synced after that.
 #[test]
 fn a_request_in_flight_is_no_promise() {
     let (sim, device) = device(1, DeviceModel::OPTANE);

@@ -13,7 +13,7 @@ fn first_bytes(sim: &SimEnv) -> [u8; 4] {
     bytes.map(|[b]| b)
 }
 
-/// A device whose first block is durable, the second synced, the third written, the fourth
+/// Returns a device whose first block is durable, the second synced, the third written, the fourth
 /// discarded after a sync.
 fn written() -> SimEnv {
     let sim = SimEnv::new(3);
@@ -97,7 +97,7 @@ fn a_device_that_becomes_longer_is_so_for_who_measures_it_and_for_good_when_it_w
     assert!(left.iter().all(|len| (LEN..=2 * LEN).contains(len)), "{left:?}");
     device.sync().unwrap();
     assert_eq!(lens(&sim), BTreeSet::from([2 * LEN]));
-    // So it is after a durable write of its end, whatever else was written and not synced.
+    // The same after a durable write at its end, with other writes unsynced.
     let sim = written();
     let device = sim.device("/device", LEN).unwrap();
     sim.lengthen_device("/device", 2 * LEN).unwrap();
@@ -109,7 +109,7 @@ fn a_device_that_becomes_longer_is_so_for_who_measures_it_and_for_good_when_it_w
     let mut between = [9; 3];
     device.read_at(&mut between, LEN - 1).unwrap();
     assert_eq!(between, [0; 3]);
-    // It never becomes shorter for who has it open.
+    // It never becomes shorter while it is open.
     sim.lengthen_device("/device", LEN).unwrap();
     assert_eq!((device.measure().unwrap(), device.len()), (2 * LEN, 2 * LEN));
     sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Metadata]));

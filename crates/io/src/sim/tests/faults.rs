@@ -1,6 +1,6 @@
 use super::*;
 
-/// For so long from the first call that fails, and not before it.
+/// The fault lasts for its duration from the first failed call, and does not begin before.
 #[test]
 fn a_fault_that_lasts_goes_away_with_time() {
     let sim = SimEnv::new(1);
@@ -73,7 +73,7 @@ fn failed_appends_leave_a_part() {
     assert!(lens.len() > 20 && lens.contains(&0) && lens.contains(&1000));
 }
 
-/// Everything that may be on the media after the sync of two pages has failed.
+/// Returns all possible contents of the media after the failed sync of two pages.
 fn after_failed_sync(then_sync_again: bool) -> Vec<(bool, Vec<u8>)> {
     let mut seen: Vec<(bool, Vec<u8>)> = (0..80)
         .flat_map(|seed| {

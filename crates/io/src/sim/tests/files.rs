@@ -109,7 +109,7 @@ fn removed_files_stay_readable_and_cost_space_until_closed() {
     drop(settled(&sim, "/t", &[1; 3 * PAGE]));
     let reader = fs.open(p("/t"), Access::Buffered).unwrap();
     fs.remove(p("/t")).unwrap();
-    // Enough changes for forgotten files to be swept.
+    // Enough changes for unreachable files to be swept.
     for n in 0..200 {
         drop(written(&sim, &format!("/u{n}"), b""));
     }

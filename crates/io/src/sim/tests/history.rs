@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::BTreeSet;
 
-/// Random operations on few names, steps of one or several operations, failures included. Stops
+/// Random operations on few names, in steps of one or several operations, including failures. Stops
 /// before the step that would begin at operation `end` or later.
 fn run(seed: u64, end: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
@@ -109,7 +109,7 @@ fn crashes_nest() {
     assert!(again.now_ns() > first.now_ns());
 }
 
-/// What each sector of an in-place file may hold, kept apart from the simulator: a set of versions.
+/// Independent model of an in-place file: the set of possible versions of each sector.
 struct Oracle(Vec<BTreeSet<u8>>);
 
 impl Oracle {

@@ -15,7 +15,7 @@ fn synced_bytes_stay_and_appended_ones_may_go() {
     assert!(seen.iter().any(|b| b.len() % SECTOR == 0 && (6001..15_000).contains(&b.len())), "length torn");
     let zeros_below_len = |b: &Vec<u8>| b.len() > 8000 && b[6000..].contains(&0);
     assert!(seen.iter().any(zeros_below_len), "the length landed, the data did not");
-    // Whole sectors: the one that the two appends share has all of the second or none of it.
+    // Whole sectors: the sector shared by the two appends has all of the second or none of it.
     assert!(seen.iter().all(|b| b[6000..b.len().min(6144)].windows(2).all(|w| w[0] == w[1])));
     let after_sync = {
         file.sync(SyncKind::Data).unwrap();
@@ -107,14 +107,14 @@ fn of_the_changes_of_a_directory_a_prefix_survives_or_any() {
         seen.dedup();
         seen
     };
-    // Whatever of the others there is; and what was made and removed may be either.
+    // Any combination of the other changes; a name that was made and removed may exist or not.
     let any = ["", "/f0", "/f0/f1", "/f0/f1/f2", "/f0/f2", "/f1", "/f1/f2", "/f2"];
     assert_eq!(all_of(Policy::Dropped), any);
     let in_order = ["", "/f0", "/f0/f1", "/f0/f1/f2", "/f1/f2"];
     assert_eq!(all_of(Policy::Prefix), in_order, "a device that writes in order");
 }
 
-/// What is seen of a file over losses of power of one kind.
+/// Returns the results of a file over power losses under one policy.
 fn outcomes_of(sim: &SimEnv, policy: Policy, path: &str) -> Vec<SimEnv> {
     let crashed = (0..200).map(|seed| sim.crash(CrashKind::PowerLossWith(policy), seed));
     crashed.filter(|after| after.read_file(path).is_ok()).collect()

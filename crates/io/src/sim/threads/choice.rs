@@ -1,51 +1,51 @@
-//! Who goes on at a point.
+//! Choice of the next thread at a scheduling point.
 //!
-//! Two ways, between which a seed draws. **At random**: the thread goes on, or with one chance in
-//! so many any other that can. **By priorities**: of those that can go on the one with the highest;
-//! priorities are drawn when a thread starts, and at a few points of the run the running thread
+//! The seed chooses between two methods. **Random**: the present thread continues, or with some
+//! probability any other one. **Priorities**: the ready thread with the highest priority runs.
+//! Priorities are drawn when a thread starts, and at a few points of the run the running thread
 //! falls behind all others (probabilistic concurrency testing, after Burckhardt and others, 2010).
-//! The first finds what needs many switches, the second what needs one thread to stay away for long
-//! at the wrong moment.
+//! The first finds bugs that need many switches. The second finds those that need one thread to
+//! stay away for long at the wrong moment.
 
 use crate::Rng;
 
-/// How it is decided who goes on.
+/// Method of choosing the next thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// At one point in so many, anybody; else the thread that runs.
+    /// At one point in `one_in`, any thread; otherwise the running one.
     Random {
         /// Points for each switch, on average; at least 1.
         one_in: u64,
     },
-    /// The highest priority; the running thread loses its own at so many of so many points, on
-    /// average.
+    /// The highest priority runs; the running thread loses its priority at `changes` of `steps`
+    /// points, on average.
     Priorities {
-        /// Losses.
+        /// Losses of priority.
         changes: u64,
-        /// Points in which they are.
+        /// Points over which they are spread.
         steps: u64,
     },
 }
 
-/// Points that one thread may pass while others could go on, before it has to let one of them: a
-/// thread that polls must not keep away the one it polls for.
+/// Points that one thread may pass while others are ready, before another one must run: a polling
+/// thread must not starve the one it polls for.
 const PATIENCE_STEPS: u64 = 20_000;
 
 pub(super) struct Chooser {
     rng: Rng,
     choice: Choice,
-    /// Of each thread; higher is sooner.
+    /// Priority of each thread; higher runs first.
     priorities: Vec<u64>,
-    /// The next priority below all.
+    /// The next priority below all others.
     lowest: u64,
     /// Points that the running thread has passed since it got the baton.
     alone: u64,
-    /// One chance in so many, at each point, that a wait is over before its time; 0: none.
+    /// Probability at each point, one in this many, that a wait ends early; 0: none.
     early_one_in: u64,
 }
 
 impl Choice {
-    /// One of the ways that campaigns use.
+    /// Draws one of the methods of campaigns.
     pub fn drawn(rng: &mut Rng) -> Choice {
         match rng.below(2) {
             0 => Choice::Random { one_in: [1, 2, 8, 40][rng.below(4) as usize] },
@@ -69,23 +69,23 @@ impl Chooser {
         }
     }
 
-    /// There is another thread.
+    /// Adds a thread.
     pub fn add(&mut self) {
         let priority = self.rng.range(1 << 33, 1 << 40);
         self.priorities.push(priority);
     }
 
-    /// True if one of so many waits is over now, before its time.
+    /// Returns true if one of the `sleeping` waits ends early now.
     pub fn wakes_early(&mut self, sleeping: usize) -> bool {
         self.early_one_in > 0 && sleeping > 0 && self.rng.one_in(self.early_one_in)
     }
 
-    /// Any of so many.
+    /// Returns a random number below `of`.
     pub fn any(&mut self, of: usize) -> usize {
         self.rng.below(of as u64) as usize
     }
 
-    /// One of `ready`, which is not empty.
+    /// Returns one of `ready`, which is not empty.
     pub fn choose(&mut self, me: usize, ready: &[usize]) -> usize {
         let can_stay = ready.contains(&me);
         self.alone += 1;

@@ -1,4 +1,4 @@
-//! A machine that runs out of threads: so many can be started, and then no more.
+//! A machine that runs out of threads.
 
 use crate::{Env, Priority, Spawner, ThreadHandle};
 use base::sync::{Mutex, lock, rank};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 struct Few {
     spawner: Arc<dyn Spawner>,
-    /// How many more there may be. Held for the count alone.
+    /// How many more threads may be started. Locked only for the count.
     left: Mutex<u64, rank::Noted>,
 }
 
@@ -26,7 +26,7 @@ impl Spawner for Few {
     }
 }
 
-/// An environment in which so many threads can be had.
+/// Returns an environment in which only `threads` threads can be started.
 pub fn with_few(env: &Env, threads: u64) -> Env {
     let few = |spawner| Arc::new(Few { spawner, left: Mutex::new(threads) }) as Arc<dyn Spawner>;
     Env { spawner: env.spawner.clone().map(few), ..env.clone() }

@@ -6,7 +6,7 @@ use base::sync::{
 
 type Lock<T> = base::sync::Mutex<T, Outside>;
 
-/// What a run found.
+/// Result of a run.
 type Verdict = Result<Ran<()>, Stuck>;
 
 fn run(seed: u64, body: impl FnOnce(&Env) + Send + 'static) -> Verdict {
@@ -25,12 +25,12 @@ fn pair(env: &Env, a: impl FnOnce() + Send + 'static, b: impl FnOnce() + Send + 
     together(env, vec![Box::new(a), Box::new(b)]);
 }
 
-/// The first seed of 500 whose schedule gets stuck, and why.
+/// Returns the first seed of 500 whose schedule gets stuck, and the reason.
 fn found(trial: impl Fn(u64) -> Verdict) -> Option<(u64, String)> {
     (0..500).find_map(|seed| trial(seed).err().map(|Stuck(why)| (seed, why)))
 }
 
-/// Reads, and then writes what it has read plus one.
+/// Reads a counter, and then writes the value plus one, in two threads.
 fn race(seed: u64) -> Verdict {
     run(seed, |env| {
         let count = Arc::new(AtomicU64::new(0));
@@ -77,7 +77,7 @@ fn a_planted_deadlock_is_found() {
     assert!(why.contains("threads/tests.rs:"), "it says where: {why}");
 }
 
-/// The flag is raised without the lock: between the look at it and the sleep.
+/// The flag is set without the lock: between the check of it and the sleep.
 fn forgotten(seed: u64, with_lock: bool, idler: bool) -> Verdict {
     run(seed, move |env| {
         let shared = Arc::new((AtomicBool::new(false), Lock::new(()), Condition::new()));
@@ -234,7 +234,7 @@ fn readers_share_a_writer_does_not_and_a_cell_is_filled_once() {
     }
 }
 
-/// What the types do for threads that no schedule drives, beside one that is driven.
+/// Behavior of the types for threads without a schedule, beside one with a schedule.
 #[test]
 fn threads_without_a_schedule_go_their_own_way() {
     let counted = Arc::new((Lock::new(0u64), Condition::new()));
@@ -256,7 +256,7 @@ fn threads_without_a_schedule_go_their_own_way() {
     });
 }
 
-/// Whoever sees the new length of a device can use it, whoever it was that measured it.
+/// A thread that sees the new length of a device can use it, even if another one measured it.
 #[test]
 fn a_device_is_measured_by_one_and_used_by_another() {
     const LEN: u64 = 4 * crate::BLOCK as u64;
