@@ -1,17 +1,18 @@
 //! Row `block`: loss of power below the kernel's file systems, and below LavaFS on a raw device.
 //!
-//! A process writes to a store on ext4, XFS, btrfs or LavaFS on a block device that logs every request ([`rig`]), through
-//! io_uring or the portable engine. From the log come images that a loss of power at some moment may have left
-//! ([`log`]): all writes before the last completed flush, and of the later ones any, in part or whole. Each image is
-//! mounted, and the store in it is opened by itself, twice: what was acknowledged as durable before that moment is
-//! there, of the rest a prefix, batches whole ([`scenario`]).
+//! A process writes to a store on ext4, XFS, btrfs or LavaFS on a block device that logs every
+//! request ([`rig`]), through io_uring or the portable engine. The log yields images that a loss of
+//! power at some moment may leave ([`log`]): all writes before the last completed flush, and any of
+//! the later ones, in part or whole. Each image is mounted, and its store is opened unaided, twice.
+//! Batches acknowledged as durable before that moment must be present, and of the later ones a
+//! prefix of whole batches ([`scenario`]).
 //!
-//! A case is one recording and some images of it. It runs in a process of its own, in name spaces of its own. The row
-//! needs root, loop devices, FUSE, and some programs; where they are missing it says which, and its images count as
-//! skipped.
+//! A case is one recording and some images of it. It runs in its own process and namespaces. The
+//! row needs root, loop devices, FUSE, and some programs; if any is missing, the row names it and
+//! counts its images as skipped.
 //!
-//! Threads and the real disk decide what is recorded, so a seed repeats the work, not the images. An image that fails is
-//! kept.
+//! Threads and the real disk influence the recording, so a seed repeats the work, not the images. A
+//! failing image is kept.
 
 mod log;
 mod rig;
@@ -37,31 +38,31 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// The hidden row that is a case, in its name spaces.
+/// Hidden row: a case in its namespaces.
 pub(crate) const INSIDE: &str = "block-inside";
-/// The hidden row that writes: its count is the number of the session.
+/// Hidden row: the writer; its count is the number of the session.
 pub(crate) const WRITER: &str = "block-writer";
 
 /// Cases that share the count of the row: each file system with each engine.
 const CASES: u64 = 8;
 const IMAGES_MIN: u64 = 19;
 const IMAGES_MAX: u64 = 80;
-/// Seconds after which a case counts as one that hangs.
+/// Timeout of a case in seconds.
 const PATIENCE_S: &str = "600";
-/// Where programs are that only root uses.
+/// Directories of programs for root.
 const MORE_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
-/// Programs without which there is no block device to write to.
+/// Programs required for the block device.
 const PROGRAMS: [&str; 6] = ["qemu-storage-daemon", "losetup", "mount", "umount", "unshare", "timeout"];
-/// Files that have to be writable.
+/// Files that must be writable.
 const DEVICES: [&str; 2] = ["/dev/fuse", "/dev/loop-control"];
 
-/// What a case tells the process that started it.
+/// Result of a case, sent to the parent process.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Report {
     passed: u64,
     failures: Vec<String>,
     images: Vec<u64>,
-    /// Why there are no images.
+    /// Reason for missing images.
     skipped: Option<String>,
     notes: Vec<(String, u64)>,
 }
@@ -107,12 +108,12 @@ fn take(outcome: &mut Outcome, report: Report, images: u64) {
     }
 }
 
-/// The search path of the programs.
+/// Returns the search path for programs.
 fn path() -> String {
     format!("{}:{MORE_PATH}", std::env::var("PATH").unwrap_or_default())
 }
 
-/// What this machine lacks.
+/// Returns the missing requirements of this machine.
 fn lacking(fs: Below) -> Option<String> {
     let paths = path();
     let missing = |programs: &[&'static str]| -> Option<String> {
@@ -137,7 +138,7 @@ fn lacking(fs: Below) -> Option<String> {
     })
 }
 
-/// Runs a case in a process of its own.
+/// Runs a case in its own process.
 fn run_inside(context: &Context, seed: u64, images: u64) -> Check<Report> {
     let program = std::env::current_exe().doing(|| "own path".into())?;
     let mut child = Command::new("timeout")
@@ -162,7 +163,7 @@ fn run_inside(context: &Context, seed: u64, images: u64) -> Check<Report> {
         .stdout(Stdio::piped())
         .spawn()
         .doing(|| "start of a case".into())?;
-    // Held until the case ends: it ends itself when nobody holds the other end of this pipe.
+    // Held until the case ends: the case exits when the other end of this pipe is closed.
     let held = child.stdin.take();
     let mut said = String::new();
     child.stdout.take().ok_or("no pipe")?.read_to_string(&mut said).doing(|| "reading from a case".into())?;
@@ -172,11 +173,11 @@ fn run_inside(context: &Context, seed: u64, images: u64) -> Check<Report> {
     serde_json::from_str(&said).doing(|| "the report of a case".into())
 }
 
-/// The process of a case.
+/// Main function of a case process.
 pub(crate) fn inside(dir: &Path, seed: u64, images: u64) -> ExitCode {
     let watch = Box::new(|| {
         let _ = std::io::stdin().read(&mut [0]);
-        // Everything in these name spaces ends with this process.
+        // Everything in these namespaces ends with this process.
         std::process::exit(1);
     });
     let env = Env::kernel();
@@ -240,7 +241,8 @@ fn try_case(dir: &Path, scratch: &Path, seed: u64, images: u64, report: &mut Rep
     Ok(())
 }
 
-/// Makes the file system, and finds out whether this machine can do what follows. An error says what it cannot do.
+/// Creates the file system and checks that this machine supports the next steps. An error names the
+/// missing feature.
 fn prepare(scenario: &Scenario, scratch: &Path) -> Check<Image> {
     let image = scratch.join("image");
     rig::create(&image, scenario.fs.device_len())?;
@@ -249,7 +251,7 @@ fn prepare(scenario: &Scenario, scratch: &Path) -> Check<Image> {
         Some(maker) => {
             let arguments: Vec<&str> = maker[1..].iter().copied().chain(image.to_str()).collect();
             rig::run(maker[0], &arguments)?;
-            // Also a kernel that does not know the file system is found out here.
+            // This also detects a kernel without the file system.
             drop(Mounted::new(scenario.fs, &image, scratch.join("mounted"))?);
         }
     }
@@ -259,7 +261,7 @@ fn prepare(scenario: &Scenario, scratch: &Path) -> Check<Image> {
     rig::load(&image)
 }
 
-/// Lets the writer write, and returns what the device was asked to do.
+/// Runs the writer and returns the requests of the device.
 fn record(scenario: &Scenario, scratch: &Path) -> Check<log::Log> {
     let rig = Rig::start(scratch)?;
     let mounted = match scenario.fs {
@@ -290,7 +292,7 @@ fn record(scenario: &Scenario, scratch: &Path) -> Check<log::Log> {
     rig.end()
 }
 
-/// The writing process.
+/// Main function of the writer process.
 pub(crate) fn writer(dir: &Path, seed: u64, session: u64) -> ExitCode {
     match scenario::write(dir, seed, session) {
         Ok(()) => ExitCode::SUCCESS,
@@ -301,7 +303,7 @@ pub(crate) fn writer(dir: &Path, seed: u64, session: u64) -> ExitCode {
     }
 }
 
-/// Starts from an image, as after a loss of power, and compares what is there with the record.
+/// Recovers from an image, as after a loss of power, and compares the store with the record.
 fn look(
     scenario: &Scenario,
     record: &Record,
@@ -325,7 +327,7 @@ fn look(
         .map_err(|why| format!("second open: {why}"))
 }
 
-/// Nothing is wrong with a volume of LavaFS. A loss of power may have come between the two slots of its superblock.
+/// Checks a LavaFS volume. The power may have failed between the two slots of its superblock.
 fn check_volume(fs: Below, image: &Path, crashed: bool) -> Check {
     if fs != Below::LavaFs {
         return Ok(());
@@ -338,7 +340,7 @@ fn check_volume(fs: Below, image: &Path, crashed: bool) -> Check {
     Ok(())
 }
 
-/// The last batch of each writer that a store holds; `None` where the families are not there.
+/// The last batch of each writer in a store; `None` if its families are missing.
 type Numbers = Vec<Option<u64>>;
 
 fn open_and_compare(

@@ -1,7 +1,7 @@
-//! What a case is given and what it gives back: a function of a [`Context`] and a seed to an [`Outcome`].
+//! The interface of a case: a function of a [`Context`] and a seed to an [`Outcome`].
 //!
-//! A panic is a failure of its case like any other: [`guarded`] catches it, and keeps its message and place from being
-//! printed in the middle of the progress.
+//! A panic fails its case: [`guarded`] catches it and keeps its message and location out of the
+//! progress output.
 
 use crate::check::Check;
 use crate::wide::Image;
@@ -11,18 +11,18 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-/// What a case found.
+/// Result of a case.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Checks that held.
+    /// Number of checks that held.
     pub passed: u64,
-    /// What is wrong.
+    /// Descriptions of failed checks.
     pub failures: Vec<String>,
-    /// The images that were tried, for rows that count distinct ones.
+    /// Tested images, for rows that count distinct ones.
     pub images: Vec<Image>,
-    /// Other counts worth printing.
+    /// Other counts to print.
     pub notes: Vec<(&'static str, u64)>,
-    /// What this machine could not try: why, and how much of the row's unit.
+    /// Part that this machine could not test: the reason, and its size in units of the row.
     pub skipped: Option<(String, u64)>,
 }
 
@@ -35,7 +35,7 @@ impl Outcome {
         }
     }
 
-    /// Counts what was not tried, because this machine lacks something.
+    /// Counts the part that this machine could not test.
     pub fn skip(&mut self, why: String, count: u64) {
         self.skipped = Some((why, count));
     }
@@ -44,13 +44,14 @@ impl Outcome {
         self.notes.push((what, count));
     }
 
-    /// What a case begins with, or `None` and a failure.
+    /// Returns the starting state of a case, or records a failure and returns `None`.
     pub fn made<T>(&mut self, make: impl FnOnce() -> Check<T>) -> Option<T> {
         let failed = |why| self.failures.push(format!("while making the store: {why}"));
         guarded(make).and_then(|made| made).map_err(failed).ok()
     }
 
-    /// Does `damage` to copies of a machine, so many times over, and has each looked at. `None`: nothing was there to damage.
+    /// Checks `count` damaged copies of a machine. `damage` returns `None` if there was nothing to
+    /// damage.
     pub fn damaged<D>(
         &mut self,
         (machine, rng): (&SimEnv, &mut Rng),
@@ -70,26 +71,26 @@ impl Outcome {
     }
 }
 
-/// What cases are told besides their seed.
+/// Parameters of cases besides the seed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Context {
-    /// Where stores on the real disk are made.
+    /// Directory for stores on the real disk.
     pub dir: PathBuf,
-    /// How many cases are to be run, where a case wants to divide its time.
+    /// Number of cases to run, for cases that divide their time.
     pub count: u64,
-    /// Failures after which a row gives up; 0: the usual.
+    /// Failures after which a row stops; 0: the default.
     pub failures_max: usize,
-    /// When to stop, by the clock of the machine, however many were run by then.
+    /// Deadline on the machine's clock, whatever the count.
     pub until_ns: Option<u64>,
 }
 
 thread_local! {
-    /// Calls of [`guarded`] that this thread is in.
+    /// Nesting depth of [`guarded`] in this thread.
     static GUARDS: Cell<usize> = const { Cell::new(0) };
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Keeps the messages of panics inside [`guarded`] instead of printing them.
+/// Stores the messages of panics inside [`guarded`] instead of printing them.
 fn quiet_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -107,7 +108,7 @@ fn quiet_panics() {
     });
 }
 
-/// Runs something that must not panic.
+/// Runs a closure and converts a panic into an error.
 pub(crate) fn guarded<T>(body: impl FnOnce() -> T) -> Check<T> {
     quiet_panics();
     GUARDS.set(GUARDS.get() + 1);

@@ -1,9 +1,9 @@
-//! The result of a check: nothing, or a sentence that says what is wrong.
+//! The result of a check: nothing, or a description of the failure.
 
-/// What went wrong is text: it is read by people.
+/// An error is text for people.
 pub(crate) type Check<T = ()> = Result<T, String>;
 
-/// Says what was being done when an error came up.
+/// Adds the failed action to an error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Check<T>;
 }
@@ -24,7 +24,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Bytes as people read them.
+/// Formats bytes for people.
 pub(crate) fn show(bytes: &[u8]) -> String {
     let shown: String =
         bytes.iter().take(24).flat_map(|b| std::ascii::escape_default(*b)).map(char::from).collect();

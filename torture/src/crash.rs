@@ -1,8 +1,9 @@
-//! Rows `crash` and `recrash`: a run is recorded once, and then the machine dies in the middle of it many times over.
+//! Rows `crash` and `recrash`: a run is recorded once, and then the machine dies at many points of
+//! it.
 //!
-//! After each death the store must open unaided and hold what [`crate::history`] says; then it must go on: take more
-//! writes, die or close, and open again with exactly these on top. In `recrash` the machine dies again while it
-//! recovers, several times in a row.
+//! After each crash the store must open unaided with the contents required by [`crate::history`].
+//! Then it must accept more writes, die or close, and open again with exactly these in addition. In
+//! `recrash` the machine dies again during recovery, several times in a row.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
@@ -21,9 +22,9 @@ use lavastore::testing::{CrashKind, Policy, Record, SimEnv};
 use lavastore::{Db, Durability, ErrorKind, Options};
 use std::path::Path;
 
-/// Crash states tried of one run.
+/// Crash states tested per run.
 const STATES: u64 = 24;
-/// Deaths in a row, at most, during recovery.
+/// Maximum number of crashes in a row during recovery.
 const DEATHS_MAX: u64 = 4;
 
 /// A recorded run.
@@ -33,7 +34,7 @@ pub(crate) struct Recorded {
     ops: Vec<u64>,
 }
 
-/// Records a run; ends in an open store that is abandoned.
+/// Records a run, which ends with an open store that is abandoned.
 pub(crate) fn record(seed: u64) -> Check<Recorded> {
     let mut rng = Rng::new(seed ^ 0x0063_7261_7368);
     let churn = rng.one_in(3);
@@ -55,8 +56,8 @@ pub(crate) fn record(seed: u64) -> Check<Recorded> {
         0 => Data::new(&mut rng),
         _ => Data::small(&mut rng),
     };
-    // Volatile batches over families until memtables are full, which flushes one family and not by itself the others. (Drawn
-    // aside, so that seeds on record go on drawing what they drew.)
+    // Volatile batches over families until memtables are full, which must flush all their families.
+    // (Drawn from a separate generator, so that recorded seeds keep their draws.)
     let mut aside = Rng::new(rng.clone().next_u64() ^ 0x766f_6c61_7469);
     let (knobs, data) = if knobs.volatile && knobs.families && aside.one_in(2) {
         (Knobs { steps: aside.range(60, 120), upkeep_one_in: 20, ..knobs }, Data::churn(&mut aside))
@@ -80,7 +81,7 @@ pub(crate) fn kind(rng: &mut Rng) -> CrashKind {
     }
 }
 
-/// One after which every sector holds one of its versions.
+/// Draws a crash that leaves a version of each sector.
 pub(crate) fn kind_of_sectors(rng: &mut Rng) -> CrashKind {
     match rng.below(7) {
         0 | 1 => CrashKind::ProcessKill,
@@ -88,9 +89,9 @@ pub(crate) fn kind_of_sectors(rng: &mut Rng) -> CrashKind {
     }
 }
 
-/// What tears may also tear inside a sector, or leave sectors that cannot be read. (LavaFS writes blocks again that hold
-/// durable bytes, so its devices must write sectors whole or not at all.) Drawn aside, so that seeds that once failed draw
-/// what they drew.
+/// Worsens a policy that tears writes: it may tear inside a sector or leave unreadable sectors.
+/// LavaFS rewrites blocks with durable bytes, so its devices must write sectors atomically. (Drawn
+/// from a separate generator, so that recorded seeds keep their draws.)
 fn worse(policy: Policy, rng: &Rng) -> Policy {
     let mut aside = Rng::new(rng.clone().next_u64() ^ 0x776f_7273_6500);
     match aside.below(6) {
@@ -104,7 +105,7 @@ pub(crate) fn loss(kind: CrashKind) -> Loss {
     if kind == CrashKind::ProcessKill { Loss::Process } else { Loss::Power }
 }
 
-/// A crash at some operation, and what it leaves.
+/// Returns a crash at some operation, and the machine that it leaves.
 pub(crate) fn crash(record: &Record, ops: &[u64], rng: &mut Rng) -> (u64, CrashKind, SimEnv) {
     let kind = kind(rng);
     let op = match rng.below(20) {
@@ -144,11 +145,12 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     })
 }
 
-/// The log is looked at before so many operations of a run.
+/// Maximum number of inspections of the log per run.
 const LOOKS_MAX: usize = 24;
 
-/// The operations before which the log is looked at: records leave it with an edit of the manifest, so between two of these
-/// the later look sees no less. (On LavaFS the volume's device is all that is written.)
+/// Returns the operations before which the log is inspected. Records leave the log with a manifest
+/// edit, so of several inspections between two edits the last one sees them all. On LavaFS all
+/// writes go to the volume's device.
 fn steps(run: &Recorded, rng: &mut Rng) -> Vec<u64> {
     let mut ops = run.record.changes_of(if machine::is_lavafs() { "" } else { "MANIFEST" });
     while ops.len() > LOOKS_MAX {
@@ -158,7 +160,7 @@ fn steps(run: &Recorded, rng: &mut Rng) -> Vec<u64> {
     ops
 }
 
-/// If this is set in the environment, a failure prints what led to it.
+/// Environment variable: print the history of a failure.
 pub(crate) const TRACE: &str = "TORTURE_TRACE";
 
 /// Prints the run and the recovery.
@@ -204,7 +206,7 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
     })
 }
 
-/// Tries the crash states of a run: `try_one` returns what identifies one, and how it went.
+/// Tests the crash states of a run: `try_one` returns the identity and the result of each.
 pub(crate) fn each_state(
     seed: u64,
     mut outcome: Outcome,
@@ -222,7 +224,7 @@ pub(crate) fn each_state(
     outcome
 }
 
-/// Opens what a crash left, checks it, and goes on with it.
+/// Opens the store after a crash, checks it, and continues with it.
 fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> Check {
     let driver = &run.driver;
     let options = Options { durability: Durability::Durable, ..plan::options(rng) };
@@ -246,12 +248,12 @@ fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> 
     go_on(db, &options, sim, &driver.data, found, rng)
 }
 
-/// What is promised and in no table is in the log.
+/// Checks that promised data is in tables or in the log.
 fn check_log(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss) -> Check {
     let env = machine::env(sim)?;
     match log_contents(&env, Path::new(DIR)) {
         Ok(log) => run.driver.history.check_log(op, loss, &log),
-        // Nothing was promised: there is no store yet, or the open will say why there is none.
+        // No data was promised: there is no store yet, or the open will fail.
         Err(_) => Ok(()),
     }
 }
@@ -264,8 +266,9 @@ pub(crate) fn check_verify(db: &Db) -> Check {
     }
 }
 
-/// What flushes, compactions and collections kept for snapshots that died with the process is let go of: no older version and no
-/// deleted key comes up. (Drawn aside, so that seeds on record go on drawing what they drew.)
+/// Compacts everything to release data kept for snapshots that died with the process: no older
+/// version and no deleted key may reappear. (Drawn from a separate generator, so that recorded
+/// seeds keep their draws.)
 fn compact_all(db: &Db, found: &Found, rng: &Rng) -> Check {
     let mut aside = Rng::new(rng.clone().next_u64() ^ 0x636f_6d70_6163);
     if !aside.one_in(4) {
@@ -274,7 +277,7 @@ fn compact_all(db: &Db, found: &Found, rng: &Rng) -> Check {
     let before = found.iter().map(|(id, e)| (*id, Contents::from_entries(e.clone()))).collect();
     for family in families_of(db)? {
         match family.compact_range(..) {
-            // The limit may be lower than it was.
+            // The limit may be lower than before.
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             compacted => compacted.doing(|| "compact_range after recovery".into())?,
         }
@@ -282,7 +285,7 @@ fn compact_all(db: &Db, found: &Found, rng: &Rng) -> Check {
     compare(&before, &scan(db)?).map_err(|why| format!("after a compaction of everything: {why}"))
 }
 
-/// Point reads and a walk backwards see what the scan saw.
+/// Checks point reads and a backward iteration against the scan.
 fn spot_check(db: &Db, found: &Found, rng: &mut Rng) -> Check {
     for family in families_of(db)? {
         let entries = &found[&family.id()];
@@ -310,7 +313,8 @@ fn spot_check(db: &Db, found: &Found, rng: &mut Rng) -> Check {
     Ok(())
 }
 
-/// Writes more, ends the process in some way, and opens again: exactly what was there and what was added.
+/// Writes more, ends the process in some way, and opens again: the store has exactly the old and
+/// the new data.
 pub(crate) fn go_on(
     db: Db,
     options: &Options,
@@ -326,7 +330,7 @@ pub(crate) fn go_on(
         let change = data.change(rng);
         match write_one(family, &change, Durability::Durable) {
             Ok(()) => model.get_mut(&family.id()).expect("listed").apply(&change),
-            // The limit may be lower than it was.
+            // The limit may be lower than before.
             Err(e) if e.kind() == ErrorKind::NoSpace && plan::is_tight(options) => {}
             Err(e) => return Err(format!("write after recovery: {e}")),
         }

@@ -1,16 +1,21 @@
-//! Row `damage`: one table or value file of a closed store is damaged, and the store goes on.
+//! Row `damage`: one table or value file of a closed store is damaged, and the store continues to
+//! work.
 //!
-//! After a single damage of content (a flipped bit, a block of zeros, another file's block), of length (short, long), of
-//! presence, or by an exchange of two files: the store opens for reading and writing. `verify` names what was damaged
-//! and nothing else. Every key outside the ranges that it names is read right; inside, a key has its right value or an
-//! error that names a file that was damaged, **never an older version and never a deleted key**; and so for a snapshot
-//! that is older than what follows. Then a thousand changes of all kinds in all families succeed, with flushes and
-//! compactions, and everything that they touched is read back. A scan that is told to go on behind what it cannot read
-//! gives all the rest: where only blocks of one table are damaged, all keys but those between the separators around them; else
-//! all but those in the range of the table. Then the store is closed and opened once more, and the same holds.
+//! One damage changes content (a flipped bit, a block of zeros, another file's block), length
+//! (short, long), presence, or exchanges two files. Then:
 //!
-//! Damaged are the files that the manifest lists. A damage that `verify` cannot see (it left the bytes as they were) is
-//! drawn anew.
+//! * The store opens for reading and writing, and `verify` names exactly the damaged files.
+//! * Every key outside the named ranges is correct. A key inside has its correct value, or an error
+//!   that names a damaged file, **never an older version and never a deleted key**. The same holds
+//!   for a snapshot taken before later changes.
+//! * A thousand changes of all kinds in all families succeed, with flushes and compactions, and
+//!   read back.
+//! * A scan that skips unreadable data returns the rest. If only blocks of one table are damaged,
+//!   it skips at most the keys between the separators around them, otherwise at most the table's
+//!   range.
+//! * All this holds again after a close and an open.
+//!
+//! Only files in the manifest are damaged. A damage that changes no byte is drawn again.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
@@ -27,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
-/// Damages tried on one store.
+/// Damages tested per store.
 const DAMAGES: u64 = 3;
 /// Changes after the open.
 const CHANGES: u64 = 1_000;
@@ -56,20 +61,20 @@ struct Store {
     sim: SimEnv,
     model: Model,
     data: Data,
-    /// Files that the manifest lists, by path.
+    /// Files in the manifest, by path.
     listed: Vec<(String, u64)>,
 }
 
 struct Damage {
     what: &'static str,
     text: String,
-    /// The files that are not what they were.
+    /// The changed files.
     names: BTreeSet<String>,
-    /// If nothing but data blocks of one table is not what it was: between which user keys these lie.
+    /// If only data blocks of one table changed: the user key ranges of these blocks.
     blocks: Option<Vec<Keys>>,
 }
 
-/// From the first to the last user key, both of them included.
+/// First and last user key, both inclusive.
 type Keys = (Vec<u8>, Vec<u8>);
 
 #[derive(Default)]
@@ -87,7 +92,7 @@ impl Store {
         driver.flush()?;
         let mut live: BTreeSet<String> = driver.db().engine().live_files().files.into_iter().collect();
         driver.steps(rng.below(8))?;
-        // Large values, to which only the log refers.
+        // Large values, which only the log references.
         live.extend(driver.db().engine().live_files().files);
         driver.close()?;
         let model = driver.model.clone();
@@ -98,7 +103,7 @@ impl Store {
         Ok(Store { sim, model, data, listed })
     }
 
-    /// Damages a file; `None` if there is none, or it came out as it was.
+    /// Damages a file; `None` if there is none, or if it is unchanged.
     fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damage>> {
         if self.listed.is_empty() {
             return Ok(None);
@@ -126,7 +131,7 @@ impl Store {
                 ("two exchanged", damage::swap_files(sim, &path, &other))
             }
             8 if path != other => {
-                // What an old copy of the directory would bring back under a name: another file, whole.
+                // An old copy of the directory restores another file under the same name.
                 let n = other_len.min(len);
                 ("another file in its place", damage::copy_block(sim, (&other, 0), (&path, 0), n as usize))
             }
@@ -139,7 +144,7 @@ impl Store {
         Ok((!same).then_some(Damage { what, text, names, blocks }))
     }
 
-    /// See [`Damage::blocks`].
+    /// Computes [`Damage::blocks`].
     fn damaged_blocks(&self, sim: &SimEnv, path: &str) -> Option<Vec<Keys>> {
         let (before, after) = (self.sim.read_file(path).ok()?, sim.read_file(path).ok()?);
         if !path.ends_with(".ksst") || before.len() != after.len() {
@@ -160,7 +165,7 @@ impl Store {
         left.is_empty().then_some(damaged)
     }
 
-    /// See the module.
+    /// Runs the checks of the module comment.
     fn live_on(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
         let drawn = options(rng);
         let is_scrubbed = drawn.expert.scrub_bytes_per_s > 0;
@@ -171,7 +176,7 @@ impl Store {
             seen.by_scrub = 1;
         }
         if rng.one_in(2) {
-            // Readers come first, and nobody knows of anything yet.
+            // Readers come first, before the damage is detected.
             let early = Witness { model: &self.model, damage, told: None, touched: &BTreeMap::new() };
             early.check_gets(&db, None)?;
         }
@@ -203,7 +208,8 @@ impl Store {
         Ok(seen)
     }
 
-    /// Changes of all kinds, flushes, compactions. The model afterwards, and what was written to.
+    /// Makes changes of all kinds with flushes and compactions. Returns the new model and the
+    /// changed keys.
     fn change(&self, db: &Db, rng: &mut Rng) -> Check<(Model, Touched)> {
         let (mut model, mut touched) = (self.model.clone(), Touched::new());
         let families = families_of(db)?;
@@ -211,7 +217,7 @@ impl Store {
             let family = &families[rng.below(families.len() as u64) as usize];
             let change = match self.data.change(rng) {
                 Change::Put(key, value) if value.len() > 1000 => Change::Put(key, value[..1000].to_vec()),
-                // Ranges of everything would leave nothing to look at.
+                // A range over everything would leave nothing to check.
                 Change::DeleteRange(start, _) if !rng.one_in(20) => Change::Delete(start),
                 change => change,
             };
@@ -247,20 +253,20 @@ impl Store {
     }
 }
 
-/// Keys that were written to since the damage, by family.
+/// Keys changed after the damage, by family.
 type Touched = BTreeMap<FamilyId, BTreeSet<Vec<u8>>>;
 
-/// What a store should show.
+/// Expected state of a store.
 struct Witness<'a> {
     model: &'a Model,
     damage: &'a Damage,
-    /// What `verify` found; `None`: nobody has asked yet.
+    /// Result of `verify`; `None` before it ran.
     told: Option<&'a [DamagedFile]>,
     touched: &'a Touched,
 }
 
 impl Witness<'_> {
-    /// Asks for every key that there is or was. The number of those that could not be read.
+    /// Reads every present or former key. Returns the number of unreadable ones.
     fn check_gets(&self, db: &Db, snapshot: Option<&Snapshot>) -> Check<usize> {
         let mut lost = 0;
         let options = ReadOptions::default();
@@ -289,7 +295,8 @@ impl Witness<'_> {
         Ok(lost)
     }
 
-    /// An error must be typed, name a file that was damaged, and the key must lie in its range.
+    /// Checks that an error is typed and names a damaged file, and that the key is in that file's
+    /// range.
     fn excuse(&self, family: &Family, key: &[u8], error: &Error) -> Check {
         let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported];
         ensure!(kinds.contains(&error.kind()), "another kind: {error}");
@@ -303,8 +310,8 @@ impl Witness<'_> {
         Ok(())
     }
 
-    /// Scans all families, on behind what cannot be read: all keys come that lie in nothing that is damaged (a block, or a
-    /// table), with their values, and none that is not there.
+    /// Scans all families, skipping unreadable data: all keys outside of damaged blocks or tables
+    /// appear with their values, and no others.
     fn check_scan(&self, db: &Db, snapshot: Option<&Snapshot>) -> Check {
         let told = self.told.unwrap_or_default();
         for family in families_of(db)? {
@@ -332,7 +339,7 @@ impl Witness<'_> {
         Ok(())
     }
 
-    /// The keys of a family that a scan gives; the value is `None` where it cannot be read.
+    /// Returns the scanned keys of a family; an unreadable value is `None`.
     fn scan(
         &self,
         family: &Family,
@@ -367,9 +374,10 @@ impl Witness<'_> {
     }
 }
 
-/// The data blocks of a table by its listing: where each lies, and the separators around it. `None` if that cannot be told.
+/// Parses the listing of a table into data blocks: their file ranges and the separators around
+/// them. `None` on failure.
 fn data_blocks(listing: &str) -> Option<Vec<(Range<usize>, Keys)>> {
-    // Each stream of a table has separators of its own.
+    // Each stream of a table has its own separators.
     let mut last: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
     let mut blocks = Vec::new();
     for line in listing.lines() {
@@ -391,7 +399,7 @@ fn data_blocks(listing: &str) -> Option<Vec<(Range<usize>, Keys)>> {
     Some(blocks)
 }
 
-/// A pass of the scrub finds all that was damaged and is still part of the store.
+/// Checks that a scrub pass finds all damaged files that are still live.
 fn found_by_scrub(db: &Db, damage: &Damage) -> Check {
     for _ in 0..100_000 {
         if db.stats().scrub_passes > 0 {
@@ -407,7 +415,7 @@ fn found_by_scrub(db: &Db, damage: &Damage) -> Check {
     Err("the scrub does not come to the end of a pass".into())
 }
 
-/// What `verify` finds: all that was damaged and is still part of the store, and nothing else.
+/// Checks that `verify` finds exactly the damaged files that are still live.
 fn told_by_verify(db: &Db, damage: &Damage) -> Check<Vec<DamagedFile>> {
     let report = db.verify().doing(|| "verify".into())?;
     for error in &report.errors {
@@ -428,7 +436,8 @@ fn name_of(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Without a limit, not even one in proportion to the data: what a damaged file holds cannot be freed, and is not among it.
+/// Draws options without a space limit, since the data of a damaged file cannot be freed or
+/// counted.
 fn options(rng: &mut Rng) -> lavastore::Options {
     let options = lavastore::Options { space_limit: None, ..plan::options(rng) };
     plan::scrubbed(rng, options)

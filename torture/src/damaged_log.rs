@@ -1,10 +1,11 @@
 //! Row `damaged-log`: pages of the log, the manifest or `CURRENT` of a closed store are damaged.
 //!
-//! An open for writing refuses with a typed error that names the file, or finds everything (the damage struck nothing that
-//! counts). An open for reading shows, of each family, the state after some prefix of all changes; where it ends at
-//! the page of the log from which on the repair reports changes as lost, that prefix has every change before those. Where an
-//! older state of the manifest is shown, files that it lists may be gone: then keys fail with a typed error, and what can be
-//! read was there once. The damaged store does not change by a byte. Then it is repaired, and the rest must be there (see the row `repair`).
+//! An open for writing must fail with a typed error that names the file, or find all data if the
+//! damage hit no live bytes. An open for reading must show a prefix of all changes for each family.
+//! If it ends at the log page from which a repair reports lost changes, that prefix has every
+//! change before those. If an older state of the manifest is shown, files that it lists may be
+//! gone: their keys fail with a typed error, and readable data existed once. No byte of the damaged
+//! store may change. Then it is repaired, and the rest must be there (see the row `repair`).
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
@@ -17,7 +18,7 @@ use io::Rng;
 use lavastore::testing::SimEnv;
 use lavastore::{Db, Error, ErrorKind, Family, Options, RepairOptions};
 
-/// Damages of one store.
+/// Damages per store.
 const DAMAGES: u64 = 6;
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -37,7 +38,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-/// Damages a page or two of a log group, the manifest, or `CURRENT`.
+/// Damages one or two pages of a log group, the manifest, or `CURRENT`.
 fn damage_it(sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damaged>> {
     let kind = pick(rng, &[".log", ".log", ".log", "/MANIFEST", "/MANIFEST", "/CURRENT"]);
     let files = damage::files(sim)?;
@@ -49,7 +50,7 @@ fn damage_it(sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damaged>> {
     let what = match rng.below(8) {
         0..=3 => {
             let block = pick(rng, &[1, 512, 4096]);
-            // The pages in use are the first of a group.
+            // The used pages are the first ones of a group.
             let reach = if rng.one_in(2) { len } else { len.min(8 * 4096) };
             let at = rng.below(reach.div_ceil(block)) * block;
             let n = (len - at).min(block);
@@ -76,7 +77,7 @@ fn damage_it(sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damaged>> {
     Ok(Some(Damaged { text: what, harmless: kind != ".log" }))
 }
 
-/// An error of damage: typed, with a file.
+/// Returns true for a typed damage error with a file.
 fn is_typed(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported) && error.file().is_some()
 }
@@ -114,7 +115,7 @@ fn look(store: &Store, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<
         }
         Err(e) => {
             ensure!(is_typed(&e) && !is_sound, "reading fails: {e}");
-            // Only of a manifest without a snapshot, or one that is another, nothing can be shown.
+            // No state can be shown only if the manifest has no snapshot or an unknown format.
             let newer = e.kind() == ErrorKind::Unsupported;
             ensure!(damaged.harmless || newer, "reading fails: {e}");
             "nothing is before the damage"
@@ -124,8 +125,9 @@ fn look(store: &Store, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<
     Ok(seen)
 }
 
-/// How many changes come before those that the repair reports as lost, if reading ends there. It may end before, at a page that is gone and
-/// had nothing but what is in tables, or nothing at all: a repair tells nothing of it, and goes on with what comes next.
+/// Returns the number of changes before the first one that a repair reports as lost, if reading
+/// ends there. Reading may end earlier, at a lost page whose data is also in tables: a repair
+/// ignores it and continues.
 fn before_the_damage(sim: &SimEnv, read: &[Error]) -> Check<u64> {
     let env = machine::env(sim)?;
     let dry = RepairOptions { dry_run: true, ..RepairOptions::default() };
@@ -152,7 +154,7 @@ fn everything_is_there(store: &Store, db: &Db) -> Check {
     Ok(())
 }
 
-/// What can be read of a family, and whether anything cannot.
+/// Returns the readable entries of a family, and whether any entry is unreadable.
 fn entries(family: &Family) -> Check<(Entries, bool)> {
     let (mut found, mut failed) = (Entries::new(), false);
     let mut iterator = family.iter().cursor().doing(|| "iter".into())?;
@@ -177,7 +179,7 @@ fn entries(family: &Family) -> Check<(Entries, bool)> {
     }
 }
 
-/// Each family is what it was after some number of changes, `low` or more.
+/// Checks that each family equals its state after some number of changes, at least `low`.
 fn shows_a_prefix(store: &Store, db: &Db, low: u64) -> Check<&'static str> {
     let (mut all, mut part) = (true, false);
     for family in families(db) {
@@ -198,7 +200,7 @@ fn shows_a_prefix(store: &Store, db: &Db, low: u64) -> Check<&'static str> {
         }
         let mut last = 0;
         for (seq, change) in changes(store, family.id()) {
-            // Up to the next change of the family nothing of it changes.
+            // The state is constant until the next change of the family.
             if best == Some(last) {
                 best = Some(seq - 1);
             }
@@ -226,7 +228,7 @@ fn shows_a_prefix(store: &Store, db: &Db, low: u64) -> Check<&'static str> {
     })
 }
 
-/// The changes of a family with their sequences.
+/// Returns the changes of a family with their sequence numbers.
 fn changes(store: &Store, id: FamilyId) -> impl Iterator<Item = (u64, &Change)> {
     let own = store.driver.history.sequenced().filter(move |(_, (family, _))| *family == id);
     own.map(|(seq, (_, change))| (seq, change))

@@ -1,7 +1,7 @@
-//! Random operations on a simulated store, beside a model and a history.
+//! Random operations on a simulated store with a model and a history.
 //!
-//! The same driver serves the row that compares every answer with the model, and those that record a run to crash it,
-//! damage it, or make its calls fail. What differs are the [`Knobs`].
+//! The same driver serves the row that compares every answer with the model, and those that record
+//! a run to crash it, damage it, or inject errors. The [`Knobs`] differ.
 
 mod calls;
 mod knobs;
@@ -32,11 +32,11 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Writes that fail with these kinds have left no trace.
+/// Error kinds of writes without any effect.
 const REFUSALS: [ErrorKind; 4] =
     [ErrorKind::Poisoned, ErrorKind::Closed, ErrorKind::NotFound, ErrorKind::InvalidArgument];
 
-/// Under a limit that is reached one step in so many changes it.
+/// Under a tight limit, one in this many steps changes it.
 const LIMIT_CHANGE_ONE_IN: u64 = 25;
 
 /// Contents of all families, cheap to copy.
@@ -51,35 +51,35 @@ pub(crate) struct Driver {
     pub options: Options,
     pub history: History,
     pub model: Model,
-    /// Checkpoints taken: directory, the operation after which it is durable, what it holds.
+    /// Checkpoints: directory, the operation after which it is durable, contents.
     pub checkpoints: Vec<(String, u64, Model)>,
-    /// A call failed, so the model may differ from what is visible.
+    /// A call failed, so the model may differ from the visible state.
     pub doubtful: bool,
-    /// What the volume holds. With a bound calls may fail with `NoSpace`, and what fails so was not done.
+    /// Capacity of the volume. With a bound, calls may fail with `NoSpace` and then have no effect.
     capacity: Option<u64>,
-    /// It has one, or the store may not have noticed yet that it is gone.
+    /// The volume is bounded, or the store may not have noticed the end of the bound.
     squeezed: bool,
-    /// It had one since the store was opened: jobs may have failed, and were tried again.
+    /// The volume was bounded since the open: jobs may have failed and been retried.
     was_full: bool,
-    /// Calls that failed so.
+    /// Number of calls refused with `NoSpace`.
     pub refused: u64,
-    /// Writes that were refused because they would have had to wait.
+    /// Writes refused because they would have waited.
     pub busy: u64,
     /// Changes of the space limit of the open store.
     pub limit_changes: u64,
-    /// What the files of the store may occupy at any moment.
+    /// Maximum size of the store's files at any moment.
     peak_max: Option<u64>,
-    // Readers before the store: they are dropped first.
+    // Readers are declared before the store, so that they are dropped first.
     iterators: Vec<Twin>,
     snapshots: Vec<(Snapshot, Model)>,
-    /// Opened for reading, to catch up.
+    /// A read-only store for `catch_up`.
     reader: Option<Db>,
     families: Vec<Family>,
-    /// Moments at which a job was between two of its steps.
+    /// Operations at which a job was between two of its steps.
     pub between_steps: Vec<u64>,
-    /// Whether the log may have several writes at the device, since which operation.
+    /// The ranges of operations in which the log may have several writes in flight.
     pub widths: Widths,
-    /// The next open is with other options than the last.
+    /// The next open uses other options than the last one.
     redrawn: bool,
     db: Option<Db>,
 }
@@ -120,7 +120,7 @@ impl Driver {
         self.db.as_ref().expect("open between steps")
     }
 
-    /// Opens the store, finds its families, compares.
+    /// Opens the store, finds its families, and compares.
     pub fn open(&mut self) -> Check {
         if plan::is_tight(&self.options) {
             room::watch(&self.sim);
@@ -130,7 +130,7 @@ impl Driver {
         let open = || Db::open_in(&env, DIR, &self.options);
         let begun = self.sim.op_count();
         let db = match open() {
-            // What recovery writes may not fit, or not as other options want it.
+            // Recovery writes may not fit, or other options may not allow them.
             Err(e) if e.kind() == ErrorKind::NoSpace && self.capacity.is_some() => {
                 self.capacity = None;
                 room::set_capacity(&self.sim, None)?;
@@ -145,7 +145,8 @@ impl Driver {
         self.db = Some(db);
         self.peak_max = self.peak_max(before)?;
         if std::mem::take(&mut self.redrawn) && plan::is_tight(&self.options) {
-            // What was logged under other options was admitted under them, and may be more than the limit now.
+            // Data logged under other options was admitted under them, and may exceed the limit
+            // now.
             room::watch(&self.sim);
         }
         self.check_peak()?;
@@ -156,8 +157,8 @@ impl Driver {
         if self.knobs.reads && self.rng.one_in(2) { self.compare_all() } else { Ok(()) }
     }
 
-    /// A limit in bytes is kept at every moment by a store that is below it; one that is above goes no higher than it is
-    /// with its reserve. `before`: what it occupied before it was opened.
+    /// A store below its limit in bytes never exceeds it; one above never exceeds its present use
+    /// plus its reserve. `before`: bytes used before the open.
     fn peak_max(&self, before: u64) -> Check<Option<u64>> {
         let Some(SpaceLimit::Bytes(limit)) =
             self.options.space_limit.filter(|_| plan::is_tight(&self.options))
@@ -181,7 +182,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The same for what `sim` left of it, which was opened again under the same options.
+    /// Same for the state that `sim` left, reopened under the same options.
     pub fn check_peak_of(&self, sim: &SimEnv) -> Check {
         let Some(most) = self.peak_max else { return Ok(()) };
         let peak = room::peak(sim)?;
@@ -189,7 +190,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What failed has passed: if a store is open, it writes, flushes and comes to rest.
+    /// Checks that the store recovers from passed errors: it writes, flushes and becomes idle.
     pub fn works_again(&mut self) -> Check {
         if self.db.is_none() {
             return Ok(());
@@ -203,18 +204,18 @@ impl Driver {
         Ok(())
     }
 
-    /// True if a call may fail for want of space, without anything having been done.
+    /// Returns true if a call may fail for lack of space, without any effect.
     fn may_be_full(&self) -> bool {
         self.squeezed || plan::is_tight(&self.options)
     }
 
-    /// Opens, and runs all steps.
+    /// Opens the store and runs all steps.
     pub fn run(&mut self) -> Check {
         self.open()?;
         self.steps(self.knobs.steps)
     }
 
-    /// Runs some steps; ends early if a fault has left no store open.
+    /// Runs some steps; stops early if a fault has closed the store.
     pub fn steps(&mut self, count: u64) -> Check {
         for step in 0..count {
             self.step().map_err(|why| format!("step {step}: {why}"))?;
@@ -242,7 +243,8 @@ impl Driver {
         self.disturb()
     }
 
-    /// What was added later: drawn aside, so that seeds on record go on drawing what they drew.
+    /// Additional disturbances, drawn from a separate generator so that recorded seeds keep their
+    /// draws.
     fn disturb(&mut self) -> Check {
         let mut aside = Rng::new(self.rng.clone().next_u64() ^ 0x6469_7374_7572);
         if aside.one_in(60) {
@@ -254,7 +256,8 @@ impl Driver {
         if aside.one_in(LIMIT_CHANGE_ONE_IN) { self.change_limit(&mut aside) } else { Ok(()) }
     }
 
-    /// Where nobody reads, snapshots are held all the same, for what flushes, compactions and collections keep for them.
+    /// Holds snapshots even in runs without reads, so that flushes, compactions and collections
+    /// keep data for them.
     fn hold_snapshots(&mut self, aside: &mut Rng) {
         if aside.one_in(10) {
             self.snapshots.push((self.db().snapshot(), self.model.clone()));
@@ -265,7 +268,7 @@ impl Driver {
         }
     }
 
-    /// One random operation.
+    /// Runs one random operation.
     fn step(&mut self) -> Check {
         if self.rng.one_in(self.knobs.upkeep_one_in) {
             return self.upkeep();
@@ -331,7 +334,7 @@ impl Driver {
         self.wrote((begin_op, seq), durability, changes, result)
     }
 
-    /// `begun`: the operation and the last sequence before the call.
+    /// `begun`: the operation and the last sequence number before the call.
     fn wrote(
         &mut self,
         (begin_op, seq): (u64, SeqNo),
@@ -370,12 +373,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Deletes are how room is made: below a limit they are refused only if snapshots or iterators keep what they delete.
+    /// Deletes free space: under a limit they may be refused only if snapshots or iterators keep
+    /// the deleted data.
     fn refusal(&self, changes: &[(FamilyId, Change)], error: &Error) -> Check {
         let deletes = changes.iter().all(|(_, change)| !matches!(change, Change::Put(..)));
         let limited = !self.squeezed && matches!(self.options.space_limit, Some(SpaceLimit::Bytes(_)));
         let kept = !self.snapshots.is_empty() || !self.iterators.is_empty();
-        // With a bound on the wait they are refused after it, however much is being freed.
+        // With a deadline they are refused after it, however much is being freed.
         let waited = matches!(self.options.space_policy, SpacePolicy::Wait { .. });
         ensure!(
             !deletes || !limited || kept || waited,
@@ -385,10 +389,11 @@ impl Driver {
         Ok(())
     }
 
-    /// Where calls may fail, any typed error will do, where there may be no room that one; elsewhere none.
+    /// Excuses an error: any typed one if faults are injected, `NoSpace` if there may be no space,
+    /// otherwise none.
     fn excuse(&mut self, error: Error, what: &str) -> Check {
         if error.kind() == ErrorKind::NoSpace && self.may_be_full() {
-            // Under a limit, flush has room, and so have reads.
+            // Under a limit, flushes and reads have space.
             let needs_none = ["flush", "close", "get", "iter", "space", "verify"].contains(&what);
             ensure!(self.squeezed || !needs_none, "{what} under a limit: {error}");
             self.refused += 1;
@@ -405,7 +410,7 @@ impl Driver {
         self.history.barriers.push(Barrier { end_op: self.sim.op_count(), upto });
     }
 
-    /// A short write. True if it was done, false if there was no room for it.
+    /// Makes a short write. Returns false if there was no space for it.
     pub fn put_small(&mut self) -> Check<bool> {
         let (begin_op, before) = (self.sim.op_count(), self.refused);
         let seq = self.db().snapshot().sequence();
@@ -416,7 +421,7 @@ impl Driver {
         Ok(self.refused == before)
     }
 
-    /// Deletes everything, in one way or another.
+    /// Deletes everything, in one of several ways.
     pub fn delete_all(&mut self) -> Check {
         for family in self.families.clone() {
             let keys: Vec<Vec<u8>> = self.model[&family.id()].entries().keys().cloned().collect();
@@ -432,7 +437,7 @@ impl Driver {
             for change in changes {
                 let begin_op = self.sim.op_count();
                 let seq = self.db().snapshot().sequence();
-                // With no durability of its own.
+                // With the default durability.
                 let durability = self.options.durability;
                 let result = write_one(&family, &change, durability);
                 self.wrote((begin_op, seq), durability, vec![(family.id(), change)], result)?;
@@ -460,7 +465,7 @@ impl Driver {
         let (start, end) = if a <= b { (a, b) } else { (b, a) };
         let start = if self.rng.one_in(3) { Bound::Unbounded } else { Bound::Included(start) };
         let end = if self.rng.one_in(3) { Bound::Unbounded } else { Bound::Excluded(end) };
-        // Drawn last: what was drawn before is as it was.
+        // Drawn last, so that earlier draws keep their values.
         let request = CompactRequest { rewrite: self.rng.one_in(3), ..Default::default() };
         match family.compact_range_with((start, end), &request, &mut |_| {}) {
             Ok(()) => self.barrier(upto),
@@ -518,7 +523,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets go of everything; the store is closed. Sometimes a reader outlives it.
+    /// Closes the store after releasing its handles. Sometimes a reader outlives it.
     pub fn close(&mut self) -> Check {
         self.snapshots.clear();
         let mut survivor = if self.rng.one_in(3) { self.iterators.pop() } else { None };
@@ -530,7 +535,7 @@ impl Driver {
         if let Some(mut twin) = survivor.take_if(|_| self.rng.one_in(2)) {
             drop(db);
             twin.walk(&mut self.rng, &self.data).map_err(|why| format!("after a drop: {why}"))?;
-            // Now it closes.
+            // Dropping the last reader closes the store.
             drop(twin);
             self.barrier(upto);
             return Ok(());
@@ -562,7 +567,8 @@ impl Driver {
         }
     }
 
-    /// The process dies and starts again. What it had acknowledged is there; volatile writes are flushed first.
+    /// Kills and restarts the process. Acknowledged writes survive; volatile writes are flushed
+    /// first.
     fn kill(&mut self) -> Check {
         if self.knobs.volatile {
             self.flush()?;
@@ -574,7 +580,7 @@ impl Driver {
         self.open()
     }
 
-    /// Drops the store as if it had not been closed: the simulator's crashed copies know nothing of it.
+    /// Drops the store without a close; the simulator's crashed copies do not see the drop.
     pub fn abandon(&mut self) {
         self.iterators.clear();
         self.snapshots.clear();
@@ -614,24 +620,24 @@ impl Driver {
             .map_err(|why| format!("read-only: {why}"))?;
         let refused = db.put(b"k", b"v").map_err(|e| e.kind());
         ensure!(refused == Err(ErrorKind::ReadOnly), "a write to a read-only store gave {refused:?}");
-        // Files that it has open keep their room.
+        // Its open files keep their space.
         self.reader = Some(db).filter(|_| self.capacity.is_none() && self.peak_max.is_none());
         Ok(())
     }
 
-    /// Lets the store come to rest, sometimes without readers: what can be reached is there, and nothing else.
+    /// Waits until the store is idle, sometimes without readers: exactly the reachable files exist.
     pub fn settle(&mut self) -> Check {
         self.reader = None;
         if self.rng.one_in(2) {
             self.let_readers_go();
         }
         if self.knobs.faults {
-            // With a call that fails for ever it may never rest.
+            // With a permanently failing call the store may never become idle.
             self.db().wait_idle(Duration::from_millis(200));
             return Ok(());
         }
         if self.capacity.is_some() {
-            // Jobs wait for room.
+            // Jobs wait for space.
             self.db().wait_idle(Duration::from_millis(200));
             return Ok(());
         }
@@ -647,7 +653,7 @@ impl Driver {
         self.reader = None;
     }
 
-    /// Reports and checks that change nothing.
+    /// Runs reports and checks that change nothing.
     fn look(&mut self) -> Check {
         let space = match self.db().space() {
             Ok(space) => space,
@@ -697,7 +703,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A snapshot or none, and what it should show of a family (nothing, if it was made later).
+    /// Returns a snapshot or none, and the expected contents of a family (empty if the family is
+    /// newer).
     fn moment(&mut self, family: FamilyId) -> (Option<Snapshot>, Rc<crate::state::Entries>) {
         let some = !self.snapshots.is_empty() && self.rng.one_in(2);
         let (snapshot, model) = if some {

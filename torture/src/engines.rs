@@ -1,14 +1,14 @@
-//! Row `engines`: a store of two engines, LavaKV and a log of entries (the example of crate `store`), opened with both, with
-//! one, with the other.
+//! Row `engines`: a store shared by LavaKV and a toy log engine (the example of crate `store`),
+//! opened with both or with either one.
 //!
-//! A life of some sessions is recorded, each with other engines; in every one of them the log rolls, manifests roll, the
-//! volume may be full for a while, checkpoints are taken. Then the machine dies in the middle of it, many times over, and
-//! what it left is opened in some order of engines, with more deaths in between. Whatever happens, each engine finds all
-//! that it was promised, as if it had been alone; and while it is away, its files and its part of the manifest stay as they
-//! were, to the byte.
+//! A workload of several sessions is recorded, each with other engines. In each session the log
+//! rolls, manifests roll, the volume may be full for a while, and checkpoints are taken. Then the
+//! machine dies at many points of it, and the remains are opened with varying engines and more
+//! crashes. Each engine must find all data that it was promised, as if it were alone. While an
+//! engine is closed, its files and its part of the manifest must not change by a byte.
 //!
-//! `session` opens and closes with these engines or those, and says what belongs to those who are away; `life` is what is done in
-//! between, beside what is to be found afterwards.
+//! `session` opens and closes the store with some engines and reports the data of the closed ones.
+//! `life` makes the operations in between and tracks the expected state.
 
 #[path = "../../crates/store/examples/toy_log/engine.rs"]
 mod engine;
@@ -25,12 +25,12 @@ use lavastore::testing::{CrashKind, SimEnv};
 use life::{Life, Pending};
 use session::Who;
 
-/// Crash states tried of one life.
+/// Crash states tested per workload.
 const STATES: u64 = 16;
-/// Sessions after a crash, at most.
+/// Maximum number of sessions after a crash.
 const SESSIONS_MAX: u64 = 4;
 
-/// Some sessions that end with a close.
+/// Runs some sessions that end with a close.
 fn live(life: &mut Life) -> Check {
     for session in 0..life.rng.range(2, 6) {
         let who = Who::draw(&mut life.rng);
@@ -40,7 +40,8 @@ fn live(life: &mut Life) -> Check {
     Ok(())
 }
 
-/// The machine dies at an operation of a recorded life; some sessions later everything is there that was promised.
+/// Crashes at an operation of a recorded workload; after some sessions all promised data must be
+/// there.
 fn after_crash(life: &Life, op: u64, kind: CrashKind, sim: SimEnv, mut rng: Rng) -> (String, Check) {
     let sessions = rng.range(1, SESSIONS_MAX + 1);
     let mut next = life.after(sim, rng, Pending::of(op, loss(kind)));
@@ -65,7 +66,7 @@ fn after_crash(life: &Life, op: u64, kind: CrashKind, sim: SimEnv, mut rng: Rng)
     (if checked.is_err() { told(story, &next) } else { story }, checked)
 }
 
-/// With what was done, if somebody wants it.
+/// Prints the history if requested.
 fn told(story: String, life: &Life) -> String {
     if std::env::var_os(TRACE).is_some() {
         println!("after the crash:\n{}", life.sim.trace());

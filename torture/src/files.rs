@@ -1,11 +1,11 @@
-//! A file is deleted exactly when nothing can reach it: the directory beside the manifest.
+//! Checks the directory against the manifest: a file is deleted exactly when it is unreachable.
 //!
-//! When a store is at rest and nobody reads, its directory holds the tables and vSSTs that the manifest names, and no
-//! others; each of these vSSTs, and each alias, is one that some table references. While somebody reads, files may be
-//! there that only the reader reaches; but none may be missing.
+//! In an idle store without readers, the directory holds exactly the tables and vSSTs of the
+//! manifest, and some table references each of these vSSTs and each alias. With readers, files may
+//! exist that only a reader reaches, but none may be missing.
 //!
-//! After an open this holds at once, and of every kind of file ([`check_opened`]): what a crash left behind is gone, and the
-//! ledger of space is what the directory occupies, byte for byte.
+//! Right after an open this holds for every kind of file ([`check_opened`]): the remains of a crash
+//! are gone, and the directory occupies exactly the bytes of the space report.
 
 use crate::check::{Check, Doing, ensure};
 use crate::machine;
@@ -13,7 +13,7 @@ use lavastore::{Db, Env};
 use std::path::Path;
 use std::time::Duration;
 
-/// Lets the store come to rest, then compares. No job failed.
+/// Waits until the store is idle, then compares; no job may have failed.
 pub(crate) fn check_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool) -> Check {
     check_files_at_rest(db, env, dir, readers)?;
     let failed = db.stats().background_errors;
@@ -21,10 +21,11 @@ pub(crate) fn check_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool) -> Ch
     Ok(())
 }
 
-/// With threads a store at rest may be at work again by the time somebody looks: time has passed. What is wrong stays wrong.
+/// With threads, an idle store may be busy again at the check, since time has passed. A real
+/// mismatch persists.
 const LOOKS_MAX: u32 = 4;
 
-/// The same where jobs may have failed before.
+/// Same as [`check_at_rest`], but jobs may have failed before.
 pub(crate) fn check_files_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool) -> Check {
     let looks = if env.spawner.is_some() { LOOKS_MAX } else { 1 };
     for _ in 1..looks {
@@ -59,12 +60,12 @@ fn look_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool) -> Check {
     Ok(())
 }
 
-/// Right after an open, before any job has run: the directory holds what the store knows and nothing else, nothing that it
-/// knows is missing, and the bytes that it counts are those that are there.
+/// Checks a newly opened store before any job has run: the directory holds exactly the known files,
+/// and their bytes equal the counted ones.
 pub(crate) fn check_opened(db: &Db, env: &Env, dir: &Path) -> Check {
     let listing = env.fs.list(dir).doing(|| "list".into())?;
     let live = db.engine().live_files();
-    // What recovery's own flushes have no use for goes a moment later.
+    // Unused outputs of recovery flushes are removed a moment later.
     let known = |name: &String| {
         let named = [&live.files, &live.others].iter().any(|names| names.binary_search(name).is_ok());
         named || live.obsolete.contains(name)
@@ -79,12 +80,12 @@ pub(crate) fn check_opened(db: &Db, env: &Env, dir: &Path) -> Check {
     check_sums(db, live.counted_bytes, listing.iter().map(|entry| entry.allocated).sum())
 }
 
-/// The files that no list names: each is there or not, and what it is follows from its name.
+/// Files that no list names: each is optional, and its name determines its kind.
 const UNLISTED: [&str; 4] = ["LOCK", "STAGING", "SPEED", "SPEED-LOCK"];
 
-/// The ledger, and the count that a limit is kept with, are what the directory occupies.
+/// Checks that the space report and the count for the limit equal the bytes of the directory.
 fn check_sums(db: &Db, counted: u64, found_bytes: u64) -> Check {
-    // On LavaFS an open file has blocks ahead of its end, which are counted when the directory is listed.
+    // On LavaFS an open file has blocks preallocated, which a listing of the directory counts.
     let exact = counted == found_bytes || machine::is_lavafs();
     ensure!(exact, "{counted} B are counted and {found_bytes} B are there");
     let space = db.space().doing(|| "space".into())?;

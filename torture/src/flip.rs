@@ -1,11 +1,12 @@
-//! Row `flip`: a store at rest is damaged, and opened.
+//! Row `flip`: an idle store is damaged and opened.
 //!
-//! Every answer must then be right, or a typed error that names a file. Damage is a flipped bit, a block written to
-//! the wrong place, a block that went back in time, contents exchanged between files, a file cut short or gone, a
-//! block of zeros.
+//! Every answer must be correct, or a typed error that names a file. Damage is a flipped bit, a
+//! misdirected block write, a stale block, exchanged contents of files, a truncated or missing
+//! file, or a block of zeros.
 //!
-//! Most stores are closed before. Of one that was killed, the log above its persisted watermark cannot be told from a
-//! torn tail: there, a prefix of the writes is right as well, and such cuts are counted apart.
+//! Most stores are closed before. In a killed store, the log above its persisted watermark cannot
+//! be distinguished from a torn tail: a prefix of the writes is then correct as well, and such cuts
+//! are counted separately.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, ensure, show};
@@ -20,19 +21,19 @@ use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Db, Env, Error, ErrorKind, Family};
 
-/// Damages tried on one store.
+/// Damages tested per store.
 pub(crate) const DAMAGES: u64 = 24;
-/// What is damaged of a store.
+/// Kinds of damaged files.
 const KINDS: [&str; 9] =
     [".ksst", ".ksst", ".vsst", ".vsst", ".log", "/MANIFEST", "/CURRENT", "/STAGING", "/LOCK"];
 
-/// What came of it.
+/// Result of a damage.
 enum Seen {
-    /// All answers were right.
+    /// All answers were correct.
     Right,
-    /// An error said so.
+    /// An error reported it.
     Error,
-    /// The end of the log was taken for torn.
+    /// The end of the log was taken as torn.
     Cut,
 }
 
@@ -64,20 +65,20 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
 
 struct Store {
     driver: Driver,
-    /// As it was left.
+    /// The final state.
     sim: SimEnv,
-    /// As it was earlier.
+    /// An earlier state.
     older: SimEnv,
     image: u64,
     closed: bool,
 }
 
-/// What was done to a store.
+/// A damage of a store.
 pub(crate) struct Damage {
     pub text: String,
-    /// The file that was damaged; none, if it was the volume itself.
+    /// The damaged file; empty for the volume itself.
     pub path: String,
-    /// The other one, if two were exchanged.
+    /// The second file of an exchange.
     pub other: Option<String>,
     pub flip: bool,
 }
@@ -101,7 +102,7 @@ impl Store {
         Ok(Store { driver, sim, older, image, closed })
     }
 
-    /// Opens the store and asks it everything.
+    /// Opens the store and reads everything.
     fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
         let Some(env) = mounted(sim)? else { return Ok(Seen::Error) };
         let db = match Db::open_in(&env, DIR, &plan::options(rng)) {
@@ -109,7 +110,7 @@ impl Store {
             Err(e) => return names_a_file(&e, "open").map(|()| Seen::Error),
         };
         if rng.one_in(3) {
-            // What background work meets of the damage, it must not carry on.
+            // Background work that meets the damage must not propagate it.
             for _ in 0..rng.below(60) {
                 db.engine().run_background_step();
             }
@@ -154,14 +155,14 @@ impl Store {
             }
             Err(e) => names_a_file(&e, "verify").map(|()| 1)?,
         };
-        // What no version holds any more is nobody's to verify.
+        // `verify` does not cover files outside of all versions.
         let held = db.engine().live_files().files.iter().any(|name| damage.path.ends_with(name.as_str()));
         ensure!(!(table && damage.flip && held && noticed == 0), "verify did not notice");
         Ok(if errors + noticed > 0 { Seen::Error } else { Seen::Right })
     }
 
-    /// A store that was killed: what is there must be a prefix of what was written, families and writes apart, because
-    /// the last edit of the manifest cannot be told from a torn one either.
+    /// Judges a killed store: its contents must be a prefix of the writes. Families and writes are
+    /// judged separately, because the last manifest edit may also look torn.
     fn judge_tail(&self, found: &Found) -> Check<Seen> {
         let families_cut = self.driver.history.families_lag(found)?;
         if families_cut {
@@ -172,8 +173,8 @@ impl Store {
     }
 }
 
-/// Damages a file of one of these kinds, each as likely as another; `None` if it cannot be done with the file that was drawn. `older`: the
-/// machine as it was before.
+/// Damages a file of one of these kinds with equal probability; `None` if the drawn file cannot be
+/// damaged so. `older`: an earlier state of the machine.
 pub(crate) fn break_a_file(
     sim: &SimEnv,
     older: &SimEnv,
@@ -184,7 +185,7 @@ pub(crate) fn break_a_file(
         return damage_metadata(sim, rng).map(Some);
     }
     let files = damage::files(sim)?;
-    // Drawn aside, so that seeds on record go on drawing what they drew.
+    // Drawn from a separate generator, so that recorded seeds keep their draws.
     if Rng::new(rng.clone().next_u64()).one_in(8) {
         return Ok(zero_the_end(sim, &files, rng));
     }
@@ -233,7 +234,7 @@ pub(crate) fn break_a_file(
     Ok(done.ok().map(|()| Damage { text, path, other: None, flip: false }))
 }
 
-/// Zeros over the last bytes of the manifest: the edits that nothing in it confirms are among them.
+/// Zeros the last bytes of the manifest, including the unconfirmed edits.
 fn zero_the_end(sim: &SimEnv, files: &[(String, u64)], rng: &mut Rng) -> Option<Damage> {
     let (path, len) = files.iter().find(|(path, _)| path.contains("/MANIFEST"))?.clone();
     let n = rng.range(1, 513).min(len);
@@ -246,16 +247,16 @@ fn zero_the_end(sim: &SimEnv, files: &[(String, u64)], rng: &mut Rng) -> Option<
 fn damage_metadata(sim: &SimEnv, rng: &mut Rng) -> Check<Damage> {
     let offsets = damage::metadata_offsets(sim)?;
     let block = pick(rng, &offsets);
-    // Most of what is written is at the front of its block.
+    // Most written data is at the front of its block.
     let at = block + if rng.one_in(2) { rng.below(200) } else { rng.below(4096) };
     damage::flip_device(sim, at, rng.next_u64() as u32)?;
     let text = format!("bit flipped at {at} of the volume, in superblock or journal");
     Ok(Damage { text, path: String::new(), other: None, flip: false })
 }
 
-/// A file with something in it, each kind of file as likely as another.
+/// Draws a non-empty file, each kind with equal probability.
 fn draw(files: &[(String, u64)], kinds: &[&'static str], rng: &mut Rng) -> Option<(String, u64)> {
-    // Drawn aside, so that seeds on record go on drawing what they drew.
+    // Drawn from a separate generator, so that recorded seeds keep their draws.
     let tail = rng.clone().one_in(8) && files.iter().any(|(path, _)| path.ends_with(".tail"));
     let drawn = pick(rng, kinds);
     let kind = if tail { ".tail" } else { drawn };
@@ -266,14 +267,16 @@ fn draw(files: &[(String, u64)], kinds: &[&'static str], rng: &mut Rng) -> Optio
     Some(of_kind[rng.below(of_kind.len() as u64) as usize].clone())
 }
 
-/// Where a block begins: near the front as often as anywhere, since most files are empty behind it.
+/// Draws the offset of a block: half of the time near the front, since most files are empty behind
+/// it.
 fn place(len: u64, block: u64, rng: &mut Rng) -> u64 {
     let blocks = len.div_ceil(block).max(1);
     let among = if rng.one_in(2) { blocks.min(4) } else { blocks };
     rng.below(among) * block
 }
 
-/// The environment of a damaged machine; none if its volume is refused, for a reason that `fsck` finds too.
+/// Returns the environment of a damaged machine; `None` if the volume is refused for a reason that
+/// `fsck` also finds.
 pub(crate) fn mounted(sim: &SimEnv) -> Check<Option<Env>> {
     let findings = machine::fsck(sim)?;
     match machine::try_env(sim) {
@@ -285,7 +288,7 @@ pub(crate) fn mounted(sim: &SimEnv) -> Check<Option<Env>> {
     }
 }
 
-/// An error must be of a kind that damage has, and say where.
+/// Checks that an error has a kind of damage and names a file.
 pub(crate) fn names_a_file(error: &Error, what: &str) -> Check {
     let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported, ErrorKind::Poisoned];
     ensure!(kinds.contains(&error.kind()), "{what} failed with another kind: {error}");
@@ -293,7 +296,7 @@ pub(crate) fn names_a_file(error: &Error, what: &str) -> Check {
     Ok(())
 }
 
-/// What an iteration gives before it ends or fails.
+/// Returns the entries before an iteration ends or fails.
 fn read_all(family: &Family) -> Check<(Entries, bool)> {
     let mut entries = Entries::new();
     for entry in family.iter() {
@@ -308,7 +311,7 @@ fn read_all(family: &Family) -> Check<(Entries, bool)> {
     Ok((entries, true))
 }
 
-/// Compares a family with the model as far as it can be read. Returns the number of errors met.
+/// Compares the readable part of a family with the model. Returns the number of errors.
 fn check_family(family: &Family, expected: &Entries, read: &Entries, complete: bool) -> Check<usize> {
     for ((key, value), (wanted, wanted_value)) in read.iter().zip(expected) {
         ensure!(key == wanted, "iteration gave {} instead of {}", show(key), show(wanted));

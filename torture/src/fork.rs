@@ -1,12 +1,15 @@
-//! Row `fork`: a process with an open store calls `fork` while its threads write, and is killed with SIGKILL or closes the store.
+//! Row `fork`: a process with an open store calls `fork` while its threads write, and then is
+//! killed with SIGKILL or closes the store.
 //!
-//! (Copies of a store are the row `forks`.)
+//! The row `forks` is about copies of a store.
 //!
-//! The process writes keys and records of logs on several threads and reports each acknowledgement through a pipe. Meanwhile it forks
-//! children at random moments. Each calls what the parent could call, asynchronously as well, and must be refused as `Forked`; then it drops
-//! its handles, ends, executes another program, or lives on after its parent. The case kills the process at a random moment and opens the
-//! store at once: all that was acknowledged is there, nothing of a child is, and everything verifies. Then the next process goes on. On
-//! LavaFS, in an image file, it is the same.
+//! The process writes keys and log records on several threads and reports each acknowledgement
+//! through a pipe. Meanwhile it forks children at random moments. Each child makes calls of the
+//! parent, asynchronous ones too, and must be refused as `Forked`. Then the child drops its
+//! handles, exits, runs another program, or outlives its parent. The case kills the process at a
+//! random moment and opens the store at once: all acknowledged writes are there, none of a child
+//! is, and everything verifies. Then the next process continues. A variant runs on LavaFS in an
+//! image file.
 
 use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
@@ -23,31 +26,31 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The hidden row that is the process.
+/// Hidden row: the process.
 pub(crate) const PARENT: &str = "fork-parent";
 /// The same on LavaFS.
 pub(crate) const PARENT_ON_LAVAFS: &str = "fork-parent-on-lavafs";
 
 const IMAGE_LEN: u64 = 192 << 20;
-/// Processes of one store, one after the other.
+/// Number of consecutive processes per store.
 const ROUNDS: u64 = 4;
-/// The longest that one lives, nanoseconds.
+/// Maximum lifetime of a process in nanoseconds.
 const LIFE_NS_MAX: u64 = 200_000_000;
-/// Threads that write.
+/// Number of writing threads.
 const WRITERS: u64 = 3;
-/// A child that takes longer hangs, nanoseconds.
+/// Timeout of a child in nanoseconds.
 const CHILD_NS_MAX: u64 = 20_000_000_000;
-/// So long does a child live on that outlives its parent, nanoseconds.
+/// Lifetime of a child that outlives its parent, in nanoseconds.
 const OUTLIVES_NS: u64 = 400_000_000;
 const NAME: &str = "orders";
 
-/// Messages of the process are one number: a kind, and below it a count of so many bits.
+/// A message of the process is one number: a kind above a count of this many bits.
 const NUMBER_BITS: u32 = 48;
-/// Number of the last write of a thread that was acknowledged; behind it the thread.
+/// Number of the last acknowledged write of a thread; the thread is in the kind.
 const WRITTEN: u64 = 1;
-/// Children that ended well.
+/// Number of successful children.
 const ENDED: u64 = 2;
-/// The status of a child that did not.
+/// Exit status of a failed child.
 const FAILED: u64 = 3;
 
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
@@ -86,7 +89,7 @@ fn run(context: &Context, place: Place, seed: u64) -> Outcome {
     outcome
 }
 
-/// Returns how many children ended well.
+/// Runs a process; returns the number of successful children.
 fn round(
     place: &Place,
     (seed, number): (u64, u64),
@@ -133,7 +136,7 @@ fn lsn(thread: u64, number: u64) -> u64 {
     1 + number * WRITERS + thread
 }
 
-/// All that was acknowledged is there, and nothing of a child.
+/// Checks that all acknowledged writes and none of a child are in the store.
 fn look(place: &Place, written: &BTreeMap<u64, u64>) -> Check {
     let (_env, db) = open(place)?;
     let log = db.logs().and_then(|logs| logs.log(NAME)).doing(|| "the log".into())?;
@@ -155,7 +158,7 @@ fn look(place: &Place, written: &BTreeMap<u64, u64>) -> Check {
     Ok(())
 }
 
-/// The process.
+/// Main function of the process.
 pub(crate) fn parent(dir: PathBuf, on_lavafs: bool, seed: u64, number: u64) -> ExitCode {
     match write_and_fork(&Place { dir, on_lavafs, seed }, Rng::new(seed ^ number.wrapping_mul(31))) {
         Ok(()) => ExitCode::SUCCESS,
@@ -171,7 +174,7 @@ fn write_and_fork(place: &Place, mut rng: Rng) -> Check {
     let log = db.logs().and_then(|logs| logs.log(NAME)).doing(|| "the log".into())?;
     let requests = db.requests(&Default::default()).doing(|| "requests".into())?;
     report(0)?;
-    // Some close the store before they are killed.
+    // Some processes close the store before they are killed.
     let forks = if rng.one_in(3) { rng.below(10) } else { u64::MAX };
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -213,7 +216,7 @@ fn write(db: &Db, log: &Log, thread: u64, stop: &AtomicBool, mut rng: Rng) -> Ch
     Ok(())
 }
 
-/// The handles that a child inherits.
+/// The handles inherited by a child.
 struct Handles<'a> {
     db: &'a Db,
     log: &'a Log,
@@ -230,7 +233,8 @@ fn fork_children(handles: &Handles<'_>, forks: u64, mut rng: Rng) -> Check {
         let mut left = Vec::new();
         for (pid, begun_ns) in std::mem::take(&mut running) {
             let mut status = 0;
-            // SAFETY: an own child that was not waited for yet, and a place for its status.
+            // SAFETY: a child of this process that has not been waited for, and a valid place for
+            // its status.
             match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
                 0 if clock.now_ns() - begun_ns > CHILD_NS_MAX => failed(libc::ETIME)?,
                 0 => left.push((pid, begun_ns)),
@@ -242,8 +246,8 @@ fn fork_children(handles: &Handles<'_>, forks: u64, mut rng: Rng) -> Check {
         if made < forks && running.len() < 4 {
             made += 1;
             let script = rng.next_u64();
-            // SAFETY: the child uses nothing of the vanished threads but what the store itself refuses, and the allocator, which is prepared
-            // for a fork.
+            // SAFETY: of the vanished threads the child uses only state that the store itself
+            // refuses, and the allocator, which supports fork.
             match unsafe { libc::fork() } {
                 0 => child(handles, Rng::new(script)),
                 pid if pid > 0 => running.push((pid, clock.now_ns())),
@@ -254,9 +258,10 @@ fn fork_children(handles: &Handles<'_>, forks: u64, mut rng: Rng) -> Check {
     Ok(())
 }
 
-/// A child: calls, then an end of some kind. Its status is 0 if all was as it should be, else the number of the call.
+/// Main function of a child: calls, then an exit of some kind. Its status is 0 on success,
+/// otherwise the number of the call.
 fn child(handles: &Handles<'_>, mut rng: Rng) -> ! {
-    // SAFETY: the copies of the child: whoever kills its parent reads the pipe to its end, and asks for no core.
+    // SAFETY: closes the child's copy, because the killer of its parent reads the pipe to its end.
     unsafe { libc::close(1) };
     for _ in 0..rng.below(12) {
         let call = rng.below(CALLS.len() as u64) as usize;
@@ -269,7 +274,7 @@ fn child(handles: &Handles<'_>, mut rng: Rng) -> ! {
         0 => {
             let Handles { db, log, requests } = *handles;
             let copies = (std::ptr::from_ref(db), std::ptr::from_ref(log), std::ptr::from_ref(requests));
-            // SAFETY: the copies of the child, which ends without looking at the originals again.
+            // SAFETY: drops the child's copies; the child exits without using the originals again.
             let (db, log, requests) =
                 unsafe { (std::ptr::read(copies.0), std::ptr::read(copies.1), std::ptr::read(copies.2)) };
             drop((log, requests));
@@ -288,13 +293,13 @@ fn child(handles: &Handles<'_>, mut rng: Rng) -> ! {
 }
 
 fn exit(status: i32) -> ! {
-    // SAFETY: ends the process, without what its parent registered for its own end.
+    // SAFETY: ends the process without running the exit handlers of its parent.
     unsafe { libc::_exit(status) }
 }
 
 type Call = fn(&Handles<'_>) -> Result<(), Error>;
 
-/// The calls of a child. The engine must refuse each.
+/// The calls of a child, each of which the engine must refuse.
 const CALLS: &[Call] = &[
     |h| h.db.put("child", "value"),
     |h| h.db.writing(&WriteOptions::durable()).put("child", vec![0; 5000]),

@@ -1,12 +1,14 @@
-//! Rows `forks` and `forks-on-lavafs`: stores that descend from one another, on one volume.
+//! Rows `forks` and `forks-on-lavafs`: stores that are copies of each other, on one volume.
 //!
-//! A store becomes several: by checkpoints, by copies of its closed files, by copies of its files while it is open (which
-//! are refused, or right). They are opened side by side, written, closed, moved to other names, deleted, put in each
-//! other's place. All go on from the same numbers, with keys and values of the same lengths, and what one of them gives
-//! up another may get: files, blocks, the names of directories. Then the process dies, or the power fails.
+//! A store is copied by checkpoints, by copying its closed files, and by copying its files while it
+//! is open; the latter copies must be refused or correct. The copies are opened side by side,
+//! written, closed, renamed, deleted, and swapped. All continue from the same numbers with keys and
+//! values of the same lengths, and one may get files, blocks and directory names freed by another.
+//! Then the process dies, or the power fails.
 //!
-//! At every opening each of them must hold exactly what was written to it and to its ancestors: after a loss of power up to
-//! some write behind the last durable one. A value tells who wrote it, so that nothing of another can pass for its own.
+//! Every open must find exactly the writes to that store and its ancestors; after a loss of power,
+//! up to some write behind the last durable one. Each value names its writer, so that data of
+//! another store is detected.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
@@ -22,11 +24,11 @@ use lavastore::{Db, Durability, ErrorKind, Options};
 use std::path::Path;
 use std::time::Duration;
 
-/// Stores at a time, at most.
+/// Maximum number of stores at a time.
 const FORKS_MAX: usize = 6;
-/// Bytes copied at a time.
+/// Bytes per copied piece.
 const COPY_LEN: usize = 64 << 10;
-/// What a device reads or fails to read as one, bytes.
+/// Unit of device read errors in bytes.
 const SECTOR: usize = 512;
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -40,14 +42,14 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-/// A store, and what it must hold.
+/// A store and its expected contents.
 struct Fork {
     dir: String,
-    /// Who wrote what it writes.
+    /// Writer id in its values.
     id: u64,
-    /// What a loss of power leaves for sure.
+    /// Contents that survive a loss of power.
     sure: Contents,
-    /// What was acknowledged since, in order.
+    /// Writes acknowledged since then, in order.
     since: Vec<Change>,
     db: Option<Db>,
 }
@@ -59,13 +61,13 @@ impl Fork {
         all
     }
 
-    /// Everything is durable.
+    /// Marks everything as durable.
     fn settle(&mut self) {
         self.sure = self.all();
         self.since.clear();
     }
 
-    /// It holds what it may hold after this, which is from now on what it holds.
+    /// Checks the contents after an event, and takes them as the expected ones.
     fn check(&mut self, found: Contents, loss: Option<Loss>) -> Check {
         let mut expected = self.sure.clone();
         let mut fits = loss == Some(Loss::Power) && expected.fingerprint() == found.fingerprint();
@@ -104,7 +106,7 @@ impl World {
             forks: Vec::new(),
             next_id: 0,
             keys: pick(&mut rng, &[10, 100, 2_000]),
-            // Of one length: then pages of two stores end at the same places.
+            // All values have one length, so that pages of two stores end at the same offsets.
             value_len: pick(&mut rng, &[20, 100, 100, 300, 900, 3_000, 9_000, 40_000]),
             rng,
             copies_open: 0,
@@ -164,7 +166,7 @@ impl World {
         self.forks.push(Fork { dir, id: self.next_id, sure: holds, since: Vec::new(), db: None });
     }
 
-    /// Opens a store, which ended in this way, and looks what it holds.
+    /// Opens a store after this kind of end, and checks its contents.
     fn open(&mut self, i: usize, loss: Option<Loss>) -> Check {
         let fork = &mut self.forks[i];
         let mut options = self.options.clone();
@@ -193,7 +195,7 @@ impl World {
         Ok(())
     }
 
-    /// Some writes.
+    /// Makes some writes.
     fn write(&mut self, i: usize) -> Check {
         let few = pick(&mut self.rng, &[1, 3, 10, 30, 100]);
         (0..few.min(400_000 / self.value_len as u64 + 1)).try_for_each(|_| self.write_once(i))
@@ -248,7 +250,8 @@ impl World {
         Ok(())
     }
 
-    /// Copies files one by one. `between` runs before each; files that vanish meanwhile are left out, if that may be.
+    /// Copies files one by one. `between` runs before each; with permission, vanished files are
+    /// skipped.
     fn copy_files(
         &mut self,
         from: &str,
@@ -277,7 +280,7 @@ impl World {
         }
     }
 
-    /// A copy by hand of a closed store.
+    /// Copies the files of a closed store.
     fn copy(&mut self, i: usize) -> Check {
         let (to, from) = (self.new_dir(), self.forks[i].dir.clone());
         self.copy_files(&from, &to, |_| Ok(()), false)?;
@@ -286,11 +289,12 @@ impl World {
         Ok(())
     }
 
-    /// A copy by hand of a store that is being written: refused, or a state that the store was in meanwhile.
+    /// Copies the files of an open store during writes: the copy must be refused, or equal a state
+    /// of the store meanwhile.
     fn copy_while_open(&mut self, i: usize) -> Check {
         let (to, from) = (self.new_dir(), self.forks[i].dir.clone());
         self.forks[i].settle();
-        // Prints only: a large store has many files, and a state for each.
+        // Keep only fingerprints: a large store has many files, and a state for each.
         let mut states = vec![self.forks[i].sure.fingerprint()];
         let between = |world: &mut Self| {
             for _ in 0..world.rng.below(4) {
@@ -344,7 +348,7 @@ impl World {
         remove().doing(|| "delete".into())
     }
 
-    /// Another store is put in the place of this one.
+    /// Replaces this store by another one.
     fn restore(&mut self, i: usize) -> Check {
         if self.forks.len() < 2 {
             return Ok(());
@@ -356,8 +360,8 @@ impl World {
         self.rename_to(other, dir)
     }
 
-    /// What most readily mixes two stores up: one is used and deleted, and another, which goes on from the same numbers, gets
-    /// what it had, and dies.
+    /// The most likely confusion of two stores: one is used and deleted; another one with the same
+    /// numbers gets its resources and dies.
     fn use_after(&mut self, i: usize) -> Check {
         if self.forks[i].db.is_none() {
             self.open(i, None)?;
@@ -378,14 +382,14 @@ impl World {
         self.write(first)?;
         self.write(first)?;
         self.delete(first)?;
-        // The last took its place.
+        // The last fork moved to its index.
         self.open(first, None)?;
         self.write(first)?;
         self.used_after += 1;
         self.crash()
     }
 
-    /// The machine dies; every store is as it should be.
+    /// Crashes the machine and checks every store.
     fn crash(&mut self) -> Check {
         let kind = kind(&mut self.rng);
         let after = self.sim.crash(kind, self.rng.next_u64());
@@ -395,7 +399,7 @@ impl World {
         }
         self.sim = after;
         for (i, was_open) in was_open.into_iter().enumerate() {
-            // A closed store is as it was.
+            // A closed store is unchanged.
             let loss = was_open.then(|| loss(kind));
             if was_open || self.rng.one_in(3) {
                 self.open(i, loss).map_err(|why| format!("{kind:?}: {why}"))?;
@@ -408,7 +412,7 @@ impl World {
     }
 }
 
-/// Nothing is refused for want of room.
+/// Draws options without refusals for lack of space.
 fn unlimited(rng: &mut Rng) -> Options {
     Options { space_limit: None, ..plan::options(rng) }
 }
@@ -425,7 +429,7 @@ fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path) -> lavastore::Result<(
     let mut buf = vec![0; COPY_LEN];
     while offset < len {
         let n = COPY_LEN.min((len - offset) as usize);
-        // Who copies after a loss of power goes on behind a sector that cannot be read.
+        // A copy after a loss of power skips unreadable sectors.
         read_around(&mut buf[..n], offset, SECTOR, |piece, at| source.read_at(piece, at))?;
         target.append(&buf[..n])?;
         offset += n as u64;

@@ -1,10 +1,10 @@
-//! Row `full`: a store that has no room left, below a limit or on a volume that fills up, and what becomes of it.
+//! Row `full`: a store without free space, under a limit or on a full volume.
 //!
-//! A run of random operations is squeezed several times: by a limit that its data reaches, or by a volume with little left
-//! (with and without a limit above that). Then it is written to until writes are refused. A write that is refused was not
-//! done, not even in part; reads and deletes go on; a limit is kept after every change of any file, by the simulator's
-//! own count; the machine dies, and nothing that was acknowledged is gone; once there is room, by deletes or by others,
-//! writes resume without a reopen.
+//! A run of random operations is squeezed several times: by a limit that its data reaches, or by a
+//! nearly full volume (with and without a limit above that). Then it writes until writes are
+//! refused. A refused write has no effect, not even in part; reads and deletes work. The
+//! simulator's own count never exceeds the limit. The machine dies, and no acknowledged write is
+//! lost. Once there is space, from deletes or from outside, writes resume without a reopen.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
@@ -19,21 +19,22 @@ use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Db, Options, SpaceLimit};
 
-/// Writes tried until one is refused, at most: a store may hold less than it is given.
+/// Maximum number of writes until one is refused: a store may hold less than it is given.
 const WRITES_MAX: u64 = 400;
-/// Writes tried until one is done again: where somebody else gave room back, it is noticed after a while.
+/// Maximum number of writes until one succeeds again: the store notices external space with a
+/// delay.
 const TRIES_MAX: u64 = 400;
-/// Simulated time between two of them.
+/// Simulated time between two of these writes in nanoseconds.
 const TRY_NS: u64 = 20_000_000;
 
-/// What there is little of.
+/// The scarce resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Squeeze {
     /// The limit.
     Limit,
     /// The volume, without a limit.
     Volume,
-    /// The volume, below a limit that is never reached.
+    /// The volume, with a limit that is never reached.
     Both,
 }
 
@@ -94,10 +95,10 @@ fn run(driver: &mut Driver, squeeze: Squeeze, rng: &mut Rng) -> Check {
     model::ends_well(driver)
 }
 
-/// Until there is no room, at that point, and until there is some again.
+/// Fills the store, crashes it, and waits until there is space again.
 fn squeezed(driver: &mut Driver, squeeze: Squeeze, rng: &mut Rng) -> Check {
     let room = pick(rng, &[0, 8 << 10, 100 << 10, 400 << 10]);
-    // Deletes make room on a volume, too, where the store had enough for its reserve before.
+    // On a volume, deletes free space only if the store had enough for its reserve before.
     let by_deletes = squeeze == Squeeze::Limit || squeeze == Squeeze::Both && rng.one_in(2);
     let reserve = if by_deletes { 2 * plan::least_limit(&driver.options) } else { 0 };
     if squeeze != Squeeze::Limit {
@@ -126,7 +127,7 @@ fn squeezed(driver: &mut Driver, squeeze: Squeeze, rng: &mut Rng) -> Check {
     driver.steps(rng.below(20))
 }
 
-/// Writes are done again after a while.
+/// Checks that writes succeed again after a while.
 fn resume(driver: &mut Driver) -> Check {
     for _ in 0..TRIES_MAX {
         if driver.put_small()? {
@@ -138,8 +139,8 @@ fn resume(driver: &mut Driver) -> Check {
     Err(format!("writes do not resume: {}", driver.db().describe()))
 }
 
-/// What is left by a death of the machine at this point opens on the volume that is as full as it was, and holds everything
-/// that was promised.
+/// Crashes the machine at this point: the store must open on the equally full volume with all
+/// promised data.
 pub(crate) fn crash(driver: &mut Driver, rng: &mut Rng) -> Check {
     let (kind, loss) = if rng.one_in(2) {
         (CrashKind::ProcessKill, Loss::Process)
@@ -155,7 +156,7 @@ pub(crate) fn crash(driver: &mut Driver, rng: &mut Rng) -> Check {
 fn check_crashed(driver: &Driver, after: &SimEnv, loss: Loss) -> Check {
     let env = machine::env(after)?;
     machine::room::watch(after);
-    // However little room there is.
+    // The store opens with any amount of space.
     let db = Db::open_in(&env, DIR, &driver.options).doing(|| "refused to open".into())?;
     driver.check_peak_of(after)?;
     driver.history.check(driver.sim.op_count(), loss, &scan(&db)?)?;

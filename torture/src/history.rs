@@ -1,12 +1,13 @@
-//! What was written, and what of it may be left after a crash.
+//! The writes of a run, and their possible remains after a crash.
 //!
-//! The log is one for all families, so after any crash the logged writes that are left are a *prefix* of those that
-//! were made, of all families together; it reaches at least to the last one that was acknowledged with a promise that
-//! covers the crash. Volatile writes are in no log: of those of a family, the ones before its last flush are left.
-//! Families come and go with the manifest, durably before the call returns, and so by another prefix.
+//! All families share one log, so after a crash the remaining logged writes are a *prefix* over all
+//! families. The prefix covers at least the last write acknowledged with a durability that survives
+//! the crash. Volatile writes are in no log: of a family's volatile writes, those before its last
+//! flush remain. Families are created and dropped durably in the manifest, so they follow another
+//! prefix.
 //!
-//! [`History::check`] looks for a prefix that explains what is found. It compares fingerprints; a table of them is made
-//! once for a run and serves all its crash states.
+//! [`History::check`] searches a prefix that explains the found contents. It compares fingerprints
+//! from a table that is computed once per run and serves all its crash states.
 
 use crate::check::{Check, ensure};
 use crate::state::{Change, Contents, Entries, FamilyId, difference};
@@ -25,12 +26,12 @@ pub(crate) struct Write {
     pub changes: Vec<(FamilyId, Change)>,
     /// The call failed: the write may be there or not.
     pub failed: bool,
-    /// The sequence of the first change, where each has one. Of a write that failed, or changed nothing: none.
+    /// Sequence number of the first change. `None` for a write that failed or changed nothing.
     pub first_seq: Option<SeqNo>,
 }
 
 impl Write {
-    /// A line about it.
+    /// Formats the write in a line.
     pub fn describe(&self) -> String {
         let changes: Vec<String> =
             self.changes.iter().map(|(id, c)| format!("{id}:{}", c.describe())).collect();
@@ -48,7 +49,7 @@ impl Write {
     }
 }
 
-/// A family that came or went.
+/// A created or dropped family.
 #[derive(Clone, Debug)]
 pub(crate) struct FamilyChange {
     pub begin_op: u64,
@@ -57,37 +58,38 @@ pub(crate) struct FamilyChange {
     pub created: bool,
 }
 
-/// When it returned, all writes before `upto` were in tables.
+/// At the return of this call, all writes before `upto` were in tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Barrier {
     pub end_op: u64,
     pub upto: usize,
 }
 
-/// What a crash takes.
+/// Kind of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     Process,
     Power,
 }
 
-/// What was found in a store: the contents of each family.
+/// Contents of each family of a store.
 pub(crate) type Found = BTreeMap<FamilyId, Entries>;
 
-/// A run as far as durability is concerned.
+/// The durability-relevant events of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub writes: Vec<Write>,
     pub families: Vec<FamilyChange>,
     pub barriers: Vec<Barrier>,
-    /// Families whose removal failed: they may be there or not.
+    /// Families whose drop failed: they may be there or not.
     pub failed_drops: Vec<FamilyId>,
-    /// Families whose creation failed may be there or not.
+    /// Number of families whose creation failed: they may be there or not.
     pub failed_creations: usize,
     tables: OnceCell<BTreeMap<FamilyId, Table>>,
 }
 
-/// Fingerprints of one family after the first `v` volatile and the first `n` of all logged writes: `prints[v][n]`.
+/// Fingerprints of one family after the first `v` volatile and the first `n` of all logged writes:
+/// `prints[v][n]`.
 #[derive(Clone, Debug)]
 struct Table {
     /// Indexes of the volatile writes to the family.
@@ -105,19 +107,19 @@ struct Range {
 }
 
 impl History {
-    /// Every change with its sequence. Without those of writes that failed, and of those that took no sequence: the call that deletes a range of
-    /// nothing changes nothing.
+    /// Returns every change with its sequence number, without failed writes and writes without
+    /// sequence numbers, such as the deletion of an empty range.
     pub fn sequenced(&self) -> impl Iterator<Item = (SeqNo, &(FamilyId, Change))> {
         let writes = self.writes.iter().filter_map(|write| Some((write.first_seq?, &write.changes)));
         writes.flat_map(|(first_seq, changes)| (first_seq..).zip(changes))
     }
 
-    /// Forgets the prepared table: call after adding to the history.
+    /// Drops the cached table: call after adding to the history.
     pub fn changed(&mut self) {
         self.tables = OnceCell::new();
     }
 
-    /// Checks what was found after a crash at operation `op`.
+    /// Checks the contents after a crash at operation `op`.
     pub fn check(&self, op: u64, loss: Loss, found: &Found) -> Check {
         self.check_families(op, found)?;
         let range = self.range(op, loss);
@@ -132,8 +134,8 @@ impl History {
         Err(self.complaint(range, found))
     }
 
-    /// Checks the log of what a crash at operation `op` left: each change that was promised is in it, or below the floor of
-    /// its family, which says that tables have it.
+    /// Checks the log after a crash at operation `op`: each promised change is in the log, or below
+    /// the floor of its family, so that tables have it.
     pub fn check_log(&self, op: u64, loss: Loss, log: &LogContents) -> Check {
         let min = self.range(op, loss).min;
         let logged = self.writes[..min].iter().enumerate().filter(|(_, w)| !w.is_volatile());
@@ -154,14 +156,16 @@ impl History {
         Ok(())
     }
 
-    /// The last sequence of what is promised after a crash at operation `op`: whoever was told it will not be told a lower one.
+    /// Returns the last promised sequence number after a crash at operation `op`: the store must
+    /// not report a lower one.
     pub fn sequence_min(&self, op: u64, loss: Loss) -> SeqNo {
         let promised = self.writes[..self.range(op, loss).min].iter().filter(|w| !w.is_volatile());
         let last = |w: &Write| w.first_seq.map(|first| first + w.changes.len() as u64 - 1);
         promised.filter_map(last).max().unwrap_or(0)
     }
 
-    /// Which families there must be: those after some prefix of the changes that reaches over the acknowledged ones.
+    /// Checks that the families are those after a prefix of the family changes that covers the
+    /// acknowledged ones.
     fn check_families(&self, op: u64, found: &Found) -> Check {
         let acknowledged = self.families.iter().filter(|f| f.end_op <= op).count();
         let begun = self.families.iter().filter(|f| f.begin_op <= op).count();
@@ -192,7 +196,7 @@ impl History {
             Durability::Buffered => loss == Loss::Process,
             Durability::Volatile => false,
         };
-        // One without changes promises as much for those before it.
+        // An empty batch promises as much for the writes before it.
         let last = self.writes.iter().rposition(|w| w.end_op <= op && !w.failed && promised(w));
         let min = last.map_or(0, |i| i + 1).max(flushed);
         let max = self.writes.iter().filter(|w| w.begin_op <= op).count().max(min);
@@ -225,7 +229,8 @@ impl History {
         Table { volatile, prints }
     }
 
-    /// True if the first `end` writes, volatile ones by family, give what was found.
+    /// Returns true if the first `end` writes, with a choice of volatile ones per family, explain
+    /// the contents.
     fn explains(
         &self,
         tables: &BTreeMap<FamilyId, Table>,
@@ -233,7 +238,7 @@ impl History {
         end: usize,
         prints: &[(FamilyId, u64)],
     ) -> bool {
-        // For each family, how many of its volatile writes may have been flushed.
+        // For each family, the possible numbers of flushed volatile writes.
         let mut choices: Vec<(FamilyId, Vec<usize>)> = Vec::new();
         for (id, print) in prints {
             let Some(table) = tables.get(id) else { return false };
@@ -248,7 +253,7 @@ impl History {
         self.agree(tables, &choices, &mut BTreeMap::new())
     }
 
-    /// True if the families can agree on every volatile batch that spans several of them.
+    /// Returns true if the families can agree on every volatile batch that spans several of them.
     fn agree(
         &self,
         tables: &BTreeMap<FamilyId, Table>,
@@ -266,7 +271,7 @@ impl History {
         })
     }
 
-    /// Compares with the longest prefix, for the message.
+    /// Compares with the longest prefix, for the error message.
     fn complaint(&self, range: Range, found: &Found) -> String {
         let mut parts = Vec::new();
         for end in [range.min, range.max] {
@@ -290,7 +295,7 @@ impl History {
         )
     }
 
-    /// What all families hold after the first `end` writes.
+    /// Returns the contents of all families after the first `end` writes.
     pub fn contents_after(&self, end: usize) -> BTreeMap<FamilyId, Contents> {
         let mut all: BTreeMap<FamilyId, Contents> = BTreeMap::new();
         for write in &self.writes[..end] {
@@ -301,8 +306,8 @@ impl History {
         all
     }
 
-    /// Checks what was found after failed calls: every acknowledged write from `from(op, loss)` on, and each failed one
-    /// as a whole or not at all.
+    /// Checks the contents after failed calls: every acknowledged write within the required range,
+    /// and each failed one whole or not at all.
     pub fn check_with_failures(&self, op: u64, loss: Loss, found: &Found) -> Check {
         self.check_families_with_failures(found)?;
         let range = self.range(op, loss);
@@ -335,7 +340,7 @@ impl History {
         Ok(())
     }
 
-    /// True if the families are those of an earlier moment, before the last change of them.
+    /// Returns true if the families are those of an earlier moment, before their last change.
     pub fn families_lag(&self, found: &Found) -> Check<bool> {
         if self.check_families(u64::MAX, found).is_ok() {
             return Ok(false);
@@ -344,7 +349,7 @@ impl History {
         self.check_families(last.saturating_sub(1), found).map(|()| true)
     }
 
-    /// The longest prefix of at least the flushed writes that explains what was found.
+    /// Returns the longest prefix that explains the contents, at least the flushed writes.
     pub fn longest_prefix(&self, found: &Found) -> Check<usize> {
         let range = self.range(u64::MAX, Loss::Power);
         let range = Range { min: range.volatile_min, max: self.writes.len(), ..range };

@@ -1,11 +1,12 @@
-//! Row `io-errors`: a short script is run once for each of its calls to the system, and that call fails.
+//! Row `io-errors`: a short script runs once for each of its system calls, and that call fails.
 //!
-//! More scripts have calls fail that come while a job is between two of its steps.
+//! Further scripts inject errors between two steps of a job.
 //!
-//! It fails once or for good, with EIO, with ENOSPC, with EMFILE where it opens something, or after a part of its work. EMFILE also
-//! lasts for a while, up to some seconds, and goes away; then the same process must go on with everything, and nothing may
-//! have been given up. Whatever happens must be a typed error. Afterwards the faults are lifted, the process (sometimes the machine) starts again, and the store must open
-//! with every acknowledged write; a write that failed is there as a whole or not at all.
+//! A call fails once or permanently: with EIO, with ENOSPC, with EMFILE if it opens a file, or
+//! after part of its work. EMFILE also lasts for some seconds; then the same process must continue
+//! with everything, and no job may have been given up. Every result must be a typed error or a
+//! success. Afterwards the faults are lifted, the process (sometimes the machine) restarts, and the
+//! store must open with every acknowledged write. A failed write is there as a whole or not at all.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
@@ -19,7 +20,7 @@ use io::Rng;
 use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, SimEnv};
 use lavastore::{Db, Durability, Options};
 
-/// Calls of a script that are made to fail, at most.
+/// Maximum number of failing calls per script.
 const CALLS_MAX: u64 = 400;
 
 const EFFECTS: [(FaultEffect, &str); 3] =
@@ -33,7 +34,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         .flat_map(|effect| [(effect, Lasts::Once, 1), (effect, Lasts::ForEver, 1)])
         .collect();
     ways.push((descriptors, Lasts::Once, 1));
-    // What lasts is drawn for some calls: nothing but the clock ends it.
+    // Lasting failures are drawn for some calls only, since only the clock ends them.
     ways.extend([(descriptors, Lasts::ForAWhile, 4), (descriptors, Lasts::ForEver, 4)]);
     for ((effect, name), lasts, one_in) in ways {
         for call in (seed % one_in..CALLS_MAX).step_by(one_in as usize) {
@@ -55,25 +56,25 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-/// How long a failure lasts.
+/// Duration of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lasts {
     /// One call.
     Once,
-    /// Some time of the simulated clock.
+    /// Some simulated time.
     ForAWhile,
     /// Until the store is opened again.
     ForEver,
 }
 
-/// The longest while, nanoseconds: jobs have told those who wait for them long before.
+/// Longest failure in nanoseconds; jobs report to their waiters long before.
 const WHILE_NS_MAX: u64 = 5_000_000_000;
 
-/// Scripts beside that of the seed in which calls are made to fail that come while a job is between two of its steps: those of
-/// other jobs, of whoever writes, or its own.
+/// Number of further scripts per seed in which the calls between two steps of a job fail: its own,
+/// those of other jobs, or those of writers.
 const SCRIPTS: u64 = 12;
 
-/// See [`SCRIPTS`]: what a job finds changed that began before a failure.
+/// Checks jobs whose state changed by a failure after they began; see [`SCRIPTS`].
 fn between_steps(seed: u64, outcome: &mut Outcome) {
     for script in 0..SCRIPTS {
         let seed = seed.wrapping_mul(SCRIPTS) + script + (1 << 32);
@@ -100,7 +101,7 @@ fn between_steps(seed: u64, outcome: &mut Outcome) {
     }
 }
 
-/// The first call after each moment at which a job is between two steps, in a run of a script without failures.
+/// Returns the first call after each moment between two steps of a job, in a run without failures.
 fn moments_between_steps(seed: u64) -> Check<Vec<u64>> {
     let (mut driver, _) = script(seed);
     driver.open()?;
@@ -126,7 +127,7 @@ fn knobs(rng: &mut Rng, churn: bool) -> Knobs {
     }
 }
 
-/// The script of a seed, and what is drawn from after it.
+/// Returns the script of a seed, and the generator behind its draws.
 fn script(seed: u64) -> (Driver, Rng) {
     let mut rng = Rng::new(seed ^ 0x6572_726f_7273);
     let churn = rng.one_in(2);
@@ -135,7 +136,7 @@ fn script(seed: u64) -> (Driver, Rng) {
     (Driver::new(seed, knobs, data), rng)
 }
 
-/// Runs the script with one call failing. False if it makes fewer calls.
+/// Runs the script with one failing call. Returns false if it makes fewer calls.
 fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: Lasts) -> Check<bool> {
     let (mut driver, rng) = script(seed);
     let mut rng = rng.clone_with(call);
@@ -145,7 +146,7 @@ fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: Lasts) -> Check<bo
         Lasts::ForAWhile => plan.lasting_ns(rng.range(1, WHILE_NS_MAX)),
         Lasts::ForEver => plan.sticky(),
     });
-    // An open that fails leaves no store, or an empty one.
+    // A failed open leaves no store or an empty one.
     match driver.open() {
         Ok(()) => driver.steps(driver.knobs.steps)?,
         Err(_) => remove_leftover(&driver),
@@ -161,8 +162,8 @@ fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: Lasts) -> Check<bo
     Ok(true)
 }
 
-/// An open that could not make the name of its directory durable, and could not remove it again because that failed as
-/// well, leaves a name that nobody can confirm: an operator has to remove it.
+/// An open may fail to make its directory's name durable and then fail to remove the directory. An
+/// operator has to remove that unconfirmed name.
 fn remove_leftover(driver: &Driver) {
     driver.sim.clear_faults();
     if driver.sim.files().is_empty() {
@@ -170,7 +171,7 @@ fn remove_leftover(driver: &Driver) {
     }
 }
 
-/// Numbers that differ from call to call.
+/// Derives a generator for a call.
 trait CloneWith {
     fn clone_with(&self, number: u64) -> Rng;
 }
@@ -181,7 +182,7 @@ impl CloneWith for Rng {
     }
 }
 
-/// True if a sync of data failed on a machine.
+/// Returns true if a data sync failed on a machine.
 pub(crate) fn a_sync_failed(sim: &SimEnv) -> bool {
     let trace = sim.trace();
     trace.lines().any(|line| line.contains("SyncData") && line.contains(" -> "))
@@ -198,8 +199,8 @@ fn end_and_check(driver: &mut Driver, rng: &mut Rng) -> Check {
         1 => (driver.sim.crash(CrashKind::ProcessKill, rng.next_u64()), Loss::Process, "killed"),
         _ => (driver.sim.crash(CrashKind::PowerLoss, rng.next_u64()), Loss::Power, "after a power loss"),
     };
-    // What a sync that fails covers may be lost. On LavaFS that is the whole device, with the scratch file in which writes
-    // wait that are not to be durable.
+    // Data covered by a failed sync may be lost. On LavaFS that is the whole device, including the
+    // scratch file of non-durable writes.
     let loss = if machine::is_lavafs() && a_sync_failed(&driver.sim) { Loss::Power } else { loss };
     driver.sim.clear_faults();
     driver.abandon();

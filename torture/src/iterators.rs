@@ -1,4 +1,4 @@
-//! Iterators beside a sorted list: every movement must land on the same entry.
+//! Iterators compared with a sorted list: every move must land on the same entry.
 
 use crate::check::{Check, Doing, ensure, show};
 use crate::driver::at;
@@ -9,7 +9,7 @@ use lavastore::{Cursor, Family, ReadOptions, Snapshot};
 use std::ops::Bound;
 use std::rc::Rc;
 
-/// An iterator and what it should see.
+/// An iterator and its expected entries.
 pub(crate) struct Twin {
     pub iterator: Cursor,
     pub family: FamilyId,
@@ -18,7 +18,7 @@ pub(crate) struct Twin {
     keys_only: bool,
 }
 
-/// Random bounds, prefix and so on.
+/// Random bounds, prefix and options.
 #[derive(Default)]
 pub(crate) struct Within {
     lower: Option<Vec<u8>>,
@@ -49,7 +49,7 @@ impl Within {
         within
     }
 
-    /// What is asked for.
+    /// Creates the cursor.
     pub fn cursor(&self, family: &Family, snapshot: Option<&Snapshot>) -> lavastore::Result<Cursor> {
         let reader = at(family, snapshot, &self.options);
         let lower = self.lower.as_ref().map_or(Bound::Unbounded, Bound::Included);
@@ -74,7 +74,7 @@ impl Twin {
         Twin { iterator, family, view, at: None, keys_only: within.keys_only }
     }
 
-    /// Makes some movements.
+    /// Makes some moves.
     pub fn walk(&mut self, rng: &mut Rng, data: &Data) -> Check {
         for _ in 0..1 + rng.below(4) {
             let key = data.key(rng);
@@ -107,7 +107,7 @@ impl Twin {
         Ok(())
     }
 
-    /// Its store is closed: the first move is refused.
+    /// Checks that an iterator of a closed store refuses its first move.
     pub fn is_refused(&mut self, rng: &mut Rng, data: &Data) -> Check {
         match self.walk(rng, data) {
             Err(why) if why.contains("closed: the store was closed") => Ok(()),
@@ -116,10 +116,10 @@ impl Twin {
         }
     }
 
-    /// Some steps in both directions, with runs.
+    /// Steps in both directions, with runs.
     fn wander(&mut self, rng: &mut Rng, from: &str) -> Check {
         let mut forward = rng.one_in(2);
-        // A long run in one direction has what it will look at in flight.
+        // A long run in one direction prefetches entries.
         let (steps, turns) = if rng.one_in(4) { (80, 40) } else { (12, 4) };
         for step in 0..rng.below(steps) {
             let Some(at) = self.at else { return Ok(()) };

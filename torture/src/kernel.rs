@@ -1,15 +1,17 @@
-//! Rows `kernel-faults` and `kernel-syncs`: the calls that the engine really makes, on the file system of the machine.
+//! Rows `kernel-faults` and `kernel-syncs`: the real system calls of the engine on the machine's
+//! file system.
 //!
-//! Everything below `io`'s traits is what the simulation cannot see: whether a sync reaches the kernel, of which file, and
-//! what is done about a transfer that comes back short. Both rows run a [`script`] with a watch on its calls.
+//! The simulation cannot see below `io`'s traits: whether a sync reaches the kernel, for which
+//! file, and how short transfers are handled. Both rows run a [`script`] and watch its calls.
 //!
-//! * `kernel-faults` has one call go wrong, once or from then on. Calls that were cut short or interrupted nobody may
-//!   notice; any other failure is a typed error or none. Afterwards the store opens with all that was acknowledged, and what
-//!   is durable by the log of calls ([`disk`]) opens with all that was acknowledged as durable.
-//! * `kernel-syncs` lays down what is durable again and again during a run, and opens that.
+//! * `kernel-faults` makes one call fail, once or from then on. Short or interrupted calls must
+//!   have no visible effect; any other failure gives a typed error or none. Afterwards the store
+//!   opens with all acknowledged writes, and a copy of the durable state by the log of calls
+//!   ([`disk`]) opens with all durable ones.
+//! * `kernel-syncs` materializes the durable state repeatedly during a run, and opens that.
 //!
-//! The [`PARTS`] seeds that share a quotient have one script, and make each of its calls go wrong in each form. How many calls a script makes that can
-//! go wrong in a form is counted once by a process: the count takes as long as a failure.
+//! [`PARTS`] seeds with the same quotient share a script, and fail each of its calls in each form.
+//! A process counts the calls that a form fits once, because counting takes as long as a failure.
 
 mod disk;
 mod script;
@@ -25,11 +27,11 @@ use script::{OPERATIONS, Script};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A case of `kernel-faults` is one of so many parts of all failures of a script: a few.
+/// A case of `kernel-faults` is one of this many parts of all failures of a script.
 const PARTS: u64 = 4096;
-/// One of so many parts also has syncs fail.
+/// One in this many parts also fails syncs.
 const SYNCS_EVERY: u64 = 8;
-/// Operations that are run after a failure.
+/// Operations after a failure.
 const AFTER: u64 = 30;
 
 fn engine(seed: u64) -> IoEngine {
@@ -48,7 +50,7 @@ impl Place {
         Ok(Place(dir))
     }
 
-    /// What is looked at.
+    /// The watched directory.
     fn run(&self) -> PathBuf {
         self.0.join("run")
     }
@@ -64,7 +66,8 @@ impl Drop for Place {
     }
 }
 
-/// Where the store is below the directory that is looked at: some of the directories above it are made with it.
+/// Returns the path of the store below the watched directory; the open creates some parent
+/// directories.
 fn store(root: &Path) -> PathBuf {
     root.join("above/store")
 }
@@ -82,7 +85,7 @@ pub(crate) fn case_faults(context: &Context, seed: u64) -> Outcome {
             }
         };
         for (nth, sticky) in (0..calls).flat_map(|nth| [(nth, false), (nth, true)]) {
-            // A call that is interrupted for ever is no failure of anybody's.
+            // A permanently interrupted call is no failure.
             if sticky && form.is_transient() && form != Form::Short {
                 continue;
             }
@@ -95,7 +98,7 @@ pub(crate) fn case_faults(context: &Context, seed: u64) -> Outcome {
     if part % SYNCS_EVERY != 1 {
         return outcome;
     }
-    // Failed syncs are few among so many calls, and matter most.
+    // Failed syncs are rare among the calls, and matter most.
     let mut rng = Rng::new(seed);
     for sync in [Call::DataSync, Call::FullSync, Call::DurableWrite] {
         let form = Form::FAILURE;
@@ -114,11 +117,11 @@ fn try_one(context: &Context, seed: u64, script: u64, fault: Fault, outcome: &mu
     outcome.note("calls that went wrong", 1);
 }
 
-/// What was counted, by script and failure.
+/// Counts by script and failure.
 type Counted = Vec<(u64, Form, Option<Call>, u64)>;
 static COUNTED: Mutex<Counted> = Mutex::new(Vec::new());
 
-/// How many calls of a script a form fits.
+/// Returns the number of calls of a script that fit a form.
 fn calls_of(context: &Context, seed: u64, script: u64, (form, only): (Form, Option<Call>)) -> Check<u64> {
     let counted = || COUNTED.lock().unwrap_or_else(PoisonError::into_inner);
     let is_it = |of: &&(u64, Form, Option<Call>, u64)| (of.0, of.1, of.2) == (script, form, only);
@@ -182,7 +185,7 @@ pub(crate) fn case_syncs(context: &Context, seed: u64) -> Outcome {
 fn watch_syncs(context: &Context, seed: u64, outcome: &mut Outcome) -> Check {
     let place = Place::new(context, &format!("kernel-syncs-{seed}"))?;
     let mut rng = Rng::new(seed);
-    // Every transfer that can be is cut short, in one run of three.
+    // In one run of three, every possible transfer is short.
     let short = Fault { nth: 0, form: Form::Short, sticky: true, only: None };
     let watch = Watch::new(&place.run(), rng.one_in(3).then_some(short), true);
     let mut disk = Disk::new(&place.run());

@@ -1,10 +1,12 @@
-//! Row `kill`: a process that writes to a store on the real disk is killed with SIGKILL, again and again.
+//! Row `kill`: a process that writes to a store on the real disk is killed with SIGKILL repeatedly.
 //!
-//! The child writes what its seed says, one batch after the other, and reports each acknowledgement through a pipe.
-//! The parent kills it at a random moment, opens the store with other options, and compares: what was acknowledged
-//! must be there, and of the rest at most the batch that was under way, whole. Then the next child goes on.
+//! The child writes the batches of its seed one by one, and reports each acknowledgement through a
+//! pipe. The parent kills it at a random moment, opens the store with other options, and compares:
+//! all acknowledged batches are there, and otherwise at most the batch in flight, as a whole. Then
+//! the next child continues.
 //!
-//! The same on LavaFS, on an image file: there, `fsck` finds nothing wrong before the mount and after the end.
+//! A variant runs on LavaFS in an image file, where `fsck` must find no damage before the mount and
+//! after the end.
 
 use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
@@ -20,16 +22,17 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The hidden row that is the child.
+/// Hidden row: the child.
 pub(crate) const CHILD: &str = "kill-child";
 /// The same on LavaFS.
 pub(crate) const CHILD_ON_LAVAFS: &str = "kill-child-on-lavafs";
-/// The hidden row that compares a store with what its child reported, for scripts that end the child in other ways.
+/// Hidden row: compares a store with the reports of its child, for scripts that end the child in
+/// other ways.
 pub(crate) const CHECK: &str = "kill-check";
 const IMAGE_LEN: u64 = 96 << 20;
-/// Marks a report of the child that counts vSSTs collected, not batches.
+/// Flag of a child's report of collected vSSTs instead of batches.
 const COLLECTIONS: u64 = 1 << 63;
-/// Kills of one store.
+/// Kills per store.
 const ROUNDS: u64 = 5;
 /// The families besides the default one.
 const FAMILIES: [&str; 2] = ["left", "right"];
@@ -59,7 +62,7 @@ fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
         let failed = checked.is_err();
         outcome.take(checked);
         if failed {
-            // The store stays for whoever wants to look at it.
+            // The store stays for inspection.
             return outcome;
         }
     }
@@ -71,7 +74,7 @@ fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
 
 struct Run {
     model: Model,
-    /// Batches that are in the store.
+    /// Number of batches in the store.
     written: u64,
     rng: Rng,
 }
@@ -94,7 +97,7 @@ impl Run {
         let families: Vec<u32> = found.keys().copied().collect();
         let begin = self.written;
         let mut why = String::new();
-        // The last batch may have been done but not reported.
+        // The last batch may be written but not reported.
         for end in [acknowledged, acknowledged + 1] {
             while self.written < end {
                 for (family, change) in batch(seed, self.written).0 {
@@ -115,7 +118,8 @@ impl Run {
         Err(format!("batches {begin} to {acknowledged} were acknowledged: {why}"))
     }
 
-    /// Lets a child write and kills it. Returns the number of batches that were acknowledged since the store was made.
+    /// Lets a child write and kills it. Returns the number of batches acknowledged since the store
+    /// was created.
     fn let_child_write(&mut self, place: &Place, seed: u64) -> Check<u64> {
         let row = if place.on_lavafs { CHILD_ON_LAVAFS } else { CHILD };
         let reports = killed(row, place, (seed, self.written), 40_000_000, &mut self.rng)?;
@@ -126,8 +130,9 @@ impl Run {
     }
 }
 
-/// Starts a child, a hidden row with a seed and a count, and kills it at a moment that is drawn, so long after it began at most. Returns
-/// the numbers that it reported through its standard output; the first of them says that it has opened its store.
+/// Starts a child (a hidden row with a seed and a count) and kills it at a random moment, at most
+/// `life_ns_max` after its start. Returns the numbers that it reported on standard output after its
+/// first report, that the store is open.
 pub(crate) fn killed(
     row: &str,
     place: &Place,
@@ -147,7 +152,8 @@ pub(crate) fn killed(
         .spawn()
         .doing(|| "start of a child".into())?;
     let mut pipe = child.stdout.take().ok_or("no pipe")?;
-    // The first report says that the store is open. The clock of the child's life starts there, sometimes before.
+    // The first report says that the store is open. The child's lifetime starts there, or sometimes
+    // before.
     let early = rng.one_in(8);
     if !early {
         pipe.read_exact(&mut [0; 8]).doing(|| "the child did not open the store".into())?;
@@ -160,7 +166,7 @@ pub(crate) fn killed(
     Ok(reported.chunks_exact(8).filter_map(|b| b.try_into().ok()).map(u64::from_le_bytes).collect())
 }
 
-/// The store is sound, and still is when it has come to rest.
+/// Checks the store at once and after it has become idle.
 fn check_sound(db: &Db, env: &Env, dir: &Path, expected: &Model) -> Check {
     check_at_rest(db, env, dir, false)?;
     compare(expected, &scan(db)?).map_err(|why| format!("at rest: {why}"))?;
@@ -170,12 +176,12 @@ fn check_sound(db: &Db, env: &Env, dir: &Path, expected: &Model) -> Check {
     Ok(())
 }
 
-/// True if the run is one with long values that are overwritten all the time.
+/// Returns true for runs with long values that are overwritten all the time.
 fn churns(seed: u64) -> bool {
     seed.is_multiple_of(2)
 }
 
-/// The batch with this number: changes by family, and its durability.
+/// Returns the batch with this number: changes by family, and its durability.
 fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
     let mut data_rng = Rng::new(seed ^ 0x6b69_6c6c);
     let data = if churns(seed) { Data::churn(&mut data_rng) } else { Data::small(&mut data_rng) };
@@ -186,7 +192,7 @@ fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
     (changes, durability)
 }
 
-/// Compares a store with what a child that began from nothing had acknowledged when it ended: so many batches.
+/// Compares a new store with the number of batches that its child had acknowledged.
 pub(crate) fn check(dir: PathBuf, seed: u64, acknowledged: u64) -> ExitCode {
     let mut run = Run { model: Model::new(), written: 0, rng: Rng::new(seed ^ acknowledged) };
     match run.look(&Place { dir, on_lavafs: false, seed }, seed, acknowledged) {
@@ -198,7 +204,7 @@ pub(crate) fn check(dir: PathBuf, seed: u64, acknowledged: u64) -> ExitCode {
     }
 }
 
-/// The child: writes from batch `from` on until it is killed.
+/// Main function of the child: writes from batch `from` on until it is killed.
 pub(crate) fn child(dir: PathBuf, on_lavafs: bool, seed: u64, from: u64) -> ExitCode {
     match write_forever(&Place { dir, on_lavafs, seed }, seed, from) {
         Ok(()) => ExitCode::SUCCESS,
@@ -209,7 +215,7 @@ pub(crate) fn child(dir: PathBuf, on_lavafs: bool, seed: u64, from: u64) -> Exit
     }
 }
 
-/// Says a number to the parent.
+/// Reports a number to the parent.
 pub(crate) fn report(number: u64) -> Check {
     let mut out = std::io::stdout().lock();
     out.write_all(&number.to_le_bytes()).and_then(|()| out.flush()).doing(|| "report".into())

@@ -1,22 +1,22 @@
-//! Row `lavafs`: random operations on a small volume are recorded once, and then the machine dies in the middle of them
-//! many times over.
+//! Row `lavafs`: random operations on a small volume are recorded once, and then the machine dies
+//! at many points of them.
 //!
-//! After each death the volume must mount unaided, and hold
+//! After each crash the volume must mount unaided, with
 //!
-//! * the names as they were at one moment: after all that were durable, and none that had not begun. So no file is gone,
-//!   none is back from the dead, and a rename is whole;
-//! * of every file at least the bytes that were synced, and below its size nothing but its own bytes: every byte tells
-//!   which file it belongs to and where in it;
-//! * the size that it had, or the one that it was about to get, and that for good once the call had returned: devices become longer while
-//!   they are mounted and between deaths, and a death may take the length back that nobody relied on;
-//! * of files written in place, sector by sector, a version not older than the last durable one;
-//! * a journal in which `fsck` finds nothing wrong.
+//! * the names of one moment: after all durable ones, and before any that had not begun. So no file
+//!   is lost or resurrected, and renames are atomic;
+//! * for every file at least its synced bytes, and below its size only its own bytes: every byte
+//!   identifies its file and offset;
+//! * its former size or the one in progress, permanently once the call has returned. Devices grow
+//!   while mounted and between crashes, and a crash may undo a growth that the volume did not use;
+//! * for files written in place, for each sector a version not older than the last durable one;
+//! * a journal without findings of `fsck`.
 //!
-//! Half of the volumes are on two devices, each of which loses by itself what it had not synced, and grows by itself; files are on either, and on both
-//! where one is full.
+//! Half of the volumes are on two devices, which lose unsynced data and grow independently; a file
+//! is on either, or on both if one is full.
 //!
-//! Then it goes on: more operations, another death or a clean end, and the same again. The journal is so short that most
-//! deaths come during its compaction or extension.
+//! Then the run continues: more operations, another crash or a clean end, and the same checks. The
+//! journal is so short that most crashes hit its compaction or extension.
 
 mod files;
 mod volume;
@@ -30,9 +30,9 @@ use lavastore::lavafs::fsck_on;
 use lavastore::testing::{CrashKind, SimEnv};
 use volume::{Volume, devices};
 
-/// Crash states tried of one run.
+/// Crash states tested per run.
 const STATES: u64 = 24;
-/// Deaths in a row, at most.
+/// Maximum number of crashes in a row.
 const DEATHS_MAX: u64 = 3;
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -83,7 +83,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-/// Checks what a crash left, goes on with it, dies again.
+/// Checks the state after a crash, continues with it, crashes again.
 fn live_on(files: &Files, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
     let (mut sim, mut files, mut op, mut kind) = (sim.clone(), files.clone(), op, kind);
     for death in 0..rng.range(1, DEATHS_MAX + 1) {
@@ -97,7 +97,8 @@ fn live_on(files: &Files, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng)
         }
         files = volume.check(&files, op, kind).map_err(|why| format!("death {death}: {why}"))?;
         volume.files = files;
-        // An end in the middle of the mount comes up as well: its writes are operations of this record.
+        // A crash during the mount also occurs, since the mount's writes are operations of this
+        // record.
         for _ in 0..rng.below(12) {
             volume.step().map_err(|why| format!("after death {death}: {why}"))?;
         }
@@ -116,7 +117,7 @@ fn live_on(files: &Files, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng)
     volume.check(&files, op, kind).map(|_| ())
 }
 
-/// After a clean end everything is there, and nothing is wrong.
+/// Checks that all data is there after a clean end.
 fn end_cleanly(volume: Volume, rng: &mut Rng) -> Check {
     let Volume { sim, files, fs, open, .. } = volume;
     drop(open);
@@ -130,8 +131,8 @@ fn end_cleanly(volume: Volume, rng: &mut Rng) -> Check {
     volume.check_all(&files)
 }
 
-/// Nothing is wrong with an image that a crash could not leave: the slots of the superblock may differ, a mount heals
-/// them.
+/// Checks an image for damage that no crash can cause. The slots of the superblock may differ; a
+/// mount repairs them.
 fn check_image(sim: &SimEnv) -> Check {
     let on = devices(sim).doing(|| "open the devices".into())?;
     let report = fsck_on(&sim.env(), &on, false).doing(|| "fsck".into())?;

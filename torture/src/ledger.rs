@@ -1,4 +1,4 @@
-//! The ledger: one line of JSON for each run of a row, so that counts add up over time.
+//! The ledger: a line of JSON per run of a row, so that counts accumulate.
 
 #![expect(clippy::disallowed_types, reason = "the ledger is a file of the campaign, not of the engine")]
 
@@ -12,7 +12,7 @@ use std::process::Command;
 pub(crate) struct Entry {
     commit: String,
     row: &'static str,
-    /// What every store had.
+    /// Options of every store.
     with: Vec<String>,
     profile: &'static str,
     seed: u64,
@@ -58,7 +58,7 @@ impl Entry {
     }
 }
 
-/// The commit of the working tree, marked if there are changes on top of it.
+/// Returns the commit of the working tree, marked if there are uncommitted changes.
 fn commit() -> String {
     let output =
         Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]).output();

@@ -1,7 +1,8 @@
-//! What the rows of LavaLog have in common: lives of a store of logs beside the test model of `lavalog`, and what must be seen of them.
+//! Common part of the LavaLog rows: workloads on a store of logs with the test model of `lavalog`,
+//! and required events.
 //!
-//! Operations are drawn by the model's driver; here, the background advances by single steps among them, so that trims, truncations
-//! and appends come between two steps of a job. The rows are modules of this one.
+//! The model's driver draws operations. Here, single background steps run among them, so that
+//! trims, truncations and appends fall between two steps of a job. The rows are submodules.
 
 pub(crate) mod crash;
 pub(crate) mod flip;
@@ -27,7 +28,7 @@ use lavastore::testing::SimEnv;
 use model::Driver;
 use std::path::Path;
 
-/// What a row of logs may have to have seen, by the names under which it is counted.
+/// Names of the events that a row of logs may be required to have counted.
 pub(crate) mod seen {
     pub(crate) const SEALED: &str = "groups of logs sealed";
     pub(crate) const COLLECTED: &str = "files of logs collected";
@@ -58,10 +59,9 @@ pub(crate) mod seen {
     pub(crate) const ALONE: &str = "stores opened with one of two engines";
 }
 
-/// Options by a seed, small enough for everything to happen.
+/// Draws options small enough to trigger all mechanisms.
 fn options(rng: &mut Rng) -> Options {
-    // Where it is more than one write of the log at once, it is so whether it pays or not.
-    // Or as many as are found to be best.
+    // With several concurrent log writes, the width is fixed or chosen adaptively.
     let is_found = aside(rng, 0x7769_6474_6800).one_in(4);
     let writes_max = if is_found { 0 } else { 1 + aside(rng, 0x6c6f_6767_6572).below(3) as usize };
     Options {
@@ -80,13 +80,13 @@ fn open(sim: &SimEnv, options: &Options) -> Check<LogStore> {
     LogStore::open(&env, Path::new(DIR), options).doing(|| format!("refused to open with {options:?}"))
 }
 
-/// A driver whose clock is the count of operations of a machine.
+/// Returns a driver whose clock is the operation count of a machine.
 fn driver(sim: &SimEnv, seed: u64) -> Driver {
     let clock = sim.clone();
     Driver::with_clock(seed, Box::new(move || clock.op_count()))
 }
 
-/// So many operations, with steps of the background among them.
+/// Runs operations with background steps among them.
 fn operate(store: &LogStore, driver: &mut Driver, watch: &mut Watch, count: u64) -> Check {
     for _ in 0..count {
         let durability = if driver.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
@@ -100,12 +100,12 @@ fn operate(store: &LogStore, driver: &mut Driver, watch: &mut Watch, count: u64)
     Ok(())
 }
 
-/// Watches the background of a store.
+/// Counts background events of a store.
 #[derive(Default)]
 struct Watch {
     /// Trims and truncations before the last step.
     cuts: u64,
-    /// Those that came before the last step of a job that copied records, and after the one before.
+    /// Trims and truncations between two steps of a job that copied records.
     during: u64,
     sealed: u64,
     collected: u64,
@@ -113,7 +113,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Some steps of the background.
+    /// Runs some background steps.
     fn steps(&mut self, store: &LogStore, driver: &Driver, count: u64) {
         for _ in 0..count {
             let before = store.statistics().copied_bytes;
@@ -126,7 +126,7 @@ impl Watch {
         }
     }
 
-    /// A store that was watched is about to go.
+    /// Adds the counts of a store before it is dropped.
     fn gone(&mut self, store: &LogStore) {
         let statistics = store.statistics();
         self.sealed += statistics.sealed_groups;
@@ -134,7 +134,7 @@ impl Watch {
         self.copied += statistics.copied_bytes;
     }
 
-    /// Notes what was seen of a life.
+    /// Records the counts.
     fn note(&self, driver: &Driver, outcome: &mut Outcome) {
         let done = driver.done;
         let counts = [

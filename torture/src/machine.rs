@@ -1,8 +1,8 @@
-//! The machine that a row runs on: the simulated file system, or LavaFS on a simulated device or on two.
+//! The machine of a row: the simulated file system, or LavaFS on one or two simulated devices.
 //!
-//! Rows ask for the environment of a simulation whenever they open a store. On LavaFS that is a mounted volume, of which
-//! there is one at a time: the one that is mounted as long as anybody uses it, else a new mount. [`damage`] and [`room`]
-//! do to it what the simulator does to its own files.
+//! Rows ask for the environment of a simulation whenever they open a store. On LavaFS that is a
+//! mounted volume, only one at a time: the present mount while it has users, otherwise a new mount.
+//! [`damage`] and [`room`] manipulate it like the simulator's own files.
 
 pub(crate) mod damage;
 pub(crate) mod room;
@@ -16,31 +16,32 @@ use lavastore::{Env, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
-/// Where the store is.
+/// Directory of the store.
 pub(crate) const DIR: &str = "/db";
-/// Where its log is, in rows with two disks.
+/// Directory of its log, in rows with two disks.
 pub(crate) const SPEED_DIR: &str = "/speed";
 
 const DEVICE: &str = "/volume";
 const DEVICE_LEN: u64 = 256 << 20;
-/// The capacity device of a volume of two.
+/// The capacity device of a volume on two devices.
 const SECOND: &str = "/second";
-/// Of two, the speed device. It may be too short for all that should be there, which is elsewhere then.
+/// Lengths of the speed device of two. It may be too short for its data; the rest is then on the
+/// capacity device.
 const SPEED_LENS: [u64; 2] = [4 << 20, 64 << 20];
-/// The file that takes room.
+/// File that fills the volume.
 const BALLAST: &str = "/ballast";
 
 thread_local! {
     static ON_LAVAFS: Cell<bool> = const { Cell::new(false) };
     static ON_TWO_DISKS: Cell<bool> = const { Cell::new(false) };
-    /// Volumes of two devices that were made.
+    /// Number of created volumes on two devices.
     static OF_TWO: Cell<u64> = const { Cell::new(0) };
     static MOUNTED: RefCell<Vec<(SimEnv, Weak<dyn FileSystem>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs a case on LavaFS.
 pub(crate) fn on_lavafs<T>(case: impl FnOnce() -> T) -> T {
-    /// Puts things back, also after a panic.
+    /// Restores the settings, even after a panic.
     struct Back;
     impl Drop for Back {
         fn drop(&mut self) {
@@ -54,10 +55,11 @@ pub(crate) fn on_lavafs<T>(case: impl FnOnce() -> T) -> T {
     case()
 }
 
-/// Runs a case with the log of the store on a disk of its own. Both disks are directories of the simulated volume, which keeps and loses what
-/// is not synced of each file and of each directory by itself: whatever two disks may leave together.
+/// Runs a case with the store's log on a second disk. Both disks are directories of the simulated
+/// volume, which keeps or loses unsynced data of each file and directory independently. So every
+/// combination of two disks can occur.
 pub(crate) fn on_two_disks<T>(case: impl FnOnce() -> T) -> T {
-    /// Puts things back, also after a panic.
+    /// Restores the settings, even after a panic.
     struct Back;
     impl Drop for Back {
         fn drop(&mut self) {
@@ -69,7 +71,7 @@ pub(crate) fn on_two_disks<T>(case: impl FnOnce() -> T) -> T {
     case()
 }
 
-/// A directory of one file system, in which a store has its log on the second disk of the case, if that has one.
+/// Adds the second disk of the case to an environment, if it has one.
 fn with_speed(env: Env) -> Env {
     match ON_TWO_DISKS.get() {
         true => Volumes::in_envs((&env, DIR.as_ref()), (&env, SPEED_DIR.as_ref())).env(),
@@ -77,17 +79,17 @@ fn with_speed(env: Env) -> Env {
     }
 }
 
-/// True if the case has a second disk.
+/// Returns true if the case has a second disk.
 pub(crate) fn has_two_disks() -> bool {
     ON_TWO_DISKS.get()
 }
 
-/// True if the case runs on LavaFS.
+/// Returns true if the case runs on LavaFS.
 pub(crate) fn is_lavafs() -> bool {
     ON_LAVAFS.get()
 }
 
-/// A new machine; its record begins behind the making of the volume.
+/// Returns a new machine; its record begins after the creation of the volume.
 pub(crate) fn new(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
     if !ON_LAVAFS.get() {
@@ -109,17 +111,17 @@ pub(crate) fn new(seed: u64) -> SimEnv {
     sim.fork(seed)
 }
 
-/// Volumes of two devices since the last call.
+/// Returns the number of volumes on two devices since the last call.
 pub(crate) fn take_volumes_of_two() -> u64 {
     OF_TWO.take()
 }
 
-/// True if the volume of a machine has two devices.
+/// Returns true if the volume of a machine has two devices.
 fn has_second(sim: &SimEnv) -> Result<bool> {
     sim.env().fs.exists(SECOND.as_ref())
 }
 
-/// The devices of the volume of a machine: one or two.
+/// Returns the one or two devices of a machine's volume.
 fn devices(sim: &SimEnv) -> Result<Devices> {
     let first = sim.device(DEVICE, 0)?;
     Ok(match has_second(sim)? {
@@ -128,10 +130,11 @@ fn devices(sim: &SimEnv) -> Result<Devices> {
     })
 }
 
-/// How the volume of a machine is mounted: with a page cache or without. Not drawn, and another each time.
+/// Returns the mount options of a machine's volume. They vary with each mount, with and without a
+/// page cache, but are not drawn.
 fn mount_options(sim: &SimEnv) -> MountOptions {
     MountOptions {
-        // A short journal: its compaction is met as often as possible.
+        // A short journal, so that its compaction is hit often.
         compact_journal_at: 128 << 10,
         discard: true,
         page_cache_bytes: [0, 64 << 10, 1 << 20][(sim.op_count() % 3) as usize],
@@ -139,12 +142,12 @@ fn mount_options(sim: &SimEnv) -> MountOptions {
     }
 }
 
-/// The environment of a machine.
+/// Returns the environment of a machine.
 pub(crate) fn env(sim: &SimEnv) -> Check<Env> {
     try_env(sim).doing(|| "mount".into())
 }
 
-/// The same where it may be damaged.
+/// Same as [`env`], for a machine that may be damaged.
 pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
     if !ON_LAVAFS.get() {
         return Ok(with_speed(sim.env()));
@@ -166,20 +169,20 @@ pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
     Ok(with_speed(env))
 }
 
-/// LavaFS on a machine that runs threads, with the environment of those.
+/// Mounts LavaFS on a machine that runs threads, in their environment.
 pub(crate) fn env_with_threads(sim: &SimEnv, env: &Env) -> Check<Env> {
     let devices = devices(sim).doing(|| "open the devices".into())?;
     Ok(mount_on(env, devices, mount_options(sim)).doing(|| "mount".into())?.into_env())
 }
 
-/// The volume of a machine that nobody has mounted.
+/// Mounts the volume of a machine that is not mounted.
 fn mounted_by_hand(sim: &SimEnv, read_only: bool) -> Check<LavaFs> {
     let devices = devices(sim).doing(|| "open the devices".into())?;
     mount_on(&sim.env(), devices, MountOptions { read_only, ..MountOptions::default() })
         .doing(|| "mount".into())
 }
 
-/// What `fsck` says about the device of a machine; nothing where there is none.
+/// Returns the findings of `fsck` on the machine's device; none without a device.
 pub(crate) fn fsck(sim: &SimEnv) -> Check<Vec<String>> {
     if !ON_LAVAFS.get() {
         return Ok(Vec::new());

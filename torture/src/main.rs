@@ -6,15 +6,16 @@
 //! cargo run --profile ci -p torture -- all --profile ci --sample 7
 //! ```
 //!
-//! Each row prints how many checks passed and failed, and for each failure the command that repeats it. The exit status
-//! is 1 if anything failed. Every run is appended to a ledger (commit, seeds, counts).
+//! Each row prints how many checks passed and failed, and for each failure the command that repeats
+//! it. The exit status is 1 if any check failed. Every run is appended to a ledger (commit, seeds,
+//! counts).
 //!
-//! `torture canary` breaks the engine on purpose and sees that the rows notice. `torture soak --hours N` uses one store on the
-//! real disk for a long time; it is not among `all`.
+//! `torture canary` seeds bugs in the engine and checks that the rows detect them. `torture soak
+//! --hours N` uses one store on the real disk for a long time; `all` does not include it.
 //!
-//! Modules: `case` and `row` (what a row is made of), `rows`, `runner`, `totals` and `ledger` (which there are, how they are run
-//! and counted), `driver` (random operations on a store, beside a model), `history` (what may be left of them after a crash),
-//! and one module for each row.
+//! Modules: `case` and `row` (interfaces of rows), `rows`, `runner`, `totals` and `ledger` (list,
+//! execution and counts of the rows), `driver` (random operations on a store with a model),
+//! `history` (possible states after a crash), and one module per row.
 
 mod age;
 mod block;
@@ -69,12 +70,12 @@ use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How much of a row is run when no count is given.
+/// Amount of work if no count is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Profile {
-    /// What every change has to pass, in minutes.
+    /// Required for every change; takes minutes.
     Ci,
-    /// Ten times as much, from seeds that nobody has tried.
+    /// Ten times as much, from unused seeds.
     Soak,
 }
 
@@ -83,46 +84,47 @@ enum Profile {
 struct Cli {
     /// A row, or `list`, `all`, `canary`, `soak`.
     row: String,
-    /// How much to run.
+    /// Amount of work if neither a count nor a time is given.
     #[arg(long, value_enum, default_value = "ci")]
     profile: Profile,
-    /// The first seed. Default: 1, or that of the sample, or in the profile `soak` one that nobody has tried.
+    /// First seed [default: 1, or that of the sample; in the profile `soak` an unused one].
     #[arg(long)]
     seed: Option<u64>,
-    /// In the profile `ci`: which sample is tried by rows that try a few of very many cases. The same number tries the same.
+    /// In the profile `ci`, number of the sample of rows that try a few of very many cases. Equal
+    /// numbers try equal cases.
     #[arg(long, default_value_t = 0)]
     sample: u64,
-    /// How much to run, in the unit of the row.
+    /// Amount of work, in the unit of the row.
     #[arg(long)]
     count: Option<u64>,
-    /// How long to run, whatever that comes to.
+    /// Duration in minutes instead of a count.
     #[arg(long, conflicts_with = "count")]
     minutes: Option<u64>,
-    /// The same in hours.
+    /// Duration in hours instead of a count.
     #[arg(long, conflicts_with_all = ["count", "minutes"])]
     hours: Option<u64>,
-    /// Threads that run cases.
+    /// Number of threads that run cases.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// What every store has, beside what is drawn.
+    /// Option that every store gets in addition to the drawn ones.
     #[arg(long, value_enum)]
     with: Vec<plan::With>,
-    /// The ledger.
+    /// File of the ledger.
     #[arg(long, default_value = "target/torture-ledger.jsonl")]
     ledger: PathBuf,
-    /// Where the rows on the real disk make their stores. Default: the directory for temporary files.
+    /// Directory for stores of rows on the real disk [default: the directory for temporary files].
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Stop at the first failure.
     #[arg(long)]
     until_failure: bool,
-    /// With `canary`: only see whether all patches apply.
+    /// With `canary`: only check that all patches apply.
     #[arg(long)]
     check: bool,
     /// With `canary`: only the canary of this name, or those of this row or package.
     #[arg(long)]
     only: Option<String>,
-    /// With `canary`: the K-th of N parts, as in `3/10`; those of a part need few builds.
+    /// With `canary`: the K-th of N parts, as in `3/10`; the canaries of a part share builds.
     #[arg(long)]
     part: Option<String>,
     /// With `canary`: search each bug from seed 1 on, not from the stored seed.

@@ -1,4 +1,4 @@
-//! Row `model`: random operations, every answer compared with a sorted map.
+//! Row `model`: random operations, with every answer compared with a sorted map.
 
 use crate::case::{Context, Outcome};
 use crate::check::Check;
@@ -6,7 +6,8 @@ use crate::driver::{Driver, Knobs, compare, scan};
 use crate::plan::{self, Data};
 use io::Rng;
 
-/// Numbers start here in the row `numbers`: a hundred operations cross 2^32 in sequences, file and page numbers.
+/// First number in the row `numbers`: a hundred operations cross 2^32 in sequence, file and page
+/// numbers.
 const FIRST_NUMBER: u64 = (1 << 32) - 10;
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -51,7 +52,7 @@ fn options(rng: &mut Rng) -> lavastore::Options {
     plan::scrubbed(rng, options)
 }
 
-/// The store is what the model is, intact, and the same after a close.
+/// Checks that the store equals the model, is intact, and is the same after a close.
 pub(crate) fn ends_well(driver: &mut Driver) -> Check {
     driver.compare_all()?;
     driver.verify()?;

@@ -1,4 +1,4 @@
-//! Where a row that needs the real disk has its store: in a directory, or on LavaFS in an image file or in two.
+//! Place of a store on the real disk: a directory, or LavaFS in one or two image files.
 
 use crate::check::{Check, Doing, ensure};
 use io::kernel::device::{self, DeviceOptions};
@@ -6,17 +6,17 @@ use lavastore::Env;
 use lavastore::lavafs::{Devices, FormatOptions, MountOptions, format_on, fsck_on, mount_on};
 use std::path::PathBuf;
 
-/// The image in the directory of a case.
+/// Image file in the directory of a case.
 const IMAGE: &str = "volume";
-/// That of the capacity device, of a volume of two.
+/// Image file of the capacity device of a volume on two devices.
 const SECOND: &str = "volume-of-capacity";
 
-/// Where the store of a case is.
+/// Place of the store of a case.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub dir: PathBuf,
     pub on_lavafs: bool,
-    /// Of the case: it says how many devices a volume has, and how it is mounted.
+    /// Seed of the case: it determines the number of devices and the mount options.
     pub seed: u64,
 }
 
@@ -33,7 +33,7 @@ impl Place {
         })
     }
 
-    /// Makes what a store needs that is not there by itself: a volume in an image of so many bytes, or in two.
+    /// Creates the volume for a store on LavaFS, in one or two images.
     pub fn make(&self, image_len: u64) -> Check {
         if !self.on_lavafs {
             return Ok(());
@@ -46,14 +46,14 @@ impl Place {
                 device::create_image(&self.dir.join(SECOND), image_len, device::ImageRoom::Sparse)?;
             }
             let devices = self.devices(&DeviceOptions::default())?;
-            // Short, so that kills come during its compaction.
+            // Short, so that kills hit its compaction.
             let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..Default::default() };
             format_on(&env, &devices, &FormatOptions { sparse: true, ..options })
         };
         make().doing(|| "make a volume".into())
     }
 
-    /// The environment, and the directory of the store in it.
+    /// Returns the environment, and the directory of the store in it.
     pub fn open(&self) -> Check<(Env, PathBuf)> {
         if !self.on_lavafs {
             return Ok((Env::kernel(), self.dir.clone()));
@@ -66,7 +66,7 @@ impl Place {
         Ok((mounted.doing(|| "mount".into())?.into_env(), "/db".into()))
     }
 
-    /// Nothing is wrong with the volume, which nobody has mounted; a kill may have come between the two slots of the superblock.
+    /// Checks an unmounted volume; a kill may have hit between the two slots of the superblock.
     pub fn check(&self, killed: bool) -> Check {
         if !self.on_lavafs {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Random choices: options, keys, values. Small sizes, so that a hundred operations cross every threshold.
+//! Random choices: options, keys, values. Sizes are small, so that a hundred operations cross every
+//! threshold.
 
 use crate::machine;
 use crate::state::Change;
@@ -12,17 +13,17 @@ use lavastore::{
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// One of a list.
+/// Returns a random element of a list.
 pub(crate) fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
     list[rng.below(list.len() as u64) as usize]
 }
 
-/// Options of a family, within their ranges.
+/// Draws options of a family, within their ranges.
 pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     let file_bytes = pick(rng, &[4 << 10, 8 << 10, 16 << 10, 64 << 10]);
     let l0_compaction_files = pick(rng, &[1, 2, 3, 4, 8]);
     let l0_slowdown_files = l0_compaction_files + rng.below(4) as usize;
-    // Seeds on record draw in this order.
+    // Recorded seeds require this order of draws.
     let compression = pick(rng, &[Compression::None, Compression::Lz4, Compression::Zstd]);
     let block_bytes = pick(rng, &[512, 1024, 4096, 8192]);
     let filter_bits_per_key = pick(rng, &[0, 1, 4, 10, 20]);
@@ -43,7 +44,8 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     FamilyOptions { compression, min_blob_size, filter_bits_per_key, policy: policy(rng), expert }
 }
 
-/// Either policy, so that it changes between opens; `vlsm` with tables so small that its levels fill.
+/// Draws a policy, so that it changes between opens; `vlsm` with tables so small that its levels
+/// fill.
 fn policy(rng: &Rng) -> PolicyChoice {
     let mut aside = aside(rng, 0x706f_6c69_6379);
     if aside.one_in(2) {
@@ -59,28 +61,28 @@ fn policy(rng: &Rng) -> PolicyChoice {
     })
 }
 
-/// What was added to the draws later is drawn aside, so that seeds on record go on drawing what they drew.
+/// Returns a separate generator for later additions, so that recorded seeds keep their draws.
 pub(crate) fn aside(rng: &Rng, what: u64) -> Rng {
     Rng::new(rng.clone().next_u64() ^ what)
 }
 
-/// Options of a store, within their ranges, with everything as small as it may be.
+/// Draws options of a store, within their ranges, as small as possible.
 pub(crate) fn options(rng: &mut Rng) -> Options {
     let options = without_limit(rng);
-    // Without a draw. Where it is more than one write of the log at once, it is so whether it pays or not.
+    // Not drawn. A width above one is used whether it pays off or not.
     let writes_max = 1 + options.expert.compactions_max;
-    // Or as many as are found to be best, which changes while it runs.
+    // Or a width chosen adaptively, which changes during the run.
     let is_found = aside(rng, 0x7769_6474_6800).one_in(4);
     let loggers = Loggers { writes_max: if is_found { 0 } else { writes_max }, threads_min: 0 };
     let limited = Options { space_limit: space_limit(rng), ..options }.expert(|expert| {
         expert.ablation = ablation(rng);
         expert.loggers = loggers;
     });
-    // Says something only where there are two disks, and may be another one at each opening.
+    // Effective only with two disks; may change at each open.
     let limited = limited
         .expert(|expert| expert.speed_levels = pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]));
     let limited = with_speed_values(rng, limited);
-    // Where they move they do so quickly: a life is short.
+    // Adaptive moves are fast, because a run is short.
     let limited = limited.expert(|expert| {
         expert.speed_moving = aside(rng, 0x6d6f_7665_7321).one_in(2);
         expert.speed_look = Duration::from_millis(2);
@@ -90,7 +92,8 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
 }
 
-/// In a fourth of the stores what is buffered waits for a flush, for moments or as long as a life is; in all, if a campaign is to have that.
+/// A fourth of the stores defer buffered pages for flushes, for moments or a whole run; all stores
+/// if the campaign says so.
 fn with_aging(rng: &Rng, options: Options) -> Options {
     let mut aside = aside(rng, 0x6167_696e_6721);
     let is_drawn = aside.one_in(4);
@@ -102,12 +105,12 @@ fn with_aging(rng: &Rng, options: Options) -> Options {
     Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
 }
 
-/// The same for rows with options of their own: only if a campaign is to have it.
+/// Applies the options of the campaign, for rows with options of their own.
 pub(crate) fn with_what_all_have(rng: &Rng, options: Options) -> Options {
     if is_with(With::BufferedAge) { with_aging(rng, options) } else { options }
 }
 
-/// What every store of a campaign has, beside what is drawn.
+/// Options of every store of a campaign, in addition to the drawn ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum With {
     /// `ExpertOptions::buffered_age_ms_max`.
@@ -115,10 +118,10 @@ pub(crate) enum With {
     BufferedAge,
 }
 
-/// Set once, before there are threads.
+/// Set once, before threads start.
 static ALL_HAVE: OnceLock<Vec<With>> = OnceLock::new();
 
-/// All stores from now on have these.
+/// Sets the options of all later stores.
 pub(crate) fn all_have(with: &[With]) {
     let _ = ALL_HAVE.set(with.to_vec());
 }
@@ -127,19 +130,19 @@ pub(crate) fn is_with(what: With) -> bool {
     ALL_HAVE.get().is_some_and(|with| with.contains(&what))
 }
 
-/// How a process is told what this one was told.
+/// Returns the arguments that pass these options to a child process.
 pub(crate) fn with_arguments() -> Vec<String> {
     let name = |with: &With| with.to_possible_value().map(|value| value.get_name().to_owned());
     let names = ALL_HAVE.get().into_iter().flatten().filter_map(name);
     names.flat_map(|name| ["--with".to_owned(), name]).collect()
 }
 
-/// Mostly what is measured, else no gap or any.
+/// Draws mostly the measured gap, otherwise none or an arbitrary one.
 fn read_gap(rng: &Rng) -> Option<u64> {
     pick(&mut aside(rng, 0x6761_7073_2121), &[None, None, None, Some(0), Some(1000), Some(1 << 20)])
 }
 
-/// Hot values on the second disk, where there is one, or all that a flush writes: as many as come, in most cases.
+/// With two disks, draws hot values or all flushed values on the fast tier, mostly without a bound.
 fn with_speed_values(rng: &Rng, options: Options) -> Options {
     let bytes = match machine::has_two_disks() {
         true => pick(&mut aside(rng, 0x0076_616c_7565), &[0, 16 << 10, 1 << 40, 1 << 40]),
@@ -155,7 +158,7 @@ fn with_speed_values(rng: &Rng, options: Options) -> Options {
 fn without_limit(rng: &mut Rng) -> Options {
     let memtable_bytes = pick(rng, &[16 << 10, 16 << 10, 32 << 10, 128 << 10]);
     let log_group_bytes = pick(rng, &[64 << 10, 64 << 10, 68 << 10, 128 << 10]);
-    // Seeds on record draw in this order.
+    // Recorded seeds require this order of draws.
     let cache_bytes = pick(rng, &[0, 8 << 10, 64 << 10, 1 << 20]);
     let memory_bytes = memtable_bytes * pick(rng, &[2, 3, 8]);
     let wal_bytes_max = log_group_bytes * pick(rng, &[2, 3, 8]);
@@ -180,10 +183,10 @@ fn without_limit(rng: &mut Rng) -> Options {
     })
 }
 
-/// A limit that what a run writes does not reach: admission, grants and the bounds of log and manifest are at work under it,
-/// and nothing is refused.
+/// Draws a limit that a run does not reach: admission, grants and the bounds of log and manifest
+/// are active, without refusals.
 fn space_limit(rng: &Rng) -> Option<SpaceLimit> {
-    // Not by `aside`, which came later still.
+    // Not drawn by `aside`, which was added later.
     let mut aside = rng.clone();
     let limits = [None, None, Some(SpaceLimit::Bytes(ROOMY_BYTES)), Some(SpaceLimit::Ratio(ROOMY_RATIO))];
     pick(&mut aside, &limits)
@@ -192,10 +195,10 @@ fn space_limit(rng: &Rng) -> Option<SpaceLimit> {
 const ROOMY_BYTES: u64 = 1 << 30;
 const ROOMY_RATIO: f64 = 4.0;
 
-/// Mostly all mechanisms, else some, and sometimes none of them.
+/// Draws mostly all mechanisms, otherwise some, and sometimes none.
 fn ablation(rng: &Rng) -> Ablation {
     let mut aside = aside(rng, 0x6162_6c61_7465);
-    // Seeds on record turn all three parts of the scheduling of collections off at once.
+    // Recorded seeds disable all three parts of the scheduling of collections at once.
     let with_threads = ["gc_threshold", "gc_pace"];
     let names = Ablation::names().into_iter().filter(|name| !with_threads.contains(name));
     let mut off: Vec<&str> = match aside.below(8) {
@@ -209,13 +212,13 @@ fn ablation(rng: &Rng) -> Ablation {
     Ablation::without(off).expect("these are their names")
 }
 
-/// The same, in half of the cases with a scrub: slow, or as fast as it can.
+/// Adds a scrub in half of the cases: slow, or as fast as possible.
 pub(crate) fn scrubbed(rng: &Rng, options: Options) -> Options {
     let mut aside = aside(rng, 0x7363_7275_6200);
     options.expert(|expert| expert.scrub_bytes_per_s = pick(&mut aside, &[0, 0, 64 << 10, 1 << 40]))
 }
 
-/// The same with a limit that a run reaches: writes may be refused.
+/// Adds a limit that a run reaches: writes may be refused.
 pub(crate) fn tight(rng: &mut Rng, options: Options) -> Options {
     let more = pick(rng, &[0, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
     let wait = Duration::from_millis(pick(rng, &[1, 60, 500]));
@@ -227,7 +230,7 @@ pub(crate) fn tight(rng: &mut Rng, options: Options) -> Options {
     above_least(options, more)
 }
 
-/// True if writes may be refused under these options.
+/// Returns true if writes may be refused under these options.
 pub(crate) fn is_tight(options: &Options) -> bool {
     match options.space_limit {
         None => false,
@@ -237,17 +240,17 @@ pub(crate) fn is_tight(options: &Options) -> bool {
     }
 }
 
-/// The same without a limit that may refuse writes.
+/// Removes a limit that may refuse writes.
 pub(crate) fn roomy(options: Options) -> Options {
     Options { space_limit: options.space_limit.filter(|_| !is_tight(&options)), ..options }
 }
 
-/// The same with the lowest limit in bytes that is accepted, and `more`.
+/// Sets the lowest accepted limit in bytes plus `more`.
 fn above_least(options: Options, more: u64) -> Options {
     Options { space_limit: Some(SpaceLimit::Bytes(least_limit(&options) + more)), ..options }
 }
 
-/// The lowest limit in bytes that is accepted.
+/// Returns the lowest accepted limit in bytes.
 pub(crate) fn least_limit(options: &Options) -> u64 {
     let at = |bytes| Options { space_limit: Some(SpaceLimit::Bytes(bytes)), ..options.clone() };
     let (mut low, mut high) = (0, ROOMY_BYTES / 2);
@@ -262,7 +265,7 @@ pub(crate) fn least_limit(options: &Options) -> u64 {
     low
 }
 
-/// Options under which values are separated, into small files that are collected soon.
+/// Draws options with separated values in small files that are collected soon.
 pub(crate) fn churn_options(rng: &mut Rng) -> Options {
     let options = options(rng);
     let family =
@@ -271,11 +274,11 @@ pub(crate) fn churn_options(rng: &mut Rng) -> Options {
             expert.gc_ratio_percent = pick(rng, &[1, 5, 20]);
         });
     let options = Options { family, ..options };
-    // Its values may need more than those it was drawn for.
+    // These values may need a higher limit than the drawn one.
     if is_tight(&options) && options.validate().is_err() { above_least(options, 64 << 10) } else { options }
 }
 
-/// A line about the options of a store.
+/// Formats the options of a store in a line.
 pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
@@ -318,7 +321,7 @@ pub(crate) fn describe(options: &Options) -> String {
     )
 }
 
-/// Which keys and values a run uses.
+/// Distribution of keys and values of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
     keys: u64,
@@ -341,7 +344,8 @@ impl Data {
         }
     }
 
-    /// Few keys with long values, overwritten and deleted all the time: what separation and its collection are about.
+    /// Few keys with long values, constantly overwritten and deleted, to exercise separation and
+    /// its collection.
     pub fn churn(rng: &mut Rng) -> Self {
         Data {
             keys: pick(rng, &[8, 16, 40, 100]),
@@ -353,14 +357,15 @@ impl Data {
         }
     }
 
-    /// Without values that need more than a few pages.
+    /// Values of at most a few pages.
     pub fn small(rng: &mut Rng) -> Self {
         Data { large_len_max: 5_000, value_len_max: pick(rng, &[8, 60, 60, 600]), ..Data::new(rng) }
     }
 
     pub fn key(&self, rng: &mut Rng) -> Vec<u8> {
         if self.odd_keys {
-            // Prefixes of each other, zero bytes, the highest byte: what comparisons and separators get wrong.
+            // Prefixes of each other, zero bytes, the highest byte: hard cases for comparisons and
+            // separators.
             let len = 1 + rng.below(4) as usize;
             return (0..len).map(|_| pick(rng, &[0, 1, b'a', b'b', 0xfe, 0xff])).collect();
         }
@@ -375,7 +380,7 @@ impl Data {
     pub fn value(&self, rng: &mut Rng) -> Vec<u8> {
         let max = if rng.one_in(self.large_one_in) { self.large_len_max } else { self.value_len_max };
         let mut value = vec![0; rng.below(max + 1) as usize];
-        // Half of it compresses.
+        // Half of the value compresses.
         let random = value.len() / 2;
         rng.fill(&mut value[..random]);
         value

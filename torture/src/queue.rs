@@ -1,8 +1,11 @@
-//! Row `queue`: keys that are put at one end and deleted at the other, which leave tombstones where the next read begins.
+//! Row `queue`: keys are put at one end and deleted at the other, which leaves tombstones where the
+//! next read begins.
 //!
-//! A queue in key order is filled, drained and read at its first or last key, beside writes to another range. Some elements come back to the
-//! place that they had. Every read, also of a snapshot, is compared with a model. Then either reads go on: they pay for compactions, after which they pass few entries, however many were deleted. Or
-//! the store is left alone: after that a read passes next to none.
+//! A queue in key order is filled, drained and read at its first or last key, beside writes to
+//! another range. Some elements return to their former position. Every read, also of a snapshot, is
+//! compared with a model. Then either reads continue: they pay for compactions, after which they
+//! pass few entries, whatever was deleted. Or the store stays idle, after which a read passes next
+//! to none.
 
 use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
@@ -15,15 +18,16 @@ use lavastore::testing::SimEnv;
 use lavastore::{Db, FamilyOptions, Options, PolicyChoice, Snapshot, VlsmOptions};
 use std::collections::BTreeSet;
 
-/// Entries that the memtables of these options hold at most, and level 0 before it is compacted.
+/// Maximum number of entries in the memtables of these options, and in level 0 before its
+/// compaction.
 const FEW: u64 = 1_500;
-/// Entries that are drained.
+/// Number of drained entries.
 const MANY: u64 = 6_000;
-/// Entries that a read may pass in a store that was left alone.
+/// Maximum number of entries that a read may pass in an idle store.
 const NEXT_TO_NONE: u64 = 16;
 const REST_NS: u64 = 70_000_000_000;
 const STEP_NS: u64 = 100_000_000;
-/// Reads after which those that follow pass few entries.
+/// Number of reads after which later ones pass few entries.
 const READS: u64 = 400;
 
 struct Queue {
@@ -32,7 +36,7 @@ struct Queue {
     db: Option<Db>,
     model: BTreeSet<u64>,
     next: u64,
-    /// It is read at its last key, and filled at its first.
+    /// The queue is read at its last key and filled at its first.
     backward: bool,
 }
 
@@ -72,7 +76,8 @@ impl Queue {
         Ok(())
     }
 
-    /// The key of an element: ascending, or descending for a queue that is read at its last key.
+    /// Returns the key of an element: ascending, or descending for a queue that is read at its last
+    /// key.
     fn key(&self, nth: u64) -> Vec<u8> {
         let nth = if self.backward { u64::from(u32::MAX) - nth } else { nth };
         format!("queue/{nth:012}").into_bytes()
@@ -95,7 +100,7 @@ impl Queue {
         self.db().delete(self.key(nth)).doing(|| "delete".into())
     }
 
-    /// An element that was deleted comes back.
+    /// Puts a deleted element back.
     fn put_back(&mut self, rng: &mut Rng) -> Check {
         match self.model.first().copied().unwrap_or(self.next) {
             0 => Ok(()),
@@ -103,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// Reads the element that is next, and returns how many entries that passed.
+    /// Reads the next element; returns the number of entries passed.
     fn read(&self) -> Check<u64> {
         let mut iter = self.db().engine().iter(Default::default()).doing(|| "iterate".into())?;
         match self.backward {
@@ -168,7 +173,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The queue is used: reads pay for compactions.
+    /// Uses the queue: reads pay for compactions.
     fn read_on(&mut self, rng: &mut Rng) -> Check {
         let mut seen = None;
         for n in 0..2 * READS {
@@ -176,7 +181,7 @@ impl Queue {
                 0..=18 => self.push(rng)?,
                 19..=37 => self.pop()?,
                 38 => self.put_back(rng)?,
-                // A snapshot keeps tombstones from being removed, so only the first reads hold one.
+                // A snapshot retains tombstones, so only the first reads hold one.
                 _ if n < READS / 2 => seen = Some((self.db().snapshot(), self.model.first().copied())),
                 _ => seen = None,
             }
@@ -190,7 +195,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Nothing is called for a while.
+    /// Lets time pass without calls.
     fn leave_alone(&mut self) -> Check {
         let clock = machine::env(&self.sim)?.clock;
         let end_ns = clock.now_ns() + REST_NS;

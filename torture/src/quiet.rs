@@ -1,20 +1,22 @@
-//! Row `quiet`: a store without writes frees deleted data without a call, and then does nothing any more.
+//! Row `quiet`: a store without writes frees deleted data on its own, and then becomes idle.
 //!
-//! A run of puts, overwrites, deletes and range deletes over several families, with snapshots that are dropped at its end,
-//! and perhaps a reopen. Then nothing is called while simulated time passes. Each value carries a mark of its own, so that the
-//! files themselves say what is left. At rest:
+//! A run of puts, overwrites, deletes and range deletes over several families, with snapshots that
+//! are dropped at its end, and sometimes a reopen. Then simulated time passes without calls. Each
+//! value carries a unique mark, so that the files themselves show the remaining values. At rest:
 //!
-//! * no table has a value that was deleted, and none that was kept for a snapshot which is gone;
-//! * of the records of value files, these are no larger a part than `gc_ratio_percent`;
+//! * no table has a deleted value, or one kept for a dropped snapshot;
+//! * dead values are at most `gc_ratio_percent` of the records in value files;
 //! * the log has no free files;
-//! * no more was rewritten than the account allows: a byte for each byte that was written, freed, or there at the open;
-//! * the ledger is what the directory occupies, and reads return the model;
-//! * in two more minutes not a byte of the disk changes.
+//! * rewrites stayed within the budget: a byte per byte written, freed, or present at the open;
+//! * the space report equals the directory, and reads return the model;
+//! * in two more minutes no byte of the disk changes.
 //!
-//! A third of the stores have logs beside the keys. Records are appended and trimmed. At rest the log has no more than the records
-//! that are left, the garbage that [`lavastore::LogOptions::garbage_percent`] allows, and some groups.
+//! A third of the stores also have logs, with appends and trims. At rest the log has only the
+//! remaining records, the garbage allowed by [`lavastore::LogOptions::garbage_percent`], and some
+//! groups.
 //!
-//! As long as a snapshot is open that reads what was deleted, nothing is freed, and the ledger names it as the reason.
+//! While an open snapshot reads deleted data, none of it is freed, and the space report names the
+//! snapshot as the reason.
 
 use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
@@ -31,20 +33,20 @@ use lavastore::{
 };
 use std::collections::BTreeMap;
 
-/// When rest begins, and how long it may take at most for stores of this size, seconds.
+/// Start of rest work, and its maximum duration for stores of this size, in seconds.
 const REST_S: u64 = 60;
-/// One store in so many is a large one.
+/// One in this many stores is a large one.
 const LARGE_ONE_IN: u64 = 600;
-/// In which it does nothing any more.
+/// Duration of the final idle period in seconds.
 const STILL_S: u64 = 120;
 const STEP_NS: u64 = 100_000_000;
-/// The first bytes of a mark.
+/// First bytes of a mark.
 const MAGIC: [u8; 3] = [0xf7, 0x1e, 0xc5];
 
-/// Groups of the log, bytes.
+/// Size of log groups in bytes.
 const GROUP_BYTES: u64 = 256 << 10;
 
-/// The number of a value, which its mark tells.
+/// Number of a value, stored in its mark.
 type Mark = u64;
 
 fn bytes_of(mark: Mark, len: usize) -> Vec<u8> {
@@ -54,13 +56,13 @@ fn bytes_of(mark: Mark, len: usize) -> Vec<u8> {
     value
 }
 
-/// The fate of a value.
+/// State of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Live,
-    /// A newer value of its key hides it, and no compaction may have met both.
+    /// Superseded by a newer value of its key; no compaction may have seen both.
     Overwritten,
-    /// It must leave: it was deleted, or compactions kept it for a snapshot that is gone.
+    /// Must be removed: deleted, or kept by compactions for a dropped snapshot.
     Dead,
 }
 
@@ -72,13 +74,13 @@ struct Quiet {
     model: Vec<BTreeMap<u64, Mark>>,
     fates: HashMap<Mark, Fate>,
     lens: (usize, usize),
-    /// The values that were deleted last, by family and key.
+    /// The last deleted values, by family and key.
     deleted: HashMap<(usize, u64), Mark>,
     written: u64,
     logs: Vec<Records>,
 }
 
-/// The records of a log: those from `first` to before `next` are left.
+/// The records of a log; those from `first` to before `next` remain.
 #[derive(Clone, Debug, Default)]
 struct Records {
     first: u64,
@@ -191,7 +193,7 @@ impl Quiet {
 
     fn run(&mut self, rng: &mut Rng) -> Check {
         self.open()?;
-        // From 64 KB to 4 MB, each magnitude as often as any other, and now and then 16 MB.
+        // From 64 KB to 4 MB with equal probability per magnitude, and sometimes 16 MB.
         let is_large = rng.one_in(LARGE_ONE_IN) && !machine::is_lavafs();
         let bytes = (64 << 10) << if is_large { 8 } else { rng.below(7) };
         self.write(bytes, rng)?;
@@ -212,7 +214,7 @@ impl Quiet {
         let state = self.sim.state_hash();
         self.pass(STILL_S)?;
         ensure!(self.sim.state_hash() == state, "rest work does not end: {}", self.db().describe());
-        // Scans ask for values to be put in order, so they come last.
+        // Scans trigger reordering of values, so they come last.
         self.check_contents()?;
         self.check_records()?;
         check_verify(self.db())?;
@@ -220,7 +222,7 @@ impl Quiet {
         Ok(())
     }
 
-    /// Compactions keep the versions of a snapshot. Then it is dropped.
+    /// Compacts while a snapshot is held, then drops it.
     fn hold(&mut self, snapshot: Snapshot, seen: &HashMap<Mark, Fate>, rng: &mut Rng) -> Check {
         for family in &self.families {
             family.compact_range(..).doing(|| "compact_range".into())?;
@@ -238,7 +240,8 @@ impl Quiet {
             ensure!(self.db().stats().rest_bytes_written == before, "rest work beside a snapshot");
         }
         drop(snapshot);
-        // What compactions have met and kept must leave: all that the snapshot saw, and that is hidden.
+        // Values kept by those compactions must be removed: all that the snapshot saw and that are
+        // superseded.
         for (mark, fate) in &mut self.fates {
             if *fate == Fate::Overwritten && seen.get(mark) == Some(&Fate::Live) {
                 *fate = Fate::Dead;
@@ -262,7 +265,7 @@ impl Quiet {
             if let Some(older) = self.model[nth].insert(key, mark) {
                 self.fates.insert(older, Fate::Overwritten);
             } else if let Some(older) = self.deleted.remove(&(nth, key)) {
-                // The tombstone may go before it meets the value.
+                // The tombstone may be dropped before it meets the value.
                 self.fates.insert(older, Fate::Overwritten);
             }
             (left, self.written) = (left - len as i64, self.written + len as u64);
@@ -273,7 +276,7 @@ impl Quiet {
         Ok(())
     }
 
-    /// Appends records to the logs, and trims the older ones.
+    /// Appends records to the logs, and trims older ones.
     fn append(&mut self, bytes: u64, rng: &mut Rng) -> Check {
         let count = self.logs.len() as u64;
         for (nth, records) in self.logs.iter_mut().enumerate() {
@@ -330,7 +333,7 @@ impl Quiet {
         }
     }
 
-    /// Nothing is called for so long, simulated seconds.
+    /// Lets simulated seconds pass without calls.
     fn pass(&self, seconds: u64) -> Check {
         let clock = machine::env(&self.sim)?.clock;
         let end_ns = clock.now_ns() + seconds * 1_000_000_000;
@@ -346,7 +349,7 @@ impl Quiet {
         Ok(self.listed()?.iter().map(|(_, bytes)| bytes).sum())
     }
 
-    /// The files of the store, with the bytes that they occupy.
+    /// Returns the files of the store with their allocated bytes.
     fn listed(&self) -> Check<Vec<(String, u64)>> {
         let listed = machine::env(&self.sim)?.fs.list(DIR.as_ref()).doing(|| "list".into())?;
         Ok(listed.into_iter().map(|entry| (entry.name, entry.allocated)).collect())
@@ -383,8 +386,8 @@ impl Quiet {
         Ok(())
     }
 
-    /// Checks the files for dead values.
-    /// With `leaves_deleted_data` the account of rest work was used up: tables may hold dead values.
+    /// Checks the files for dead values. With `leaves_deleted_data` the budget of rest work was
+    /// used up, so tables may hold dead values.
     fn check_files(&self, leaves_deleted_data: bool) -> Check {
         let env = machine::env(&self.sim)?;
         let (mut dead_records, mut records) = (0, 0);
@@ -413,7 +416,8 @@ impl Quiet {
             }
             (dead_records, records) = (dead_records + dead, records + marks.len());
         }
-        // Lengths differ, so that parts by count and by bytes do; and a file is collected as a whole.
+        // Lengths differ, so shares by count and by bytes differ too; and a file is collected as a
+        // whole.
         let percent = self.options.family.expert.gc_ratio_percent as usize + 15;
         let bound = records * percent / 100 + 64;
         ensure!(dead_records <= bound, "{dead_records} of {records} records are of values that are dead");
@@ -442,11 +446,12 @@ impl Quiet {
     }
 }
 
-/// The default of [`LogOptions::garbage_percent`].
+/// Default of [`LogOptions::garbage_percent`].
 const GARBAGE_PERCENT: u64 = 50;
-/// Groups that padding alone does not make garbage: see [`LogOptions::garbage_percent`].
+/// Groups that are not garbage by padding alone: see [`LogOptions::garbage_percent`].
 const PADDED_MAX: usize = 8;
-/// Files of the log at rest: a group, the one that a reopened store has replayed, and the two files of the reserve.
+/// Maximum number of log files at rest: a group, the one replayed by a reopen, and the two files of
+/// the reserve.
 const LOG_FILES_MAX: usize = 6;
 
 fn key_of(key: u64) -> Vec<u8> {

@@ -1,10 +1,11 @@
-//! Row `reclaim`: every table and vSST is deleted exactly when nothing can reach it.
+//! Row `reclaim`: every table and vSST is deleted exactly when it is unreachable.
 //!
-//! A run of flushes, compactions and collections, with snapshots and iterators held across many of them, families that
-//! come and go, checkpoints, and options that change. Whenever the store is at rest, its directory holds what the
-//! manifest names and what readers hold ([`crate::files`]), while every read is compared with the model. Then the machine
-//! dies at each sync and each removal of the run: what is opened after that must hold what was promised, come to rest
-//! with exactly the files it names, and still hold the same.
+//! A run of flushes, compactions and collections, with snapshots and iterators held across many of
+//! them, families created and dropped, checkpoints, and changing options. Whenever the store is
+//! idle, its directory holds the files of the manifest and of readers ([`crate::files`]), and every
+//! read is compared with the model. Then the machine dies at each sync and each removal of the run.
+//! The reopened store must hold the promised data, become idle with exactly the files it names, and
+//! still hold the same data.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
@@ -20,7 +21,7 @@ use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Db, Durability, Options};
 
-/// Deaths of one run, at most: of more barriers some are drawn.
+/// Maximum number of crashes per run; of more sync points some are drawn.
 const DEATHS_MAX: usize = 60;
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -69,7 +70,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-/// The run, to its end without readers.
+/// Runs to the end, without readers.
 fn run(driver: &mut Driver) -> Check {
     driver.run()?;
     driver.settle()?;

@@ -1,11 +1,12 @@
-//! Row `refused-step`: a step of background work is refused, and the same process goes on.
+//! Row `refused-step`: a step of background work is refused, and the same process continues.
 //!
-//! An edit of the manifest finds no room, a checkpoint fails in the middle, or a job is abandoned because an output finds
-//! none. The refusal ends at once. From then on nothing may fail. Contents are those of the model, and flushes and jobs come
-//! to an end. Jobs leave nothing in the sums of the space budget. The store opens again after a close, a kill and a
-//! loss of power. Enough is written in between for the log to release several groups.
+//! A manifest edit finds no space, a checkpoint fails in the middle, or a job is abandoned because
+//! an output finds no space. The refusal ends at once, and from then on no call may fail. Contents
+//! equal the model, and flushes and jobs complete. Jobs leave nothing in the sums of the space
+//! budget. The store opens again after a close, a kill and a loss of power. Enough data is written
+//! in between for the log to release several groups.
 //!
-//! One case in four does so with both engines, whose collections and seals commit edits as well.
+//! One case in four uses both engines, whose collections and seals commit edits as well.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, ensure};
@@ -19,12 +20,12 @@ use io::Rng;
 use lavastore::testing::{FaultEffect, FaultPlan, OpKind};
 use lavastore::{ErrorKind, Options};
 
-/// Calls that take room on the volume.
+/// Calls that allocate space on the volume.
 const TAKES_ROOM: [OpKind; 3] = [OpKind::Create, OpKind::Append, OpKind::Reserve];
-/// Strikes at a store with both engines, in one case.
+/// Refusals in one case with both engines.
 const STRIKES: u64 = 6;
 
-/// The step that is refused.
+/// The refused step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Edit,
@@ -68,7 +69,7 @@ fn limited(rng: &mut Rng) -> Options {
     plan::tight(rng, drawn)
 }
 
-/// Edits of a store with both engines are refused.
+/// Refuses edits of a store with both engines.
 fn of_both(seed: u64, rng: &mut Rng, outcome: &mut Outcome) {
     let Some((past, _)) = outcome.made(|| Ok(joint::past(seed, rng))) else { return };
     for nth in 0..STRIKES {
@@ -99,7 +100,7 @@ fn run(driver: &mut Driver, rng: &mut Rng, outcome: &mut Outcome) -> Check {
     model::ends_well(driver)
 }
 
-/// The refusal of the `nth` call of such a step.
+/// Returns the fault plan that refuses the `nth` call of such a step.
 fn refusal(step: Step, nth: u64, rng: &mut Rng) -> FaultPlan {
     let outputs = [".ksst", ".vsst"];
     let path = match step {
@@ -111,7 +112,7 @@ fn refusal(step: Step, nth: u64, rng: &mut Rng) -> FaultPlan {
     FaultPlan::nth(nth, FaultEffect::NoSpace).kinds(&TAKES_ROOM).path(&path)
 }
 
-/// Has steps refused, one at a time. Returns the number of refusals.
+/// Refuses steps one at a time. Returns the number of refusals.
 fn refused(driver: &mut Driver, step: Step, rng: &mut Rng) -> Check<u64> {
     driver.expects_refusals();
     let mut count = 0;
@@ -129,12 +130,12 @@ fn refused(driver: &mut Driver, step: Step, rng: &mut Rng) -> Check<u64> {
     Ok(count)
 }
 
-/// Takes a checkpoint. It fails with `NoSpace`, or its contents are those of the model.
+/// Takes a checkpoint: it fails with `NoSpace`, or its contents equal the model.
 fn checkpoint(driver: &mut Driver) -> Check {
     driver.write()?;
     let dir = format!("/checkpoint-at-{}", driver.sim.op_count());
     let taken = driver.db().checkpoint(&dir);
-    // Not the open of the checkpoint.
+    // The open of the checkpoint must not be refused.
     driver.sim.clear_faults();
     match taken {
         Ok(()) => compare_checkpoint(&driver.sim, &dir, plan::options(&mut driver.rng), &driver.model),
@@ -143,7 +144,7 @@ fn checkpoint(driver: &mut Driver) -> Check {
     }
 }
 
-/// The refusal is over: nothing else may fail, and the refused step has left nothing behind.
+/// After the refusal: no other call may fail, and the refused step has left nothing behind.
 fn goes_on(driver: &mut Driver, rng: &mut Rng) -> Check {
     driver.has_room_again()?;
     for _ in 0..4 {

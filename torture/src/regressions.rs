@@ -1,9 +1,9 @@
-//! Seeds that once failed: row, seed, what was wrong. They are run by `cargo test -p torture`.
+//! Seeds that once failed: row, seed, defect. `cargo test -p torture` runs them.
 //!
-//! A seed repeats its case only as long as the operations are drawn in the same order, so each of these bugs also has a
-//! row that meets it from fresh seeds.
+//! A seed repeats its case only while the order of draws is unchanged, so each of these bugs also
+//! has a row that finds it from new seeds.
 
-/// Row, seed, and what it found.
+/// Row, seed, and defect.
 #[cfg(test)]
 pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("model", 3, "a range deletion from the empty key could not be flushed"),

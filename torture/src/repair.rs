@@ -1,15 +1,17 @@
 //! Row `repair`: a store is damaged, and repaired into a new one.
 //!
-//! The report is held against what the new store holds. A key whose newest value is not there must lie in a range that the
-//! report calls lost; one that holds an older value, or that had been deleted, in one where it says that such may have come
-//! back; everything else must be as it was. Where the log lost changes the report tells their sequences, and only keys
-//! whose newest change is among them, or older, may differ. The damaged store must not change by a byte, and the new one
-//! is verified, written to and opened again.
+//! The report is compared with the new store. A key whose newest value is missing must lie in a
+//! range reported as lost. A key with an older value, or a deleted key that is back, must lie in a
+//! range that may have come back. All other keys must be unchanged. If the log lost changes, the
+//! report names their sequence numbers, and only keys whose newest change is among them, or older,
+//! may differ. No byte of the damaged store may change. The new store is verified, written to and
+//! opened again.
 //!
-//! Stores are closed, or killed with readers that hold on to old tables. Of a store that was killed, the end of log and
-//! manifest cannot be told from a torn one, so those are not damaged there, only removed. Tables that a compaction replaced may
-//! be left there, and what comes back of them has to be told; a store that was closed has none, so nothing of it may come back if its
-//! manifest alone is lost.
+//! Stores are closed, or killed with readers that hold old tables. In a killed store, the end of
+//! log and manifest cannot be distinguished from a torn one, so these files are removed rather than
+//! damaged. Tables replaced by a compaction may remain there, and data that comes back from them
+//! must be reported. A closed store has none, so no data may come back if only its manifest is
+//! lost.
 
 pub(crate) mod bounds;
 mod tables;
@@ -28,9 +30,9 @@ use lavastore::{Db, Family, KeyRepairReport, LostRange, Options, RepairOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Repairs of one store.
+/// Repairs per store.
 const DAMAGES: u64 = 8;
-/// Where the new store goes.
+/// Directory of the new store.
 const INTO: &str = "/repaired";
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -59,11 +61,11 @@ pub(crate) struct Store {
     closed: bool,
 }
 
-/// What was done to it.
+/// A damage of the store.
 #[derive(Default)]
 pub(crate) struct Damaged {
     pub text: String,
-    /// Nothing is lost with it: every record must be back, and nothing else.
+    /// The damage loses no data: every record must be back, and nothing else.
     pub harmless: bool,
 }
 
@@ -96,7 +98,7 @@ impl Store {
         Ok(Store { driver, sim, closed })
     }
 
-    /// Damages the store, in one place or two. `None` if it cannot be done with the file that was drawn.
+    /// Damages the store in one or two places. `None` if the drawn file cannot be damaged so.
     fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damaged>> {
         let files = damage::files(sim)?;
         let files: Vec<(String, u64)> =
@@ -128,7 +130,7 @@ impl Store {
             _ => {
                 let Some(text) = self.damage_data(sim, &files, false, rng)? else { return Ok(None) };
                 match rng.one_in(4) {
-                    // The second may not be possible any more where the first was.
+                    // The second damage may be impossible after the first.
                     true => {
                         let more = self.damage_data(sim, &files, false, rng).ok().flatten();
                         (format!("{text}, {}", more.unwrap_or_default()), false)
@@ -140,7 +142,7 @@ impl Store {
         Ok(Some(Damaged { text, harmless }))
     }
 
-    /// Removes the manifest, or damages it where something confirms what it held.
+    /// Removes the manifest, or damages it where a later confirmation covers its contents.
     fn damage_manifest(&self, sim: &SimEnv, path: &str, rng: &mut Rng) -> Check<String> {
         let files = damage::files(sim)?;
         let len = files.iter().find(|(other, _)| other == path).map_or(0, |(_, len)| *len);
@@ -163,7 +165,7 @@ impl Store {
         }
     }
 
-    /// A file of data.
+    /// Draws a data file.
     fn draw(&self, files: &[(String, u64)], tables_only: bool, rng: &mut Rng) -> Option<(String, u64)> {
         let kinds: &[&str] = match (tables_only, self.closed) {
             (true, _) | (false, false) => &[".ksst", ".vsst"],
@@ -175,7 +177,7 @@ impl Store {
         of_kind.get(nth).map(|file| (*file).clone())
     }
 
-    /// Damages a block of a file of data, or its length, or exchanges it for another.
+    /// Damages a block or the length of a data file, or exchanges it for another.
     fn damage_data(
         &self,
         sim: &SimEnv,
@@ -188,7 +190,7 @@ impl Store {
             0..=3 => {
                 let block = pick(rng, &[512, 4096]);
                 let blocks = len.div_ceil(block);
-                // The ends are where indexes and footers are.
+                // Indexes and footers are at the end.
                 let nth = match rng.below(3) {
                     0 => blocks - 1,
                     _ => rng.below(blocks),
@@ -224,7 +226,7 @@ impl Store {
         })
     }
 
-    /// Repairs, and holds the report against the new store. Says what came of it.
+    /// Repairs, and compares the report with the new store. Returns the kind of result.
     pub fn repair(&self, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<&'static str> {
         let before = bytes_of(sim)?;
         let options = plan::roomy(plan::options(rng));
@@ -265,7 +267,7 @@ impl Store {
         })
     }
 
-    /// Prints what the tables of the damaged store say of themselves.
+    /// Prints the dumps of the damaged store's tables.
     fn describe(&self, sim: &SimEnv) -> Check {
         let env = machine::env(sim)?;
         for entry in env.fs.list(Path::new(DIR)).doing(|| "list".into())? {
@@ -276,7 +278,7 @@ impl Store {
         Ok(())
     }
 
-    /// The new store takes writes, and is the same when it is opened again.
+    /// Checks that the new store takes writes and is the same after a reopen.
     fn goes_on(
         &self,
         sim: &SimEnv,
@@ -313,7 +315,8 @@ impl Store {
                 ensure!(is_told, "family {id} had been dropped and came back");
                 continue;
             }
-            // One that the manifest does not tell any more, nor a table or the log: then what is lost may be of any family.
+            // A family unknown to the manifest, the tables and the log: the loss may belong to any
+            // family.
             let is_known =
                 family.is_some() || expected.is_empty() || report.lost.iter().any(is_of_any_family);
             ensure!(is_known, "family {id} is not in the report");
@@ -343,7 +346,7 @@ impl Store {
         Ok(())
     }
 
-    /// True if what is lost explains that a key has another value than it should.
+    /// Returns true if a reported loss explains the unexpected value of a key.
     fn is_told(
         &self,
         lost: &[LostRange],
@@ -361,7 +364,7 @@ impl Store {
         lost.iter().any(covers) || is_explained(&gaps, versions, got)
     }
 
-    /// The changes of a key with their sequences.
+    /// Returns the changes of a key with their sequence numbers.
     fn changes_of<'a>(&'a self, id: FamilyId, key: &'a [u8]) -> impl Iterator<Item = (u64, &'a Change)> + 'a {
         let own = self.driver.history.sequenced().filter(move |(_, (family, change))| {
             *family == id
@@ -373,7 +376,7 @@ impl Store {
         own.map(|(seq, (_, change))| (seq, change))
     }
 
-    /// The versions of a key, in the order of their sequences.
+    /// Returns the versions of a key in sequence order.
     fn versions_of(&self, id: FamilyId, key: &[u8]) -> Vec<Version> {
         let value = |change: &Change| match change {
             Change::Put(_, value) => Some(value.clone()),
@@ -383,11 +386,13 @@ impl Store {
     }
 }
 
-/// A change of a key: its sequence, and the value that it left there.
+/// A change of a key: its sequence number, and the resulting value.
 type Version = (u64, Option<Vec<u8>>);
 
-/// True if changes that the log lost explain what a key has: its newest one is among them, and it has what the newest that is not lost left, or
-/// one behind that: some that are told may be there. All gaps count at once, since a key may have lost a change in each of several.
+/// Returns true if lost log changes explain the value of a key. Its newest changes must be lost,
+/// and its value must come from the newest change that is not, or from one of the reported ones,
+/// which may still be there. All gaps count together, since a key may have lost a change in each of
+/// several.
 fn is_explained(gaps: &[(u64, u64)], versions: &[Version], got: Option<&Vec<u8>>) -> bool {
     let is_lost = |seq: u64| gaps.iter().any(|(first, last)| (*first..=*last).contains(&seq));
     let lost = versions.iter().rev().take_while(|(seq, _)| is_lost(*seq)).count();
@@ -396,7 +401,7 @@ fn is_explained(gaps: &[(u64, u64)], versions: &[Version], got: Option<&Vec<u8>>
     !lost.is_empty() && (left == got || lost.iter().any(|(_, value)| value.as_ref() == got))
 }
 
-/// True if a table is lost, and nothing tells whose it was.
+/// Returns true for a lost table of unknown family.
 fn is_of_any_family(lost: &LostRange) -> bool {
     let is_whole = lost.family.is_none() && lost.from.is_none() && lost.to.is_none();
     is_whole && lost.sequences.is_none() && !lost.only_come_back
@@ -407,7 +412,7 @@ fn list(lost: &[LostRange]) -> String {
     format!("[{}]", shown.join("; "))
 }
 
-/// The bytes of every file of the damaged store.
+/// Returns the bytes of every file of the damaged store.
 pub(crate) fn bytes_of(sim: &SimEnv) -> Check<BTreeMap<String, Vec<u8>>> {
     let env = machine::env(sim)?;
     let mut all = BTreeMap::new();
@@ -421,7 +426,7 @@ pub(crate) fn bytes_of(sim: &SimEnv) -> Check<BTreeMap<String, Vec<u8>>> {
     Ok(all)
 }
 
-/// What a repaired store holds, under the ids that the families had.
+/// Returns the contents of a repaired store under the original family ids.
 fn contents_of(db: &Db, report: &KeyRepairReport) -> Check<BTreeMap<FamilyId, Entries>> {
     let mut all = BTreeMap::new();
     for family in &report.families {

@@ -1,10 +1,12 @@
-//! Rows `async` and `async-io-errors`: requests in flight, a machine that dies, and one whose operations fail.
+//! Rows `async` and `async-io-errors`: asynchronous requests with crashes, and with failing
+//! operations.
 //!
-//! A life submits writes and reads without waiting for them, drops futures, and lets the store go on for a few steps now and then. Writes of
-//! one handle are applied in the order in which they were submitted, so what a crash leaves is the state after the first so many of
-//! them: all that had been told durable (of a process that dies: visible), and none that was submitted later. In `async` the machine dies at
-//! many points of a recorded life; in `async-io-errors` one operation of the file system fails, everything in flight is told, and then the
-//! power goes.
+//! A workload submits writes and reads without waiting, drops futures, and lets the store run for a
+//! few steps at times. Writes of a handle are applied in order of submission, so a crash leaves the
+//! state after a prefix of them. The prefix covers all writes reported as durable (after a process
+//! crash: as visible), and none submitted later. In `async` the machine dies at many points of a
+//! recorded workload. In `async-io-errors` one file system operation fails, all requests in flight
+//! are answered, and then the power fails.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
@@ -26,14 +28,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 const KEYS: u64 = 16;
-/// Entries of a page, at most.
+/// Maximum number of entries in a page.
 const PAGE_LEN: usize = 7;
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What a write does to its keys.
+/// Effect of a write on its keys.
 type Change = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// A write, and the operations of the file system by which something was known of it.
+/// A write, and the file system operations at which its state was reported.
 struct Written {
     change: Change,
     visible: Option<Request<()>>,
@@ -45,19 +47,19 @@ struct Written {
     fate: Fate,
 }
 
-/// What was told of a write.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Nothing but good.
+    /// No error.
     Written,
-    /// Nothing of it was written.
+    /// Refused without any effect.
     Refused,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
 impl Fate {
-    /// Of a write that was told this in place of being visible.
+    /// Returns the outcome of a write that failed before it was visible.
     fn of(e: &Error) -> Fate {
         match e.kind() {
             ErrorKind::Busy | ErrorKind::NoSpace | ErrorKind::Poisoned | ErrorKind::Closed => Fate::Refused,
@@ -71,7 +73,7 @@ impl Written {
         self.visible.is_none() && self.durable.is_none()
     }
 
-    /// What was told at this operation of the file system. Errors.
+    /// Receives the reports at this file system operation. Returns errors.
     fn listen(&mut self, op: u64) -> Vec<Error> {
         let mut failed = Vec::new();
         if let Some(outcome) = self.visible.as_mut().and_then(Request::take) {
@@ -84,7 +86,7 @@ impl Written {
                 }
             }
         }
-        // In this order: what is durable was told visible before.
+        // In this order: a durable write is reported as visible first.
         if self.visible.is_none()
             && let Some(outcome) = self.durable.as_mut().and_then(Request::take)
         {
@@ -98,11 +100,11 @@ impl Written {
     }
 }
 
-/// A read, and how many writes were visible when what it reads was what there was, and how many may have been.
+/// A read, with the bounds of visible writes at its moment.
 struct Reading {
     keys: Vec<Vec<u8>>,
     from: usize,
-    /// `None`: those that are submitted until it is answered.
+    /// `None`: all writes submitted before the answer.
     to: Option<usize>,
     request: Reads,
 }
@@ -114,7 +116,7 @@ enum Reads {
     Page(Request<Vec<Entry>>),
 }
 
-/// What a read found.
+/// Result of a read.
 enum Found {
     Values(Vec<Option<Value>>),
     Page(Vec<Entry>),
@@ -130,7 +132,7 @@ impl Reads {
     }
 }
 
-/// A snapshot that is held, and how many writes were visible when it was taken, and how many may have been.
+/// A held snapshot, with the bounds of visible writes when it was taken.
 struct Held {
     snapshot: Snapshot,
     from: usize,
@@ -142,7 +144,7 @@ struct Life {
     rng: Rng,
     writes: Vec<Written>,
     reads: Vec<Reading>,
-    /// How many reads were submitted. What they are like follows from it, so that nothing is drawn for it.
+    /// Number of submitted reads. It determines their kinds without a draw.
     reads_made: u64,
     held: Option<Held>,
     flushes: Vec<Request<()>>,
@@ -160,7 +162,7 @@ fn apply(state: &mut State, change: &Change) {
     }
 }
 
-/// Lets the store go on for so many steps, unless it has nothing to do.
+/// Runs up to `steps` steps of the store, fewer if it is idle.
 fn go_on(db: &Db, steps: u64) {
     let mut left = steps;
     block_on(
@@ -250,7 +252,7 @@ impl Life {
             Ok(request) => {
                 let (visible, durable) = request.split();
                 written.visible = Some(visible);
-                // Now and then nobody asks.
+                // Sometimes the future is dropped.
                 written.durable = Some(durable).filter(|_| is_durable && !self.rng.one_in(6));
             }
             Err(e) => {
@@ -262,7 +264,7 @@ impl Life {
         Ok(())
     }
 
-    /// Errors that a life without faults has: those of limits.
+    /// Accepts errors of limits in a workload without faults.
     fn may_fail(&self, e: &Error) -> Check {
         let limits = matches!(e.kind(), ErrorKind::Busy | ErrorKind::NoSpace);
         ensure!(limits || self.sim.faults_fired() > 0, "nothing has failed, and yet: {e}");
@@ -273,7 +275,8 @@ impl Life {
         self.writes.iter().rposition(|write| write.visible_op.is_some()).map_or(0, |n| n + 1)
     }
 
-    /// One request, or now and then each key by itself, at the same time; of what is visible, or of a snapshot that was taken some reads ago.
+    /// Reads with one request, or sometimes with one per key concurrently, at the present state or
+    /// at a snapshot taken some reads ago.
     fn read(&mut self, db: &Db, requests: &Requests) -> Check {
         let count = self.rng.range(1, 5);
         let keys: Vec<Vec<u8>> =
@@ -307,7 +310,7 @@ impl Life {
         Ok(())
     }
 
-    /// Hears what is known by now.
+    /// Receives all present reports.
     fn listen(&mut self) -> Check {
         let op = self.sim.op_count();
         let mut failed: Vec<Error> = self.writes.iter_mut().flat_map(|write| write.listen(op)).collect();
@@ -324,7 +327,7 @@ impl Life {
         failed.iter().try_for_each(|e| self.may_fail(e))
     }
 
-    /// A read found what the store was after some of the writes.
+    /// Checks that a read returned the state after some of the writes.
     fn judge(&self, read: &Reading, found: Found) -> Check {
         let fits = |state: &State| match &found {
             Found::Values(values) => {
@@ -342,8 +345,10 @@ impl Life {
         Ok(())
     }
 
-    /// The states after the first `from` writes, and after each of those that follow, up to `to`. A write of which nobody knows is there or
-    /// not; it is not if a later one was visible, since nothing is logged after one that may be in the log (one that writes nothing is not logged).
+    /// Returns the states after the first `from` writes, and after each later one up to `to`. A
+    /// write of unknown outcome is there or not. It is not if a later logged write was visible,
+    /// since nothing is logged behind a write that may be in the log. (A write without changes is
+    /// not logged.)
     fn states(&self, from: usize, to: usize) -> impl Iterator<Item = State> + '_ {
         let mut states = vec![State::new()];
         let is_logged = |write: &Written| write.visible_op.is_some() && !write.change.is_empty();
@@ -385,7 +390,8 @@ impl Life {
         }
     }
 
-    /// One session; at its end the store is dropped with requests in flight, or when all are over.
+    /// Runs a session. At its end the store is dropped with requests in flight, or after all of
+    /// them.
     fn session(&mut self, count: u64) -> Check {
         let db = match self.open() {
             Ok(db) => db,
@@ -412,7 +418,7 @@ impl Life {
         self.listen_after_close()
     }
 
-    /// All that was in flight when the store closed is told now.
+    /// Checks that all requests in flight are answered when the store closes.
     fn listen_after_close(&mut self) -> Check {
         let op = self.sim.op_count();
         self.writes.iter_mut().for_each(|write| drop(write.listen(op)));
@@ -428,7 +434,7 @@ impl Life {
         outcome.note(tally::REFUSED, told(|write| write.fate == Fate::Refused));
     }
 
-    /// What of all states is most like this, for people.
+    /// Describes the most similar state for an error message.
     fn nearest(&self, found: &State) -> String {
         let differing = |state: &State| {
             let keys = state.keys().chain(found.keys()).filter(|key| state.get(*key) != found.get(*key));
@@ -439,12 +445,13 @@ impl Life {
         nearest.map_or_else(String::new, |(n, keys)| format!("is most like after {n}, but for {keys:?}"))
     }
 
-    /// Checks what a crash at this operation has left.
+    /// Checks the state after a crash at this operation.
     fn check(&self, left: &SimEnv, op: u64, lost: Loss, rng: &mut Rng) -> Check {
         let known = |known: Option<u64>| known.is_some_and(|at| at <= op);
         let promised = |write: &Written| match lost {
             Loss::Power => known(write.durable_op),
-            // One that is to be durable is promised nothing before it is, and a buffered one of nothing is not logged.
+            // A durable write is promised only once it is durable, and a buffered write without
+            // changes is not logged.
             Loss::Process => {
                 let is_logged = !write.is_durable && !write.change.is_empty();
                 known(write.durable_op) || known(write.visible_op) && is_logged
@@ -456,7 +463,7 @@ impl Life {
         let found: State = db.iter().collect::<Result<_>>().doing(|| "scan".into())?;
         let fits = self.states(must, may.max(must)).any(|state| state == found);
         ensure!(fits, "after {must} to {may} of {} writes it {}", self.writes.len(), self.nearest(&found));
-        // It goes on.
+        // Checks that the store continues.
         let options = RequestOptions { write: WriteOptions::durable(), ..Default::default() };
         let put = db.requests(&options).and_then(|requests| requests.put("after", "all"));
         match put.and_then(|put| block_on(&db, put)) {
@@ -511,7 +518,7 @@ pub(crate) fn case_io_errors(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-/// A session with a past, one of whose operations fails.
+/// Runs a session on existing data with one failing operation.
 fn strike(seed: u64, effect: FaultEffect, sticky: bool, outcome: &mut Outcome) -> Check {
     let mut rng = Rng::new(seed ^ 0x7374_7269_6b65);
     let mut life = Life::new(machine::new(seed), rng.fork(), true);
@@ -523,7 +530,7 @@ fn strike(seed: u64, effect: FaultEffect, sticky: bool, outcome: &mut Outcome) -
     life.note(outcome);
     let kind = kind(&mut rng);
     let (op, left) = (life.sim.op_count(), life.sim.crash(kind, seed));
-    // What the kernel had of a failed sync is nobody's promise.
+    // Data covered by a failed sync is not promised.
     let lost = if life.sim.faults_fired() > 0 || kind != CrashKind::ProcessKill {
         Loss::Power
     } else {

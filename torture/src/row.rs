@@ -1,13 +1,13 @@
-//! What a row is: a kind of case, and how much of it every change has to pass.
+//! The definition of a row: a kind of case, and its required amount for every change.
 
 use crate::case::{Context, Outcome};
 
-/// What the count of a row counts.
+/// Unit of a row's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Cases: one for each seed.
+    /// Cases: one per seed.
     Cases,
-    /// Checks, of which a case makes many.
+    /// Checks; a case makes many.
     Checks,
     /// Distinct images of the volume.
     Images,
@@ -23,7 +23,7 @@ impl Unit {
     }
 }
 
-/// Rows that try a few of very many cases in the profile `ci`, and how many seeds they have for that.
+/// Rows that sample few of very many cases in the profile `ci`, with their number of seeds.
 const SAMPLED: &[(&str, u64)] = &[("kernel-faults", 4)];
 
 /// A row.
@@ -31,15 +31,15 @@ pub(crate) struct Row {
     pub name: &'static str,
     pub about: &'static str,
     pub unit: Unit,
-    /// The count in the profile `ci`.
+    /// Count in the profile `ci`.
     pub ci: u64,
-    /// Cases use several threads themselves, or the real clock: one at a time.
+    /// Cases use several threads or the real clock themselves, so they run one at a time.
     pub alone: bool,
     pub case: fn(&Context, u64) -> Outcome,
 }
 
 impl Row {
-    /// The first seed in the profile `ci`: of the sample of this number, where the row tries one.
+    /// Returns the first seed in the profile `ci`, that of the given sample for a sampled row.
     pub fn first_seed(&self, sample: u64) -> u64 {
         let seeds = SAMPLED.iter().find(|(name, _)| *name == self.name).map_or(0, |(_, seeds)| *seeds);
         1 + sample.saturating_mul(seeds)

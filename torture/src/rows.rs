@@ -1,4 +1,4 @@
-//! The rows: what is tried, and how much of it.
+//! The list of rows, with their amounts.
 
 use crate::damage;
 use crate::row::{Row, Unit};

@@ -1,4 +1,5 @@
-//! Runs the cases of a row on some threads, counts, and reports. The seeds of a run follow each other.
+//! Runs the cases of a row on some threads, counts, and reports. The seeds of a run are
+//! consecutive.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::row::{Row, Unit};
@@ -8,9 +9,9 @@ use lavastore::Env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Failures after which a row gives up.
+/// Failures after which a row stops.
 const FAILURES_MAX: usize = 20;
-/// Time between two lines of progress.
+/// Interval of progress lines in nanoseconds.
 const PROGRESS_NS: u64 = 20_000_000_000;
 
 /// Runs one case.
@@ -43,7 +44,7 @@ pub(crate) fn run_cases(
             let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
             totals.add(row.unit, seed, outcome);
             let done = totals.done(row.unit);
-            // Cases that are still running count as well: a row never runs more cases than asked for.
+            // Running cases count as well, so that a row never runs more cases than requested.
             let begun = next.load(Ordering::Relaxed) - first_seed;
             if done + totals.skipped() >= context.count
                 || totals.failures.len() >= failures_max
@@ -71,7 +72,7 @@ pub(crate) fn run_cases(
     (totals.into_inner().unwrap_or_else(PoisonError::into_inner), seeds)
 }
 
-/// Runs a row, prints what it found, writes the ledger. True if nothing failed.
+/// Runs a row, prints its results, and writes the ledger. Returns true without failures.
 pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
     let env = Env::kernel();
     let first_seed = cli.seed.unwrap_or_else(|| match cli.profile {

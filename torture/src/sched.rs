@@ -1,14 +1,18 @@
 //! Rows `sched` and `sched-crash`: the real engine with its real threads, under schedules.
 //!
-//! A few threads write, read, hold snapshots, flush, compact, collect, take checkpoints, make and drop families, and at
-//! last somebody closes the store, while its own threads work in the background. [`io`]'s simulated machine runs
-//! all of them, one at a time, and a seed says which at every lock, condition, atomic and call of the file system.
+//! A few threads write, read, hold snapshots, flush, compact, collect, take checkpoints, create and
+//! drop families, and at last one closes the store, while its own threads work in the background.
+//! [`io`]'s simulated machine runs one of them at a time; a seed chooses which at every lock,
+//! condition, atomic and file system call.
 //!
-//! What must hold is said in [`story`]: every reader sees, of each writer, a prefix of its batches, in both families
-//! alike, no older than what had returned when it began; what one writer's batch may rest on is there if the batch is;
-//! snapshots do not change; at the end nothing is lost, at rest every file is accounted for, and a reopen finds the
-//! same. In `sched-crash` the machine dies at any operation of the schedule (see `io::sim::threads` for why that is
-//! every point of it), and the store must open and hold what was promised by then; some are opened under a schedule again. Some runs meet a failing sync, too.
+//! [`story`] defines the requirements. Every reader sees a prefix of the batches of each writer,
+//! equal in both families, that covers all batches returned before its begin. If a batch is there,
+//! so are all batches that returned before it began. Snapshots do not change. At the end no data is
+//! lost, at rest every file is accounted for, and a reopen finds the same data.
+//!
+//! In `sched-crash` the machine dies at any operation of the schedule (see `io::sim::threads` for
+//! why that is every point of it), and the store must open with all data promised by then. Some
+//! stores are reopened under a schedule. Some runs also have a failing sync.
 
 mod story;
 mod work;
@@ -35,10 +39,10 @@ use std::sync::Arc;
 use story::Story;
 use work::Shape;
 
-/// Crash states tried of one run.
+/// Crash states tested per run.
 const STATES: u64 = 12;
 
-/// A run that ended, on its machine.
+/// A completed run with its machine.
 struct Told {
     seed: u64,
     sim: SimEnv,
@@ -46,7 +50,7 @@ struct Told {
     described: String,
 }
 
-/// Runs a schedule. Fails where somebody saw what must not be, or where the run is stuck.
+/// Runs a schedule. Fails on a wrong observation or a stuck run.
 fn tell(seed: u64, outcome: &mut Outcome) -> Check<Arc<Told>> {
     let mut rng = Rng::new(seed ^ 0x0073_6368_6564);
     let sim = machine::new(seed);
@@ -93,7 +97,7 @@ pub(crate) fn case_crash(_: &Context, seed: u64) -> Outcome {
     for state in 0..STATES {
         let mut rng = rng.fork();
         let kind = kind(&mut rng);
-        // Where a call has failed, what was made of it is in the last part of the run.
+        // After a failed call, its consequences are in the last part of the run.
         let from = if told.story.faulted { ops.len() / 2 } else { 0 };
         let op = match rng.below(12) {
             0 => record.op_count(),
@@ -115,8 +119,8 @@ pub(crate) fn case_crash(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-/// What is in the log and in no table stays in the log, at every step: looked at before each edit of the manifest, since
-/// nothing leaves the log without one. (On LavaFS nothing tells these operations from others.)
+/// Checks before each manifest edit that data in no table is still in the log, since data leaves
+/// the log only with an edit. (On LavaFS these operations cannot be recognized.)
 fn watch_log(record: &Record, outcome: &mut Outcome) -> Check {
     if machine::is_lavafs() {
         return Ok(());
@@ -126,7 +130,7 @@ fn watch_log(record: &Record, outcome: &mut Outcome) -> Check {
         let sim = record.crash_before(op, CrashKind::ProcessKill, 0);
         let log = match log_contents(&machine::env(&sim)?, Path::new(DIR)) {
             Ok(log) => log,
-            // The store is being made.
+            // The store is being created.
             Err(_) if unflushed.is_empty() => continue,
             Err(e) => return Err(format!("before operation {op} manifest and log cannot be read: {e}")),
         };
@@ -144,14 +148,14 @@ fn watch_log(record: &Record, outcome: &mut Outcome) -> Check {
     Ok(())
 }
 
-/// Opens what the schedule, or a crash in it, left, and compares: on a machine without threads, or, one time in four, under a schedule, so that replay, jobs that begin
-/// at once and who reads meanwhile come between each other.
+/// Opens the store after the schedule, or after a crash in it, and compares: without threads, or
+/// one time in four under a schedule, so that replay, initial jobs and readers interleave.
 fn reopen(sim: &SimEnv, told: &Arc<Told>, op: u64, loss: Option<Loss>, outcome: &mut Outcome) -> Check {
     if told.story.created_op > op {
         return Ok(());
     }
     let again = Again { sim: sim.clone(), told: told.clone(), op, loss };
-    // Drawn aside, so that seeds on record go on drawing what they drew.
+    // Drawn from a separate generator, so that recorded seeds keep their draws.
     if !Rng::new(told.seed ^ op ^ 0x7468_7265_6164).one_in(4) {
         return again.check(&machine::env(sim)?, false);
     }
@@ -164,7 +168,7 @@ fn reopen(sim: &SimEnv, told: &Arc<Told>, op: u64, loss: Option<Loss>, outcome: 
     ran.map_err(|Stuck(why)| format!("reopened: {why}"))?.value
 }
 
-/// A store that was left is opened again.
+/// A reopen of a store.
 struct Again {
     sim: SimEnv,
     told: Arc<Told>,
@@ -177,14 +181,14 @@ impl Again {
         let (story, op) = (&self.told.story, self.op);
         let mut rng = Rng::new(self.told.seed ^ op);
         let drawn = plan::options(&mut rng);
-        // Time passes there only where nobody has anything to do.
+        // Under a schedule, time passes only when all threads are idle.
         let io_budget = if has_threads { 0 } else { drawn.io_budget };
         let options =
             Options { durability: Durability::Durable, ..plan::roomy(Options { io_budget, ..drawn }) };
         let db = Db::open_in(env, DIR, &options)
             .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
         if !has_threads {
-            // Jobs make and remove files while others are looked at.
+            // With threads, jobs create and remove files during the check.
             check_opened(&db, env, DIR.as_ref())?;
         }
         let found = scan(&db)?;

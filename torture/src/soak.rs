@@ -1,20 +1,23 @@
-//! `torture soak`: one store on the real disk for minutes or hours, and nothing may grow.
+//! `torture soak`: uses one store on the real disk for minutes or hours, and checks that nothing
+//! grows.
 //!
 //! ```text
 //! cargo run --release -p torture -- soak --hours 8 --dir /data
 //! ```
 //!
-//! Not one of the rows of `all`: it takes as long as it is told to. One thread writes batches (puts, deletes, range deletes; a
-//! value in ten has kilobytes, a few have megabytes) to two families, reads, scans parts both ways, holds snapshots, flushes,
-//! compacts, collects, takes checkpoints, makes and drops a family; the store's own threads work beside it. Beside it is a
-//! model: of each key the version and the length, from which its value follows. Reads are compared with it, a snapshot with
-//! the model of its moment, a checkpoint, and everything after each reopen.
+//! Not one of the rows of `all`, since its duration is an option. One thread writes batches (puts,
+//! deletes, range deletes; one value in ten has kilobytes, a few have megabytes) to two families,
+//! and reads, scans both ways, holds snapshots, flushes, compacts, collects, takes checkpoints, and
+//! creates and drops a family. The store's own threads run too. The model has the version and the
+//! length of each key, which determine its value. Reads, snapshots, checkpoints, and the whole
+//! store after each reopen are compared with it.
 //!
-//! The keys are all there before the clock starts, so that the second half does what the first did. The run is cut into rounds;
-//! at the end of each the store comes to rest and is sampled: resident memory, open descriptors, bytes on disk (which must
-//! be what the store's ledger says, too). The largest sample of the second half must be within a quarter and a
-//! constant of the largest of the first: what leaks does so on and on, what a cache or an allocator holds does not. The 99th
-//! percentile of the latency of writes is told, and decides nothing: the machine has a part in it.
+//! All keys exist before the clock starts, so that both halves do the same work. The run consists
+//! of rounds. At the end of each, the idle store is sampled: resident memory, open descriptors,
+//! bytes on disk (which must equal the space report). The largest sample of the second half must be
+//! within a quarter and a constant of the largest of the first: leaks keep growing, caches and
+//! allocators do not. The 99th percentile of the write latency is reported but not judged, since it
+//! depends on the machine.
 
 mod sample;
 
@@ -32,7 +35,7 @@ use sample::Sample;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The row of the command.
+/// Row of the command.
 pub(crate) const ROW: Row = Row {
     name: "soak",
     about: "one store on the real disk for as long as it is told to: nothing is lost, nothing grows",
@@ -42,23 +45,23 @@ pub(crate) const ROW: Row = Row {
     case,
 };
 
-/// How long it runs if nobody says.
+/// Default duration in nanoseconds.
 const USUAL_NS: u64 = 3_600_000_000_000;
-/// The length of a round, and how many there are if that allows it.
+/// Length of a round in nanoseconds, and the preferred number of rounds.
 const ROUND_NS: std::ops::RangeInclusive<u64> = 1_000_000_000..=60_000_000_000;
 const ROUNDS: u64 = 24;
-/// Keys of a family.
+/// Keys per family.
 const KEYS: u32 = 10_000;
 const OTHER: &str = "other";
 
-/// What a key holds.
+/// Expected value of a key.
 #[derive(Clone, Copy)]
 struct Stamp {
     version: u64,
     len: usize,
 }
 
-/// By family and key.
+/// Expected values by family and key.
 type Model = [BTreeMap<u32, Stamp>; 2];
 
 struct Soak {
@@ -67,7 +70,7 @@ struct Soak {
     rng: Rng,
     model: Model,
     version: u64,
-    /// Of the writes of this round.
+    /// Write latencies of this round.
     latencies_us: Vec<u32>,
 }
 
@@ -130,7 +133,7 @@ impl Soak {
         Db::open_in(&self.env, self.dir.join("db"), &options).doing(|| "open".into())
     }
 
-    /// Works until the time has come.
+    /// Works until a time.
     fn round(&mut self, db: &Db, until_ns: u64) -> Check {
         let families = families_of(db)?;
         let mut held: Option<(Snapshot, Model)> = None;
@@ -179,7 +182,7 @@ impl Soak {
         held.map_or(Ok(()), |(snapshot, model)| self.compare(db, &model, Some(&snapshot)))
     }
 
-    /// One batch of new values and, if it is of several keys, some deletions.
+    /// Writes a batch of new values and, if it has several keys, some deletions.
     fn write(&mut self, db: &Db, families: &[Family; 2], slots: &[(usize, u32)]) -> Check {
         let mut batch = WriteBatch::new();
         for &(at, slot) in slots {
@@ -208,7 +211,7 @@ impl Soak {
         Ok(())
     }
 
-    /// A hundred keys from one on, forwards or backwards.
+    /// Iterates over a hundred keys from a key, forward or backward.
     fn walk(&mut self, family: &Family, at: usize, slot: u32) -> Check {
         let mut iterator = family.iter().cursor().doing(|| "iter".into())?;
         let forward = self.rng.one_in(2);
@@ -243,7 +246,7 @@ impl Soak {
         std::fs::remove_dir_all(&copy).doing(|| "remove a checkpoint".into())
     }
 
-    /// A family that comes and goes.
+    /// Creates and drops a family.
     fn passing_family(&self, db: &Db) -> Check {
         let family = db.create_family("passing", &FamilyOptions::default()).doing(|| "create".into())?;
         for slot in 0..100 {
@@ -254,7 +257,7 @@ impl Soak {
         db.drop_family(&family).doing(|| "drop".into())
     }
 
-    /// Everything, at a snapshot or now.
+    /// Compares everything, at a snapshot or now.
     fn compare(&self, db: &Db, model: &Model, snapshot: Option<&Snapshot>) -> Check {
         for (nth, family) in families_of(db)?.iter().enumerate() {
             let options = ReadOptions::default();
@@ -282,7 +285,7 @@ fn key(slot: u32) -> Vec<u8> {
     format!("key{slot:06}").into_bytes()
 }
 
-/// Follows from what it belongs to, all of it.
+/// Returns the value of a key, fully determined by its arguments.
 fn value(at: usize, slot: u32, stamp: Stamp) -> Vec<u8> {
     let seed = stamp.version ^ u64::from(slot) << 40 ^ (at as u64) << 63;
     let words = (0..stamp.len.div_ceil(8) as u64).map(|i| (seed ^ i).wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -1,8 +1,9 @@
-//! What a store should hold: the model.
+//! The model: the expected contents of a store.
 //!
-//! A family is a sorted map that is shared until it changes, so that a snapshot of the model costs a reference count.
-//! A *fingerprint* is a sum over the hashes of the entries: equal contents have equal fingerprints, whatever led to
-//! them, and a change updates it in constant time. It stands for the contents where thousands of them are compared.
+//! A family is a sorted map that is shared until it changes, so a snapshot of the model costs a
+//! reference count. A *fingerprint* is a sum over the hashes of the entries: equal contents have
+//! equal fingerprints, and a change updates it in constant time. It replaces the contents where
+//! thousands of states are compared.
 
 use crate::check::{Check, show};
 use std::collections::BTreeMap;
@@ -97,7 +98,7 @@ impl Contents {
     }
 }
 
-/// Says where two contents differ first.
+/// Describes the first difference between two contents.
 pub(crate) fn difference(expected: &Entries, found: &Entries) -> Check {
     let keys: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     for key in keys {

@@ -1,15 +1,15 @@
-//! Counts of what the engine did behind the calls, so that a row shows that the machinery it is about ran.
+//! Counts of engine events, so that a row can prove that the mechanism it tests has run.
 //!
-//! Stores are opened in many places; each adds its counters here, to those of its thread, before it goes. The runner
-//! takes them after each case. A row that is about garbage collection and never saw one has proved nothing: see
-//! [`missing`].
+//! Each place that opens a store adds its counters to those of its thread before the store is
+//! dropped. The runner takes them after each case. A row about garbage collection that never
+//! collected has proved nothing: see [`missing`].
 
 use crate::logs::seen;
 use crate::wide;
 use lavastore::{Db, Statistics};
 use std::cell::Cell;
 
-/// What is counted, and the name under which it is printed.
+/// A counter and its printed name.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
 const KINDS: [Kind; 24] = [
@@ -41,28 +41,28 @@ const KINDS: [Kind; 24] = [
     (MOVED, |s| s.speed_tables_moved_up + s.speed_tables_moved_down),
 ];
 
-/// Rows of requests count these themselves.
+/// Counted by rows of requests themselves.
 pub(crate) const TOLD_DURABLE: &str = "writes told durable";
 pub(crate) const REFUSED: &str = "writes refused";
 
-/// Stores that `sched-crash` opened again with threads, under a schedule.
+/// Stores that `sched-crash` reopened with threads under a schedule.
 pub(crate) const REOPENED: &str = "reopened under a schedule";
 
-/// Of the row `age-after-power-loss`: losses that took writes, and losses with writes above the bound.
+/// Row `age-after-power-loss`: losses that took writes, and losses with writes above the bound.
 pub(crate) const AGE_TAKEN: &str = "losses that took buffered writes";
 pub(crate) const OLD_WRITES: &str = "losses with buffered writes above the bound";
 
-/// Of the row `refused-step`: steps that were refused.
+/// Row `refused-step`: refused steps.
 pub(crate) const STEP_EDIT: &str = "edits of the manifest refused";
 pub(crate) const STEP_CHECKPOINT: &str = "refusals during checkpoints";
 pub(crate) const STEP_JOB: &str = "outputs of jobs refused";
 
-/// Of the row `upgrade`: crash states, and those in which the format was raised; the manifests and their copies that were lost.
+/// Row `upgrade`: crash states, those in the raised format, and lost manifests and copies.
 pub(crate) const UPGRADE_CUT: &str = "crash states in an upgrade";
 pub(crate) const UPGRADED: &str = "of these in the newer format";
 pub(crate) const FILES_LOST: &str = "single files lost";
 
-/// Of the row `fork`.
+/// Row `fork`.
 pub(crate) const CHILDREN: &str = "children";
 pub(crate) const WRITTEN_BESIDE: &str = "writes acknowledged";
 
@@ -79,7 +79,7 @@ thread_local! {
     static COUNTS: Cell<[u64; KINDS.len()]> = const { Cell::new([0; KINDS.len()]) };
 }
 
-/// Adds the counters of a store that is about to go.
+/// Adds the counters of a store before it is dropped.
 pub(crate) fn add(db: &Db) {
     let stats = db.stats();
     let mut counts = COUNTS.get();
@@ -89,29 +89,29 @@ pub(crate) fn add(db: &Db) {
     COUNTS.set(counts);
 }
 
-/// Adds collections that a store in another process reported.
+/// Adds collections reported by a store in another process.
 pub(crate) fn add_collections(count: u64) {
     let mut counts = COUNTS.get();
     counts[0] += count;
     COUNTS.set(counts);
 }
 
-/// The counts since the last call.
+/// Returns the counts since the last call.
 pub(crate) fn take() -> impl Iterator<Item = (&'static str, u64)> {
     let counts = COUNTS.replace([0; KINDS.len()]);
     KINDS.iter().map(|(name, _)| *name).zip(counts).filter(|(_, count)| *count > 0)
 }
 
-/// The names of all counts.
+/// Returns the names of all counts.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|(name, _)| *name)
 }
 
-/// What must have been seen at least once for a long run of a row to count, and was not. (The short scripts of
-/// `io-errors`, and the children of `kill`, whose counters die with them, show less.)
+/// Returns an event that a long run of a row must have counted but did not. (The short scripts of
+/// `io-errors`, and the children of `kill`, whose counters die with them, require less.)
 pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static str> {
     if matches!(row, "lavafs" | "kernel-faults" | "kernel-syncs") {
-        // No store is opened in the first; the others have what they do in their scripts.
+        // The first one opens no store; the scripts of the others ensure their events.
         return None;
     }
     let wanted: &[&str] = match row.trim_end_matches("-on-lavafs").trim_end_matches("-on-two-disks") {
@@ -134,7 +134,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
     wanted.iter().find(|name| !seen(name)).copied()
 }
 
-/// The same of the rows of LavaLog.
+/// Returns the required events of a LavaLog row.
 fn of_logs(row: &str) -> &'static [&'static str] {
     use seen::{
         ACKNOWLEDGED, ALONE, BATCHES, COLLECTED, COPIED, DURING, FLUSHED, HARMLESS, JOINT, LOST, LOST_KEYS,

@@ -1,4 +1,4 @@
-//! A little of each simulated row, and the seeds that once failed.
+//! A short run of each simulated row, and the seeds that once failed.
 
 use crate::case::Context;
 use crate::regressions::FOUND;
@@ -25,7 +25,7 @@ fn seeds_that_once_failed() {
     }
 }
 
-/// Rows were added that nobody ran at their full counts.
+/// Regression: new rows were missing in the nightly run.
 #[test]
 fn every_row_is_run_at_night() {
     let nightly = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/nightly")).unwrap();
@@ -40,7 +40,7 @@ fn every_row_is_run_at_night() {
     }
 }
 
-/// It tried the same dozen of a script's 20,000 calls for each commit.
+/// Regression: every commit tested the same dozen of a script's 20,000 calls.
 #[test]
 fn samples_are_of_other_seeds_where_a_row_tries_few_of_many() {
     let sampled: Vec<_> = ROWS.iter().filter(|row| row.first_seed(992) != 1).map(|row| row.name).collect();

@@ -1,11 +1,13 @@
-//! Row `threads`: real threads on the real disk, for what a simulation with one thread cannot show.
+//! Row `threads`: real threads on the real disk, for races that a single-threaded simulation cannot
+//! show.
 //!
-//! Every key belongs to one writer, which gives it rising versions, in two families in one batch. Before a write the
-//! writer publishes the version as *begun*, afterwards as *done*. A read must give a version between what was done
-//! before it and what had begun after it, and no reader may see a version go back. At a snapshot both families are equal.
-//! Meanwhile somebody flushes, compacts and takes checkpoints. At the end everything is compared, also after a reopen.
+//! Every key belongs to one writer, which writes ascending versions to two families in one batch.
+//! The writer publishes the version as *begun* before the write, and as *done* after it. A read
+//! must return a version between the one done before it and the one begun after it, and no reader
+//! may see a version decrease. In a snapshot both families are equal. Meanwhile a thread flushes,
+//! compacts and takes checkpoints. At the end everything is compared, also after a reopen.
 //!
-//! The same on LavaFS, on an image file.
+//! A variant runs on LavaFS in an image file.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
@@ -23,10 +25,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 const RUN_NS: u64 = 1_500_000_000;
 const WRITERS: usize = 3;
 const KEYS: usize = 200;
-/// Every so many versions of a key, one is a deletion.
+/// One in this many versions of a key is a deletion.
 const DELETE_EVERY: u64 = 7;
 
-/// Checkpoints and files that collection has not come to are in it, too.
+/// The image also holds checkpoints and files that are not collected yet.
 const IMAGE_LEN: u64 = 2 << 30;
 
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
@@ -54,7 +56,7 @@ fn on(context: &Context, place: Place, seed: u64) -> Outcome {
     outcome
 }
 
-/// What all threads of a run share.
+/// State shared by the threads of a run.
 struct Shared {
     db: Db,
     mirror: Family,
@@ -184,7 +186,8 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
     Ok(())
 }
 
-/// The version a read gave, checked against what it may be. Of a deletion the lowest version it can be.
+/// Returns the version of a read after checking its bounds; for a deletion, the lowest possible
+/// one.
 fn version_of(found: Option<&[u8]>, done: u64, begun: u64, slot: usize) -> Check<u64> {
     let Some(bytes) = found else {
         let deleted = (done..=begun).find(|v| *v == 0 || is_deletion(*v));
@@ -275,7 +278,7 @@ fn upkeep(shared: &Shared, mut rng: Rng, env: &Env, dir: &Path) -> Check {
     Ok(())
 }
 
-/// Now that nobody writes, all is known; also after a reopen.
+/// Checks the final state without writers, also after a reopen.
 fn check_end(shared: Shared, env: &Env, dir: &Path, rng: &mut Rng) -> Check {
     let mut expected = Entries::new();
     for (slot, version) in shared.done.iter().map(|v| v.load(SeqCst)).enumerate() {

@@ -1,4 +1,4 @@
-//! What the cases of one run of a row found, together.
+//! Accumulated results of the cases of a run.
 
 use crate::case::Outcome;
 use crate::row::Unit;
@@ -11,16 +11,16 @@ pub(crate) struct Totals {
     pub failed: u64,
     pub cases: u64,
     images: BTreeSet<u64>,
-    /// Those of loggers above one.
+    /// Images with more than one logger.
     wide: BTreeSet<u64>,
     pub failures: Vec<(u64, String)>,
     pub notes: BTreeMap<&'static str, u64>,
-    /// What was skipped, by reason.
+    /// Skipped amounts by reason.
     pub skipped: BTreeMap<String, u64>,
 }
 
 impl Totals {
-    /// How much was skipped.
+    /// Returns the total skipped amount.
     pub fn skipped(&self) -> u64 {
         self.skipped.values().sum()
     }
@@ -33,7 +33,7 @@ impl Totals {
         }
     }
 
-    /// Counts what the case of a seed found.
+    /// Adds the results of a seed's case.
     pub fn add(&mut self, unit: Unit, seed: u64, outcome: Outcome) {
         self.cases += 1;
         self.failed += outcome.failures.len() as u64;

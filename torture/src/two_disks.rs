@@ -1,17 +1,21 @@
-//! Row `two-disks`: stores that get a second disk for their log and for tables, give it back, and are shown disks that are not theirs.
+//! Row `two-disks`: stores that get a fast tier for their log and tables, give it back, and are
+//! opened with wrong tiers.
 //!
-//! A life is some sessions of durable writes. Between them the log moves to the other disk and back, and tables and hot values with it. How many levels are there is
-//! drawn at each opening, and whether that moves: then tables change their disk while the store is open. In every fifth life a few keys are written
-//! most of the time, so that their values are hot. At any operation, of a session or of a
-//! move, the machine dies; then the store opens with its two disks, and without the second one only if that is right; it holds what was
-//! acknowledged, and dies once more on the way. The life goes on from what one of these deaths left.
+//! A workload is some sessions of durable writes. Between them the log moves to the fast tier and
+//! back, with tables and hot values. Each open draws the number of levels in the tier and whether
+//! that number may change, which moves tables while the store is open. In every fifth workload a
+//! few keys get most writes, so that their values are hot. The machine dies at any operation of a
+//! session or of a move. Then the store must open with its two disks, and without the fast tier
+//! only if that is correct. It holds the acknowledged data, and crashes once more during that. The
+//! workload continues from one of these states.
 //!
-//! Of each session that was closed both directories are kept. At the end they are put together as somebody might who restores one disk and not
-//! the other, or has two copies of a store: directory and disk of one moment are the store as it was, and any others are refused, with
-//! nothing changed; so are no disk, an empty one, and another store's. The disk that is there again after all that is taken, and nothing is
-//! lost.
+//! Both directories of each closed session are kept. At the end they are combined, as by an
+//! operator who restores only one disk or has two copies of a store. A directory and a tier of the
+//! same moment give the store of that moment. All others are refused without a change, and so are a
+//! missing tier, an empty one, and that of another store. If the right tier is back afterwards, it
+//! is accepted, and no data is lost.
 //!
-//! (What else runs on two disks: the rows `...-on-two-disks`.)
+//! The rows `...-on-two-disks` run other workloads on two disks.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
@@ -26,16 +30,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Deaths tried of each session.
+/// Crashes tested per session.
 const DEATHS: u64 = 6;
-/// Pairs of a directory and a disk of different moments that are tried.
+/// Tested pairs of a directory and a tier of different moments.
 const PAIRS: u64 = 6;
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
-/// The files of a directory.
+/// Files of a directory.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// What was kept of a store that was closed on two disks.
+/// A copy of a store that was closed on two disks.
 struct Kept {
     dir: Files,
     speed: Files,
@@ -49,9 +53,9 @@ struct Life {
     on_two: bool,
     kept: Vec<Kept>,
     moves: u64,
-    /// Tables may be on the second disk; in every fourth life the log is alone there.
+    /// Tables may be in the fast tier; in every fourth workload only the log is.
     has_fast_tables: bool,
-    /// A few keys are written most of the time, and their values may be on the second disk.
+    /// A few keys get most writes, and their values may be in the fast tier.
     has_hot_values: bool,
 }
 
@@ -95,7 +99,7 @@ fn read(sim: &SimEnv, dir: &str) -> Check<Files> {
     Ok(files)
 }
 
-/// Puts files in the place of all that is in a directory, as a hand would. `None`: there is no such directory.
+/// Replaces the contents of a directory by files, like an operator. `None`: removes the directory.
 fn write(sim: &SimEnv, dir: &str, files: Option<&Files>) -> Check {
     let (fs, dir) = (sim.env().fs, Path::new(dir));
     let put = || -> lavastore::Result<()> {
@@ -118,7 +122,7 @@ fn write(sim: &SimEnv, dir: &str, files: Option<&Files>) -> Check {
 impl Life {
     fn open(&self, sim: &SimEnv, on_two: bool) -> lavastore::Result<Db> {
         let env = if on_two { volumes(sim).env() } else { sim.env() };
-        // Without a draw, and the same for all forks of one moment.
+        // Not drawn, and equal for all forks of one moment.
         let speed_levels = if self.has_fast_tables { [1, 0, 2, 7][(sim.op_count() % 4) as usize] } else { 0 };
         let has_values = on_two && self.has_hot_values && !sim.op_count().is_multiple_of(5);
         let speed_values_bytes_max = if has_values { 1 << 40 } else { 0 };
@@ -141,18 +145,18 @@ impl Life {
         Db::open_in(&env, DIR, &options)
     }
 
-    /// How many writes a session has.
+    /// Draws the number of writes of a session.
     fn writes(&mut self) -> u64 {
         if self.has_hot_values { self.rng.range(100, 400) } else { self.rng.range(1, 40) }
     }
 
-    /// Which key is written.
+    /// Draws the key of a write.
     fn key(&mut self) -> Vec<u8> {
         let among = if self.has_hot_values && !self.rng.one_in(4) { 8 } else { 200 };
         format!("key{:03}", self.rng.below(among)).into_bytes()
     }
 
-    /// One session, with a move before it now and then, and the deaths that come in the middle of it.
+    /// Runs a session, sometimes after a move, and the crashes within.
     fn live(&mut self) -> Check {
         let begun = self.sim.op_count();
         let before = self.now.clone();
@@ -185,7 +189,7 @@ impl Life {
         let ops: Vec<u64> = record.mutations().into_iter().filter(|op| *op >= begun).collect();
         let mut next = None;
         for _ in 0..DEATHS {
-            // Half of them early, where disks come and go.
+            // Half of the crashes are early, while tiers are attached or detached.
             let most = if self.rng.one_in(2) { ops.len().min(60) } else { ops.len() };
             let op = ops[self.rng.below(most as u64) as usize];
             let kind = kind(&mut self.rng);
@@ -194,7 +198,7 @@ impl Life {
             for (end, key, value) in &acknowledged {
                 let mut state = states.last().cloned().unwrap_or_default();
                 state.insert(key.clone(), value.clone());
-                // Until it was acknowledged it may be there; afterwards it must be.
+                // A write may be there before its acknowledgement, and must be afterwards.
                 states = if *end <= op { vec![state] } else { vec![states.pop().unwrap_or_default(), state] };
                 if *end > op {
                     break;
@@ -207,7 +211,7 @@ impl Life {
         match next {
             Some((left, found)) if self.rng.one_in(3) => {
                 self.on_two = self.open(&left.fork(1), false).is_err();
-                // What the process left of the last write becomes durable with the next opening.
+                // The next open makes the remains of the last write durable.
                 let db = self.open(&left, self.on_two).doing(|| "open what a death left".into())?;
                 self.now = contents(&db)?;
                 ensure!(self.now == found, "two openings of one image differ");
@@ -223,7 +227,7 @@ impl Life {
         Ok(())
     }
 
-    /// What a death left: it opens, on the disks that it is on, and is one of these states.
+    /// Checks the state after a crash: it opens on its disks, and equals one of these states.
     fn judge(&mut self, left: &SimEnv, states: &[Contents]) -> Check<Contents> {
         let alone = left.fork(self.rng.next_u64());
         match self.open(&alone, false) {
@@ -257,7 +261,7 @@ impl Life {
         Ok(found)
     }
 
-    /// Directories and disks of different moments.
+    /// Combines directories and tiers of different moments.
     fn mix(&mut self) -> Check<u64> {
         let mut tried = 0;
         for _ in 0..PAIRS {
@@ -288,7 +292,7 @@ impl Life {
                     let named = e.file().is_some_and(|file| file.starts_with(SPEED_DIR));
                     ensure!(named, "the disk is refused without its name: {e}");
                     ensure!(sim.state_hash() == hash, "a refused opening changed something: {e}");
-                    // It is there again.
+                    // The tier is back.
                     write(&sim, SPEED_DIR, Some(&dir.speed))?;
                     let db =
                         self.open(&sim, true).doing(|| "open with the disk that is there again".into())?;

@@ -1,11 +1,11 @@
-//! Row `upgrade`: stores of every format, and what raises it.
+//! Row `upgrade`: stores of every format, and upgrades.
 //!
-//! Half of a case is simulated. A store goes through a random history, is raised somewhere in it, and the process dies or the power fails at
-//! every change that the upgrade makes to the disk: the store opens with all that was acknowledged, in the one format or in the other, is
-//! raised again, and goes on. From then on any one file of `CURRENT` and the manifest may be lost. A store whose format is made a later one
-//! is refused with the number, and nothing in it changes.
+//! Half of a case is simulated. A store goes through a random history with an upgrade, and crashes
+//! at every change that the upgrade makes to the disk. It must open with all acknowledged writes in
+//! either format, upgrade again, and continue. From then on any one file of `CURRENT` and the
+//! manifest may be lost. A store with a later format number is refused with that number, unchanged.
 //!
-//! The other half has the programs of earlier formats ([`programs`]).
+//! The other half uses the programs of earlier formats ([`programs`]).
 
 mod programs;
 
@@ -23,7 +23,7 @@ use std::path::Path;
 /// Keys with their values, and the records of one log.
 type Model = (BTreeMap<Vec<u8>, Vec<u8>>, BTreeMap<u64, Vec<u8>>);
 
-/// Crash states of one change in an upgrade.
+/// Crash states per change of an upgrade.
 const STATES: u64 = 4;
 const LOG: &str = "log";
 
@@ -43,7 +43,7 @@ struct Run {
     sim: SimEnv,
     rng: Rng,
     options: Options,
-    /// The store has logs, beside keys or alone.
+    /// The store has logs, with or without keys.
     has_logs: bool,
     has_keys: bool,
     model: Model,
@@ -66,7 +66,7 @@ impl Open {
         }
     }
 
-    /// By whichever half.
+    /// Upgrades through either half.
     fn upgrade(&self, rng: &mut Rng) -> lavastore::Result<()> {
         match (&self.keys, &self.logs) {
             (Some(keys), None) => keys.upgrade(StoreFormat::NEWEST),
@@ -103,7 +103,7 @@ impl Open {
     }
 }
 
-/// The first format has no empty key: an earlier release could not replay it.
+/// Checks that format 1 refuses empty keys, which an earlier release could not replay.
 fn refuse_empty_key(keys: &Db) -> Check {
     let mut batch = WriteBatch::new();
     batch.put("key000", "refused with the other");
@@ -179,7 +179,7 @@ impl Run {
         self.refuse(&after)
     }
 
-    /// Writes batches, each durable, and some flushes.
+    /// Writes durable batches, with some flushes.
     fn write(&mut self, store: &Open, batches: u64) -> Check {
         for _ in 0..self.rng.range(1, batches) {
             if let Some(keys) = &store.keys {
@@ -218,7 +218,7 @@ impl Run {
         Ok(())
     }
 
-    /// The upgrade is between these operations; all earlier writes are durable.
+    /// Crashes within an upgrade between these operations; all earlier writes are durable.
     fn crash_within(&mut self, before: &Model, from: u64, end: u64) -> Check {
         let record = self.sim.record();
         for op in record.mutations().into_iter().filter(|op| (from..end).contains(op)) {
@@ -232,7 +232,8 @@ impl Run {
         Ok(())
     }
 
-    /// A store after a crash opens in either format, holds all writes, is raised, and takes more writes.
+    /// Checks a store after a crash: it opens in either format with all writes, upgrades, and takes
+    /// more writes.
     fn go_on(&mut self, sim: &SimEnv, expected: &Model) -> Check {
         let store = self.open(sim)?;
         ensure!(store.contents()? == *expected, "something else is there");
@@ -250,7 +251,7 @@ impl Run {
         Ok(())
     }
 
-    /// Without any one of the files that exist twice, the store opens with everything.
+    /// Checks that the store opens with all data without any one of its duplicated files.
     fn lose_each(&mut self, expected: &Model) -> Check {
         for (path, len) in self.sim.files() {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -270,7 +271,7 @@ impl Run {
         Ok(())
     }
 
-    /// A later format is refused with its number, by writers and by readers, and nothing changes.
+    /// Checks that writers and readers refuse a later format with its number, and change nothing.
     fn refuse(&mut self, expected: &Model) -> Check {
         let number = StoreFormat::NEWEST.number() + self.rng.range(1, 1_000) as u32;
         let sim = self.sim.fork(1);
@@ -311,7 +312,7 @@ fn is_manifest(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST"))
 }
 
-/// Puts another format into the header of a manifest.
+/// Sets the format in the header of a manifest.
 fn raise_header(bytes: &mut [u8], number: u32) -> Check {
     ensure!(bytes.len() >= 64 && bytes[8] == 3, "a manifest without a number");
     bytes[12..16].copy_from_slice(&number.to_le_bytes());

@@ -1,26 +1,27 @@
-//! The log of a block device, and the images of it that a loss of power may leave.
+//! The log of a block device, and its images after a loss of power.
 //!
-//! `blklogwrites` of QEMU writes the format of the kernel's dm-log-writes: sectors of 512 bytes, the first one the
-//! superblock, then for each request one sector that says what it was, followed by its data. All integers are
-//! little-endian.
+//! QEMU's `blklogwrites` writes the format of the kernel's dm-log-writes: sectors of 512 bytes. The
+//! first sector is the superblock. For each request there is one sector that describes it, followed
+//! by its data. All integers are little-endian.
 //!
 //! | of the superblock | bytes | |
 //! |---|---|---|
 //! | 0 | 8 | `0x6a736677736872` |
 //! | 8 | 8 | version, 1 |
-//! | 16 | 8 | requests, as of the last time that the superblock was written |
-//! | 24 | 4 | bytes of a sector |
+//! | 16 | 8 | number of requests at the last write of the superblock |
+//! | 24 | 4 | bytes per sector |
 //!
 //! | of a request | bytes | |
 //! |---|---|---|
 //! | 0 | 8 | first sector |
 //! | 8 | 8 | sectors |
-//! | 16 | 8 | 1 flush (before the data), 2 durable by itself, 4 discarded (no data), 8 a mark (no data for the device) |
-//! | 24 | 8 | bytes of a mark |
+//! | 16 | 8 | 1 flush (before the data), 2 FUA, 4 discard (no data), 8 mark (no data for the device) |
+//! | 24 | 8 | length of a mark in bytes |
 //!
-//! A request is logged when it has completed. So what stands before a flush is what the flush covers. Of the writes
-//! after the last flush a device may hold any: each sector of 512 bytes any of the versions written since. An image
-//! takes each of these writes whole, in part, or not at all, in their order; which ones is drawn.
+//! A request is logged on completion, so a flush covers all earlier entries. Of the writes after
+//! the last flush a device may hold any: each sector of 512 bytes has any of its later versions. An
+//! image includes each of these writes wholly, in part, or not at all, in order; a random draw
+//! decides.
 
 use crate::check::{Check, ensure};
 use crate::state::entry_hash;
@@ -40,17 +41,17 @@ const BLOCK: usize = 4096;
 /// A request in the log.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// Where the log ended when it had been logged, in bytes.
+    /// End of the log in bytes after this request was logged.
     pub log_end: u64,
     pub flushes: bool,
     durable: bool,
-    /// Where on the device it wrote, in bytes.
+    /// Offset on the device in bytes.
     offset: u64,
-    /// Its data, in the log.
+    /// Its data in the log.
     data: Range<usize>,
 }
 
-/// The requests that a device has completed, in order.
+/// Completed requests of a device, in order.
 #[derive(Debug)]
 pub(super) struct Log {
     bytes: Vec<u8>,
@@ -63,7 +64,7 @@ fn word(bytes: &[u8], at: usize) -> Check<u64> {
 }
 
 impl Log {
-    /// Reads a log whose daemon has ended.
+    /// Parses a log after its daemon has ended.
     pub fn parse(bytes: Vec<u8>) -> Check<Log> {
         ensure!(word(&bytes, 0)? == MAGIC, "the log of the device has no superblock");
         ensure!(word(&bytes, 8)? == 1, "the log of the device has an unknown version");
@@ -79,7 +80,7 @@ impl Log {
             let data = at + SECTOR..at + SECTOR + (data_len as usize).next_multiple_of(SECTOR);
             at = data.end;
             if at > bytes.len() {
-                // The daemon was killed while it logged this one.
+                // The daemon was killed while it logged this request.
                 break;
             }
             requests.push(Request {
@@ -97,8 +98,8 @@ impl Log {
         &self.bytes[request.data.clone()]
     }
 
-    /// Points at which the power fails, ascending: each is a number of requests that have completed. Half of them lie
-    /// right before a flush, where most is at stake.
+    /// Returns the points of power failures in ascending order, as numbers of completed requests.
+    /// Half of them are right before a flush, where most data is at risk.
     pub fn points(&self, rng: &mut Rng, count: usize) -> Vec<usize> {
         let all = self.requests.len() as u64;
         let mut points: Vec<usize> = (0..count)
@@ -120,19 +121,20 @@ impl Log {
 pub(super) struct Replay<'a> {
     log: &'a Log,
     image: Image,
-    /// Requests that the image holds: all up to a flush.
+    /// Number of requests in the image: all up to a flush.
     held: usize,
-    /// What a device writes whole, in bytes.
+    /// Unit of atomic writes in bytes.
     atom: usize,
 }
 
 impl<'a> Replay<'a> {
-    /// From what was on the device before the log.
+    /// Starts with the contents of the device before the log.
     pub fn new(log: &'a Log, image: Image, atom: usize) -> Self {
         Replay { log, image, held: 0, atom }
     }
 
-    /// An image that may be left when the power fails after so many requests, no fewer than at the last call.
+    /// Returns a possible image after a power failure at `point`, which must not decrease between
+    /// calls.
     pub fn image_at(&mut self, point: usize, rng: &mut Rng) -> Image {
         let flushed = self.log.requests[..point].iter().rposition(|r| r.flushes).unwrap_or(self.held);
         for request in &self.log.requests[self.held.min(flushed)..flushed] {
@@ -157,11 +159,11 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// What a device holds: the blocks that are not all zero.
+/// Contents of a device: the blocks that are not all zero.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     blocks: BTreeMap<u64, Arc<[u8]>>,
-    /// A sum over the hashes of the blocks.
+    /// Sum of the hashes of the blocks.
     hash: u64,
 }
 
@@ -170,7 +172,7 @@ impl Image {
         self.hash
     }
 
-    /// Runs of bytes that are not all zero, with their offsets.
+    /// Returns runs of bytes that are not all zero, with their offsets.
     pub fn runs(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.blocks.iter().map(|(block, bytes)| (block * BLOCK as u64, &bytes[..]))
     }
@@ -203,7 +205,7 @@ impl Image {
 mod tests {
     use super::*;
 
-    /// A log of (first sector, data, flags).
+    /// Builds a log of (first sector, data, flags).
     fn log(requests: &[(u64, &[u8], u64)]) -> Vec<u8> {
         let mut bytes = vec![0; SECTOR];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());

@@ -1,15 +1,15 @@
-//! A block device that logs what is written to it, and file systems on it.
+//! A block device that logs its writes, and file systems on it.
 //!
-//! A loop device (through the page cache: `--direct-io=off`) over a file that `qemu-storage-daemon` exports through
-//! FUSE; below it the driver `blklogwrites`, which logs requests as they complete. A write to the loop device is a
-//! write to the export, a flush of it an `fsync`, which the daemon logs as a flush. Discards and writes of zeros are
-//! refused on the way (`blkdebug`), so that whoever asks for them writes zeros instead: `blklogwrites` before QEMU 9
-//! logs their data at a wrong place.
+//! The device is a loop device (through the page cache: `--direct-io=off`) over a file that
+//! `qemu-storage-daemon` exports through FUSE. Below it, the driver `blklogwrites` logs requests as
+//! they complete. A write to the loop device becomes a write to the export, and a flush becomes an
+//! `fsync`, which the daemon logs as a flush. `blkdebug` refuses discards and zero writes, so that
+//! callers write zeros instead: `blklogwrites` before QEMU 9 logs their data at a wrong place.
 //!
-//! All this runs in name spaces of processes and mounts of its own, on a `tmpfs` that only they see. When the process
-//! that made them ends, however it ends, the system ends the daemon and the writer, unmounts everything, and lets go of
-//! the loop devices, which are all marked to be freed by their last user. Nothing has to be cleaned up, and any number
-//! of runs may go on side by side.
+//! All this runs in its own namespaces of processes and mounts, on a private `tmpfs`. When the
+//! process that created them ends in any way, the kernel ends the daemon and the writer, unmounts
+//! everything, and frees the loop devices, which are all marked for autoclear. No cleanup is
+//! needed, and any number of runs can share the machine.
 
 #![expect(
     clippy::disallowed_types,
@@ -26,10 +26,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Room for an image, a log, and a state of the image.
+/// Space for an image, a log, and a state of the image.
 const SCRATCH_OPTIONS: &str = "size=2g,mode=700";
 
-/// What is on the device.
+/// The file system on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Below {
     Ext4,
@@ -41,7 +41,7 @@ pub(super) enum Below {
 impl Below {
     pub const ALL: [Below; 4] = [Below::Ext4, Below::Xfs, Below::Btrfs, Below::LavaFs];
 
-    /// What it was, for the counts.
+    /// Returns its name for the counts.
     pub fn count_name(self) -> &'static str {
         match self {
             Below::Ext4 => "images of ext4",
@@ -51,7 +51,7 @@ impl Below {
         }
     }
 
-    /// The program that makes one, and its arguments.
+    /// Returns its mkfs program and arguments.
     pub fn maker(self) -> Option<&'static [&'static str]> {
         match self {
             Below::Ext4 => Some(&["mkfs.ext4", "-q", "-E", "nodiscard"]),
@@ -61,19 +61,19 @@ impl Below {
         }
     }
 
-    /// Bytes of the device.
+    /// Returns the size of the device in bytes.
     pub fn device_len(self) -> u64 {
         match self {
             Below::Ext4 | Below::LavaFs => 128 << 20,
-            // The least that mkfs.xfs accepts.
+            // Minimum of mkfs.xfs.
             Below::Xfs => 300 << 20,
             Below::Btrfs => 256 << 20,
         }
     }
 
-    /// What a device writes whole, in bytes. Btrfs counts on whole blocks for its superblock, ext4 on the 1,024 bytes of its
-    /// own, and XFS, when it replays its log, on whole blocks of directories: the checksum of a torn one is wrong, and it does
-    /// not mount.
+    /// Returns the unit of atomic device writes in bytes. Btrfs requires whole blocks for its
+    /// superblock and ext4 the 1,024 bytes of its own. XFS, when it replays its log, requires whole
+    /// directory blocks: a torn one has a wrong checksum, and the mount fails.
     pub fn atom(self) -> usize {
         match self {
             Below::Btrfs | Below::Xfs => 4096,
@@ -90,7 +90,7 @@ impl Below {
     }
 }
 
-/// Runs a program to its end.
+/// Runs a program to completion.
 pub(super) fn run(program: &str, arguments: &[&str]) -> Check<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.doing(|| format!("start of {program}"))?;
@@ -103,24 +103,25 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap_or_default()
 }
 
-/// Mounts the scratch directory of this name space.
+/// Mounts the scratch directory of this namespace.
 pub(super) fn mount_scratch(at: &Path) -> Check {
     fs::create_dir_all(at).doing(|| "make the scratch directory".into())?;
     run("mount", &["-t", "tmpfs", "-o", SCRATCH_OPTIONS, "lavastore-block", text(at)]).map(drop)
 }
 
-/// A mounted file system. Unmounted when it goes.
+/// A mounted file system; unmounted on drop.
 #[derive(Debug)]
 pub(super) struct Mounted {
     pub at: PathBuf,
 }
 
 impl Mounted {
-    /// Mounts an image file, or the export that stands for one.
+    /// Mounts an image file, or the export in its place.
     pub fn new(fs: Below, image: &Path, at: PathBuf) -> Check<Mounted> {
         fs::create_dir_all(&at).doing(|| "make a directory".into())?;
         if fs == Below::Btrfs {
-            // The kernel remembers a newer state of this file system, and would refuse an older one.
+            // The kernel remembers a newer state of this file system, and would refuse an older
+            // one.
             run("btrfs", &["device", "scan", "--forget"])?;
         }
         let kind = text(Path::new(fs.maker().map_or("", |maker| maker[0]))).trim_start_matches("mkfs.");
@@ -138,7 +139,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A loop device over a file, freed by its last user.
+/// A loop device over a file with autoclear.
 #[derive(Debug)]
 pub(super) struct Loop {
     pub path: PathBuf,
@@ -149,13 +150,13 @@ impl Loop {
     pub fn new(file: &Path) -> Check<Loop> {
         let path = run("losetup", &["--find", "--show", "--direct-io=off", text(file)])?;
         let user = File::open(&path);
-        // It is in use, so this marks it to be freed when it no longer is.
+        // The device is in use, so this only marks it for autoclear.
         run("losetup", &["--detach", &path])?;
         Ok(Loop { path: path.into(), _user: user.doing(|| "open a loop device".into())? })
     }
 }
 
-/// The same, with a link that leads to it.
+/// Same as [`Loop::new`], with a link to the device.
 pub(super) fn loop_at(file: &Path, link: &Path) -> Check<Loop> {
     let device = Loop::new(file)?;
     let _ = fs::remove_file(link);
@@ -163,12 +164,12 @@ pub(super) fn loop_at(file: &Path, link: &Path) -> Check<Loop> {
     Ok(device)
 }
 
-/// True if a file can be opened for reading and writing.
+/// Returns true if a file can be opened for reading and writing.
 pub(super) fn can_write(path: &str) -> bool {
     File::options().read(true).write(true).open(path).is_ok()
 }
 
-/// The device and its log.
+/// The logging device.
 #[derive(Debug)]
 pub(super) struct Rig {
     daemon: Child,
@@ -177,7 +178,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Starts the daemon over an image that is there already.
+    /// Starts the daemon over an existing image.
     pub fn start(dir: &Path) -> Check<Rig> {
         let rig_dir = dir.to_owned();
         for name in ["log", "export"] {
@@ -211,7 +212,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The export has the length of the image when it is there.
+    /// Waits for the export, which is ready once it has the length of the image.
     fn wait_for_export(&mut self) -> Check {
         let clock = Env::kernel().clock;
         for _ in 0..1000 {
@@ -231,7 +232,7 @@ impl Rig {
         self.dir.join("export")
     }
 
-    /// Ends the daemon. Nobody uses the device any more.
+    /// Ends the daemon after the last use of the device, and returns its log.
     pub fn end(mut self) -> Check<Log> {
         self.stop();
         Log::parse(fs::read(self.dir.join("log")).doing(|| "read the log of the device".into())?)
@@ -241,10 +242,10 @@ impl Rig {
         if !std::mem::take(&mut self.running) {
             return;
         }
-        // What it has logged, it has written.
+        // All logged requests are written.
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
-        // What it exported stays mounted without it; in its place comes the file below.
+        // The export stays mounted without the daemon; unmounting it reveals the file below.
         if let Err(why) = run("umount", &["--lazy", text(&self.export())]) {
             eprintln!("torture: {why}");
         }
@@ -257,12 +258,12 @@ impl Drop for Rig {
     }
 }
 
-/// Bytes in the log so far.
+/// Returns the length of the log in bytes.
 pub(super) fn log_len(dir: &Path) -> Check<u64> {
     Ok(fs::metadata(dir.join("log")).doing(|| "length of the log of the device".into())?.len())
 }
 
-/// Makes a file of zeros.
+/// Creates a file of zeros.
 pub(super) fn create(path: &Path, len: u64) -> Check {
     File::create(path).and_then(|file| file.set_len(len)).doing(|| "make an image".into())
 }
@@ -296,7 +297,7 @@ pub(super) fn store(image: &Image, path: &Path, len: u64) -> Check {
         .doing(|| "write an image".into())
 }
 
-/// Keeps an image for whoever wants to look at it.
+/// Keeps a failing image for inspection.
 pub(super) fn keep(image: &Image, path: &Path, len: u64) -> String {
     match store(image, path, len) {
         Ok(()) => format!("the image is kept at {}", path.display()),

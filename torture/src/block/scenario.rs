@@ -1,13 +1,13 @@
-//! What a writer writes to the logged device, as its seed says, and its record of it.
+//! The writer's workload on the logged device, derived from a seed, and its record.
 //!
-//! Some threads write batches to two families each: random changes, and last the number of the batch, in both. So a
-//! store says by itself which batches it holds, and whether they are whole. Beside the device, each thread records when
-//! a batch was begun and when it was acknowledged: the length of the device's log at that moment. What the record says
-//! was acknowledged as durable when the log had n bytes must be in each image taken at n bytes or later; what was begun
-//! later must not.
+//! Several threads write batches to two families each: random changes, and the batch number as the
+//! last change in both. So the store itself shows which batches it has and whether they are whole.
+//! Outside of the device, each thread records the device log length at the begin and at the
+//! acknowledgement of each batch. A batch acknowledged as durable at a log length of n bytes must
+//! be in each image taken at n bytes or later; a batch begun later must not.
 //!
-//! A session ends without closing the store, mostly; the next one opens it again, and goes on with the numbers that it
-//! finds.
+//! Most sessions end without closing the store. The next one opens it again and continues with the
+//! numbers that it finds.
 
 #![expect(
     clippy::disallowed_types,
@@ -30,14 +30,14 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Where the store is on a mounted file system, and on LavaFS.
+/// Directory of the store on a mounted file system, and on LavaFS.
 pub(super) const STORE: &str = "db";
-/// Bytes of the log of the device after which nothing is written any more.
+/// Maximum length of the device log in bytes; writing stops there.
 const LOG_LEN_MAX: u64 = 192 << 20;
-/// The key whose value is the number of the last batch. No other key is as long and begins like it.
+/// The key of the last batch number. No other key has this length and prefix.
 const NUMBER_KEY: &[u8] = b"\xff\xff\xff\xff\xff number";
 
-/// What a seed stands for.
+/// Parameters derived from a seed.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub seed: u64,
@@ -45,7 +45,7 @@ pub(super) struct Scenario {
     pub engine: IoEngine,
     pub writers: u64,
     pub sessions: u64,
-    /// Of each writer in each session.
+    /// Batches of each writer per session.
     batches: u64,
     churns: bool,
     mostly_durable: bool,
@@ -78,12 +78,13 @@ impl Scenario {
         plan::roomy(if self.churns { plan::churn_options(rng) } else { plan::options(rng) })
     }
 
-    /// The families of a writer.
+    /// Returns the families of a writer.
     pub fn families(writer: u64) -> [String; 2] {
         [format!("{writer}-left"), format!("{writer}-right")]
     }
 
-    /// The batch of a writer with this number, from 1 on: changes to its two families, and its durability.
+    /// Returns the batch of a writer with this number, from 1 on: changes to its two families, and
+    /// its durability.
     fn batch(&self, writer: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
         let mix = (self.seed ^ (writer << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (data, mut rng) = (self.data(), Rng::new(mix ^ number));
@@ -96,7 +97,7 @@ impl Scenario {
         (changes, if durable { Durability::Durable } else { Durability::Buffered })
     }
 
-    /// What the families of a writer hold after so many batches.
+    /// Returns the contents of a writer's families after this number of batches.
     pub fn contents(&self, writer: u64, batches: u64) -> [Contents; 2] {
         let mut contents = [Contents::default(), Contents::default()];
         for number in 1..=batches {
@@ -107,21 +108,22 @@ impl Scenario {
         contents
     }
 
-    /// The number of the last batch among the entries of a family.
+    /// Returns the last batch number in the entries of a family.
     pub fn number(entries: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
         let value = entries.get(NUMBER_KEY).and_then(|v| v.as_slice().try_into().ok());
         value.map_or(0, u64::from_le_bytes)
     }
 }
 
-/// Formats an image as a volume of LavaFS. Short journals, so that they are compacted often.
+/// Formats an image as a LavaFS volume. Its journals are short, so that they are compacted often.
 pub(super) fn make_volume(image: &Path) -> Check {
     let device = device::open(image, &DeviceOptions::default()).doing(|| "open an image".into())?;
     let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..Default::default() };
     format(&Env::kernel(), &*device, &FormatOptions { sparse: true, ..options }).doing(|| "format".into())
 }
 
-/// The environment on a device or image, or on what is mounted there, and the directory of the store in it.
+/// Returns the environment on a device, an image or a mount point, and the directory of the store
+/// in it.
 pub(super) fn environment(fs: Below, engine: IoEngine, at: &Path) -> Check<(Env, PathBuf)> {
     let kernel = KernelOptions { engine };
     let env = Env::kernel_with(kernel);
@@ -134,12 +136,12 @@ pub(super) fn environment(fs: Below, engine: IoEngine, at: &Path) -> Check<(Env,
     Ok((mounted.into_env(), Path::new("/").join(STORE)))
 }
 
-/// What happened to a batch; in the record, a number.
+/// States of a batch, recorded as numbers.
 const BEGUN: u64 = 0;
 const DURABLE: u64 = 1;
 const BUFFERED: u64 = 2;
 
-/// Appends to the record.
+/// Appends events to the record.
 struct Recorder {
     file: File,
     dir: PathBuf,
@@ -158,7 +160,7 @@ impl Recorder {
     }
 }
 
-/// The writing process: one session.
+/// Runs one session of the writer.
 pub(super) fn write(dir: &Path, seed: u64, session: u64) -> Check {
     let scenario = Scenario::new(seed);
     let mut rng = Rng::new(seed ^ (session + 1).wrapping_mul(0x51_7cc1));
@@ -185,13 +187,13 @@ pub(super) fn write(dir: &Path, seed: u64, session: u64) -> Check {
     let gc_runs = db.stats().gc_runs;
     fs::write(dir.join(format!("collections-{session}")), gc_runs.to_string()).doing(|| "report".into())?;
     if !rng.one_in(4) {
-        // The process ends under the store: nothing of it is closed.
+        // The process exits without closing the store.
         std::mem::forget(db);
     }
     written.into_iter().collect()
 }
 
-/// What a session that has ended had collected.
+/// Returns the number of collections of a finished session.
 pub(super) fn collections(dir: &Path, session: u64) -> Check<u64> {
     let said =
         fs::read_to_string(dir.join(format!("collections-{session}"))).doing(|| "read a report".into())?;
@@ -236,7 +238,7 @@ fn write_batches(db: &Db, scenario: &Scenario, families: &[Family; 2], recorder:
     Ok(())
 }
 
-/// What is known of a writer, as (number, length of the log of the device).
+/// Events of a writer, as (number, length of the device log).
 #[derive(Debug, Default)]
 struct Known {
     begun: Vec<(u64, u64)>,
@@ -247,7 +249,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Record {
     writers: Vec<Known>,
-    /// Batches that were acknowledged.
+    /// Number of acknowledged batches.
     pub acknowledged: u64,
 }
 
@@ -270,21 +272,21 @@ impl Record {
         Ok(record)
     }
 
-    /// The last batch of a writer that was acknowledged as durable when the log had so many bytes; 0 if only the
-    /// families had been made.
+    /// Returns the last batch of a writer that was acknowledged as durable at a log of `log_len`
+    /// bytes; 0 if only the families had been created.
     pub fn required(&self, writer: u64, log_len: u64) -> Option<u64> {
         let known = self.writers.get(writer as usize)?;
         known.durable.iter().filter(|(_, at)| *at <= log_len).map(|(number, _)| *number).max()
     }
 
-    /// The last batch that had been begun.
+    /// Returns the last batch that had begun.
     pub fn allowed(&self, writer: u64, log_len: u64) -> u64 {
         let begun = self.writers.get(writer as usize).map_or(&[][..], |known| &known.begun);
         begun.iter().filter(|(_, at)| *at < log_len).map(|(number, _)| *number).max().unwrap_or(0)
     }
 }
 
-/// What a store found must hold, of one writer.
+/// Checks the last batch of a writer against the record.
 pub(super) fn check_bounds(record: &Record, writer: u64, number: Option<u64>, log_len: u64) -> Check {
     let (required, allowed) = (record.required(writer, log_len), record.allowed(writer, log_len));
     let Some(number) = number else {

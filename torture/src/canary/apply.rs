@@ -1,8 +1,8 @@
 //! Applies patches to the text of source files.
 //!
-//! A hunk has no line number. Its context and removed lines must occur exactly once in the functions of the
-//! given name in the given file; indentation does not count. Hunks of several patches share one build unless
-//! their lines overlap.
+//! A hunk has no line number. Its context and removed lines must occur exactly once in the
+//! functions of the given name in the given file; indentation does not count. Hunks of several
+//! patches share one build unless their lines overlap.
 
 use super::patch::{Hunk, Line, Patch, SEEDED_BUG};
 use super::switch;
@@ -65,8 +65,8 @@ pub(super) fn edit(hunk: &Hunk, text: &str, condition: &str) -> Result<Edit, Str
     Ok(Edit { lines: at + before..at + old.len() - after, new: new.collect() })
 }
 
-/// Returns the lines of all functions of this name, from the signature to the closing brace, which `rustfmt`
-/// puts at the indentation of the signature.
+/// Returns the lines of all functions of this name, from the signature to the closing brace, which
+/// `rustfmt` puts at the indentation of the signature.
 fn functions(text: &str, name: &str) -> Vec<Range<usize>> {
     let lines: Vec<&str> = text.lines().collect();
     let is_signature = |line: &str| {
@@ -104,8 +104,7 @@ fn collide(a: &Edits, b: &Edits) -> bool {
     })
 }
 
-/// Distributes patches over as few builds as come of taking each into the first that has room for it: the
-/// number of the build of each.
+/// Distributes patches over builds by first fit. Returns the build number of each patch.
 pub(super) fn builds(of_patches: &[Edits]) -> Vec<usize> {
     let mut builds: Vec<Vec<&Edits>> = Vec::new();
     let mut numbers = Vec::new();

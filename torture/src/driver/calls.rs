@@ -1,4 +1,4 @@
-//! What every row does with a store: read all of it, compare, make one change.
+//! Common calls of all rows: read everything, compare, make one change.
 
 use super::Model;
 use crate::check::{Check, Doing, ensure};
@@ -10,7 +10,7 @@ use lavastore::{
     Db, Durability, Error, Family, Options, ReadOptions, Reader, Snapshot, WriteBatch, WriteOptions,
 };
 
-/// Handles of all families.
+/// Returns handles of all families.
 pub(crate) fn families_of(db: &Db) -> Check<Vec<Family>> {
     db.family_names()
         .iter()
@@ -18,7 +18,7 @@ pub(crate) fn families_of(db: &Db) -> Check<Vec<Family>> {
         .collect()
 }
 
-/// Reads everything, forwards.
+/// Reads everything forward.
 pub(crate) fn scan(db: &Db) -> Check<Found> {
     let mut found = Found::new();
     for family in families_of(db)? {
@@ -48,7 +48,7 @@ pub(crate) fn compare_checkpoint(sim: &SimEnv, dir: &str, options: Options, mode
     compare(model, &scan(&db)?).map_err(|why| format!("checkpoint {dir}: {why}"))
 }
 
-/// A family as of a snapshot, or as of now.
+/// Returns a reader of a family as of a snapshot, or as of now.
 pub(crate) fn at<'a>(
     family: &'a Family,
     snapshot: Option<&'a Snapshot>,
@@ -60,12 +60,12 @@ pub(crate) fn at<'a>(
     }
 }
 
-/// Makes one change through the call for it.
+/// Makes one change through its own call.
 pub(crate) fn write_one(family: &Family, change: &Change, durability: Durability) -> Result<(), Error> {
     write_with(family, change, &WriteOptions { durability: Some(durability), ..WriteOptions::default() })
 }
 
-/// The same, with all options.
+/// Same as [`write_one`], with all options.
 pub(crate) fn write_with(family: &Family, change: &Change, options: &WriteOptions) -> Result<(), Error> {
     match change {
         Change::Put(key, value) => family.writing(options).put(key, value),

@@ -1,4 +1,4 @@
-//! What a run of the [`super::Driver`] does, and what not.
+//! Parameters of a run of the [`super::Driver`].
 
 use crate::plan::{self, Data, pick};
 use io::Rng;
@@ -8,13 +8,13 @@ use std::ops::Range;
 /// Draws options.
 pub(crate) type Draw = fn(&mut Rng) -> Options;
 
-/// What a run does.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Knobs {
     pub steps: u64,
-    /// Read, and compare with the model.
+    /// Reads are made and compared with the model.
     pub reads: bool,
-    /// Kill the process (which starts a new record).
+    /// The process is killed, which starts a new record.
     pub kills: bool,
     pub volatile: bool,
     pub families: bool,
@@ -23,15 +23,15 @@ pub(crate) struct Knobs {
     /// Calls may fail.
     pub faults: bool,
     pub first_number: u64,
-    /// One in so many steps is a flush, compaction or the like.
+    /// One in this many steps is a flush, compaction or similar.
     pub upkeep_one_in: u64,
-    /// Options are drawn by this.
+    /// Generator of options.
     pub options: Draw,
 }
 
 impl Knobs {
-    /// For a store whose files are damaged when it is done, of so many steps; and its data. Its options are drawn by `plain`,
-    /// or for a store with much garbage by `churning`.
+    /// Returns the parameters and data of a store to be damaged afterwards. `plain` draws its
+    /// options, or `churning` for a store with much garbage.
     pub fn to_damage(rng: &mut Rng, steps: Range<u64>, (plain, churning): (Draw, Draw)) -> (Knobs, Data) {
         let churn = rng.one_in(2);
         let knobs = Knobs {
@@ -52,7 +52,7 @@ impl Knobs {
 
     pub(super) fn draw_options(&self, rng: &mut Rng) -> Options {
         let drawn = (self.options)(rng).expert(|expert| expert.first_number = self.first_number);
-        // Refusals for want of space are to be told from faults.
+        // Refusals for lack of space must be distinguishable from faults.
         if self.faults { plan::roomy(drawn) } else { drawn }
     }
 }

@@ -1,4 +1,4 @@
-//! How much room a store has: the volume and the limit, which both change while the store is open.
+//! The available space: the volume and the limit both change while the store is open.
 
 use super::Driver;
 use crate::check::{Check, Doing, ensure};
@@ -9,7 +9,7 @@ use lavastore::SpaceLimit;
 use std::time::Duration;
 
 impl Driver {
-    /// Bounds the volume, or no longer.
+    /// Bounds the volume, or removes the bound.
     pub fn set_capacity(&mut self, bytes: Option<u64>) -> Check {
         self.capacity = bytes;
         self.squeezed |= bytes.is_some();
@@ -17,7 +17,8 @@ impl Driver {
         room::set_capacity(&self.sim, bytes)
     }
 
-    /// Calls may find no room from now on, without a bound on the volume, until [`Driver::has_room_again`].
+    /// Allows refusals for lack of space, without a bound on the volume, until
+    /// [`Driver::has_room_again`].
     pub fn expects_refusals(&mut self) {
         (self.squeezed, self.was_full) = (true, true);
     }
@@ -26,7 +27,7 @@ impl Driver {
         self.capacity
     }
 
-    /// Gives the store time to notice that the volume has room: from then on nothing may fail.
+    /// Gives the store time to notice the free space: from then on no call may fail.
     pub fn has_room_again(&mut self) -> Check {
         self.set_capacity(None)?;
         self.sim.advance_ns(2_000_000_000);
@@ -39,14 +40,14 @@ impl Driver {
         Ok(())
     }
 
-    /// Raises or lowers the limit of a store that has a tight one, also below its present use. From then on the files keep to the new
-    /// limit, or to what the store and its reserve occupy now.
+    /// Changes a tight limit, also below the present use. From then on the files stay below the new
+    /// limit, or below the present use plus the reserve.
     pub(super) fn change_limit(&mut self, aside: &mut Rng) -> Check {
         if self.knobs.faults || self.squeezed || !plan::is_tight(&self.options) {
             return Ok(());
         }
-        // Sizes follow the limit at the next open only. A limit that the reserve of the present sizes takes whole would admit deletes alone
-        // until then.
+        // Sizes follow the limit only at the next open. If the reserve for the present sizes
+        // exceeded the limit, the store would admit only deletes until then.
         let least = 2 * plan::least_limit(&self.options);
         let used = self.db().space().doing(|| "space".into())?.total_bytes;
         let limit = match aside.below(5) {

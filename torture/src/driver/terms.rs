@@ -1,4 +1,4 @@
-//! On what terms the driver writes: some writes may not wait, and are refused where they would have to.
+//! Deadlines of writes: some writes may not wait, and are refused if they would.
 
 use super::Driver;
 use crate::check::{Check, ensure};
@@ -6,8 +6,8 @@ use lavastore::{Durability, SeqNo, WriteOptions};
 use std::time::Duration;
 
 impl Driver {
-    /// How the next write is written: one in eight may not wait, and one in eight not for long. Without a draw: what else a seed
-    /// does stays as it is.
+    /// Returns the options of the next write: one in eight may not wait, and one in eight only
+    /// briefly. Not drawn at random, so that recorded seeds keep their draws.
     pub(super) fn terms(&self, durability: Durability) -> WriteOptions {
         let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
         match self.nth_write() % 8 {
@@ -21,7 +21,7 @@ impl Driver {
         self.history.writes.len() as u64 + self.busy
     }
 
-    /// A write that would have had to wait longer than it may: nothing of it was written, and it promises nothing.
+    /// Checks a write that was refused as busy: it has no effect.
     pub(super) fn busy(&mut self, seq: SeqNo) -> Check {
         let after = self.db().snapshot().sequence();
         ensure!(after == seq, "a write was refused as busy, and {} sequences are used", after - seq);

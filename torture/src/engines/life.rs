@@ -1,4 +1,4 @@
-//! What is done to a store of two engines, and what is to be found in it.
+//! Operations on a store of two engines, and its expected contents.
 
 use super::engine::{Toy, ToyLog};
 use super::model::{Entry, Model, Trim};
@@ -19,24 +19,25 @@ use store::manifest::{Engine, EngineFile, Record};
 use store::names::{self, FileKind};
 use store::volumes::Volume;
 
-/// What the toy log's own file is to it.
+/// Kind of the toy log's own file.
 const FILE_KIND: u8 = 1;
 
 fn file_name(number: u64) -> String {
     FileKind::Engine { engine: Toy::ID.0, kind: FILE_KIND, number }.to_string()
 }
 
-/// What an engine was promised when it was last seen: it is all there unless a crash took some.
+/// Last crash of an engine that may have lost data; `None` if all promised data is there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pending(Option<(u64, Loss)>);
 
 impl Pending {
-    /// The machine died at this operation.
+    /// Records a crash at this operation.
     pub fn of(op: u64, loss: Loss) -> Pending {
         Pending(Some((op, loss)))
     }
 
-    /// The machine dies: for who is there, at this operation; for others it may be worse than it was.
+    /// Records a crash: at this operation for an open engine; a closed one may lose more than
+    /// before.
     fn dies(&mut self, is_here: bool, op: u64, loss: Loss) {
         self.0 = match self.0 {
             _ if is_here => Some((op, loss)),
@@ -46,27 +47,27 @@ impl Pending {
     }
 }
 
-/// Both engines, as they should be.
+/// Expected state of both engines.
 #[derive(Clone, Default)]
 struct Expected {
     kv: History,
     kv_pending: Pending,
     toy: Model,
     toy_pending: Pending,
-    /// The toy log's own file: from which operation on, number, bytes.
+    /// The toy log's own file: the operation of its creation, its number, its bytes.
     file: Option<(u64, u64, Vec<u8>)>,
-    /// All that is there is durable, whoever it belongs to.
+    /// All existing data of both engines is durable.
     is_settled: bool,
 }
 
-/// What happened in it.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Calls that failed for want of room.
+    /// Calls refused for lack of space.
     pub refused: u64,
-    /// Checkpoints that were taken, and hold what they should.
+    /// Checkpoints with the expected contents.
     pub checkpoints: u64,
-    /// Those that were not taken since the toy log had something in the log.
+    /// Checkpoints refused because the toy log had data in the log.
     pub checkpoints_refused: u64,
 }
 
@@ -77,10 +78,10 @@ pub(super) struct Life {
     options: Options,
     expected: Expected,
     full: bool,
-    /// It was since the store was opened.
+    /// The volume was full since the open.
     was_full: bool,
-    /// The operations since the beginning count. Otherwise a machine counts them anew after each crash, and what is found counts
-    /// from then on.
+    /// Operations since the beginning count. Otherwise the machine restarts its count after each
+    /// crash, and recovered data counts from there.
     is_recorded: bool,
     pub counts: Counts,
 }
@@ -95,7 +96,7 @@ impl Life {
         Life { sim, rng, data, options, expected, full: false, was_full: false, is_recorded: true, counts }
     }
 
-    /// How it goes on after a crash.
+    /// Returns the state after a crash.
     pub fn after(&self, sim: SimEnv, rng: Rng, pending: Pending) -> Life {
         let mut expected = self.expected.clone();
         let Pending(Some((op, loss))) = pending else { unreachable!("after a crash") };
@@ -124,7 +125,7 @@ impl Life {
         machine::env(&self.sim)
     }
 
-    /// Other options; the family is what it was made with.
+    /// Draws other options; the family keeps its own.
     fn redraw(&mut self) {
         if self.rng.one_in(2) {
             let drawn = plan::churn_options(&mut self.rng);
@@ -134,7 +135,7 @@ impl Life {
 
     // Sessions.
 
-    /// One that ends with a close. Those who are away are left as they were.
+    /// Runs a session that ends with a close. Data of closed engines must not change.
     pub fn session(&mut self, who: Who, steps: u64) -> Check {
         let before = belongings(&self.env()?, who)?;
         let session = self.open(who)?;
@@ -145,7 +146,7 @@ impl Life {
         }
         match session.close() {
             Err(e) if e.kind() == ErrorKind::NoSpace && self.full => {
-                // It ends as if the process had died.
+                // The session ends as if the process had died.
                 self.counts.refused += 1;
                 let op = self.op();
                 self.expected.kv_pending.dies(who.has_kv(), op, Loss::Process);
@@ -155,14 +156,15 @@ impl Life {
             closed => {
                 closed.doing(|| "close".into())?;
                 self.all_durable(who);
-                // What a crash of the process left may still be in memory only, of those who are away.
+                // Data of a closed engine after a process crash may still be only in the page
+                // cache.
                 self.expected.is_settled |= who == Who::Both;
             }
         }
         self.check_untouched(who, &before, Loss::Process)
     }
 
-    /// Those who are here have closed the store.
+    /// Marks the data of the open engines as durable after a close.
     fn all_durable(&mut self, who: Who) {
         let op = self.op();
         if who.has_toy() {
@@ -173,7 +175,7 @@ impl Life {
         }
     }
 
-    /// One that ends with the death of the machine.
+    /// Runs a session that ends with a crash of the machine.
     pub fn session_cut_off(&mut self, who: Who, steps: u64) -> Check {
         let before = belongings(&self.env()?, who)?;
         let session = self.open(who)?;
@@ -184,7 +186,7 @@ impl Life {
         self.expected.toy_pending.dies(who.has_toy(), op, loss);
         let after = self.sim.crash(kind, self.rng.next_u64());
         drop(session);
-        // There, LavaFS is as full as it was.
+        // After the crash, only LavaFS is still as full as before.
         (self.sim, self.full) = (after, self.full && machine::is_lavafs());
         if loss == Loss::Process || self.expected.is_settled {
             self.check_untouched(who, &before, loss)?;
@@ -196,7 +198,8 @@ impl Life {
     fn check_untouched(&self, who: Who, before: &BTreeMap<String, Vec<u8>>, loss: Loss) -> Check {
         let after = belongings(&self.env()?, who)?;
         let own = self.expected.file.as_ref().map(|(_, number, _)| *number);
-        // What a closed store leaves in tails is durable elsewhere; and a file that its maker did not come to list need not be.
+        // A closed store's tails are durable elsewhere, and a file that its creator has not listed
+        // yet may be lost.
         let goes_with_power = |name: &str| match names::parse(name) {
             Some(FileKind::Tail(_)) => true,
             Some(FileKind::Engine { number, .. }) => own != Some(number),
@@ -211,11 +214,11 @@ impl Life {
         Ok(())
     }
 
-    /// Opens, and checks what the engines that are there find.
+    /// Opens the store and checks the contents of the open engines.
     pub fn open(&mut self, who: Who) -> Check<Session> {
         self.redraw();
         let session = match open(&self.env()?, DIR, who, &self.options) {
-            // What an open writes may not fit.
+            // The writes of an open may not fit.
             Err(e) if e.kind() == ErrorKind::NoSpace && self.full => {
                 self.counts.refused += 1;
                 self.has_room()?;
@@ -251,7 +254,7 @@ impl Life {
 
     // The toy log's own file.
 
-    /// It is there and what it was, whoever is open.
+    /// Checks that the file is unchanged, whichever engines are open.
     fn check_file(&self, dir: &str) -> Check {
         let Some((_, number, bytes)) = &self.expected.file else { return Ok(()) };
         let name = file_name(*number);
@@ -259,7 +262,7 @@ impl Life {
         Ok(())
     }
 
-    /// Makes it, once.
+    /// Creates the file once.
     fn make_file(&mut self, session: &Session) -> Check {
         if session.toy.is_none() || self.expected.file.is_some() || self.full {
             return Ok(());
@@ -299,7 +302,8 @@ impl Life {
         room::set_capacity(&self.sim, Some(room::used(&self.sim)? + more))
     }
 
-    /// Counts what was refused for want of room; any other error is one. That there is room again is noticed after a while.
+    /// Counts a refusal for lack of space and fails on any other error. The store notices new space
+    /// with a delay.
     fn excuse(&mut self, e: lavastore::Error, what: &str) -> Check {
         ensure!(e.kind() == ErrorKind::NoSpace, "{what}: {e}");
         ensure!(self.full || self.was_full, "{what}, with room: {e}");
@@ -370,19 +374,21 @@ impl Life {
         let write = Write { begin_op, end_op, durability, changes, failed: false, first_seq: None };
         self.expected.kv.writes.push(write);
         if durable && !is_nothing && self.expected.toy_pending.0.is_none() {
-            // One durability domain: whoever waits makes durable what the other engine wrote before.
+            // One durability domain: a durable write also makes earlier writes of the other engine
+            // durable.
             self.expected.toy.all_durable(end_op);
         }
         Ok(())
     }
 
-    /// All that LavaKV wrote is durable now.
+    /// Marks all writes of LavaKV as durable.
     fn kv_all_durable(&mut self) {
         let (end_op, upto) = (self.op(), self.expected.kv.writes.len());
         self.expected.kv.barriers.push(Barrier { end_op, upto });
     }
 
-    /// A checkpoint holds what LavaKV has and the files of the other, and is refused where the other has something in the log.
+    /// Takes a checkpoint: it holds LavaKV's data and the toy log's files, and is refused if the
+    /// toy log has data in the log.
     fn checkpoint(&mut self, session: &Session, db: &Db) -> Check {
         let dir = format!("/checkpoint-{}", self.rng.next_u64());
         match db.checkpoint(&dir) {
@@ -472,7 +478,7 @@ impl Life {
     }
 }
 
-/// A history that leads to what was found.
+/// Returns a history that produces the found contents.
 fn history_of(found: &Found) -> History {
     let puts = |(id, entries): (&FamilyId, &BTreeMap<Vec<u8>, Vec<u8>>)| -> Vec<(FamilyId, Change)> {
         entries.iter().map(|(key, value)| (*id, Change::Put(key.clone(), value.clone()))).collect()

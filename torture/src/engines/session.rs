@@ -1,4 +1,4 @@
-//! A store that is open with these engines or those; and what belongs to those who are away.
+//! A store open with some of its engines, and the data of the closed ones.
 
 use super::engine::{Replayed, Toy, ToyLog};
 use crate::check::{Check, Doing};
@@ -14,7 +14,7 @@ use store::commit::{Aging, LogTerms};
 use store::manifest::{Engine, EngineId, Engines, Manifest, Payload, Record};
 use store::names::{self, FileKind};
 
-/// Who is there.
+/// The open engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Both,
@@ -35,18 +35,18 @@ impl Who {
         self != Who::Kv
     }
 
-    /// True if it is there, of the two.
+    /// Returns whether one of the two engines is open.
     fn has(self, engine: EngineId) -> bool {
         if engine == Toy::ID { self.has_toy() } else { self.has_kv() }
     }
 }
 
-/// A store that is open.
+/// An open store.
 pub(super) struct Session {
     pub who: Who,
     pub db: Option<Db>,
     pub toy: Option<ToyLog>,
-    /// Where LavaKV is not there.
+    /// Set without LavaKV.
     pub store: Option<Store>,
     pub manifest: Arc<Manifest>,
 }
@@ -80,7 +80,7 @@ pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavasto
 }
 
 impl Session {
-    /// Ends it as it should be ended.
+    /// Closes the store.
     pub fn close(self) -> lavastore::Result<()> {
         let Session { db, toy, store, manifest, .. } = self;
         drop((toy, manifest));
@@ -92,16 +92,17 @@ impl Session {
     }
 }
 
-/// The length of no file here.
+/// Limit above the length of any file here.
 const FILE_LEN_MAX: usize = 64 << 20;
 
-/// The bytes of a file.
+/// Reads a file.
 pub(super) fn read(env: &Env, dir: &str, name: &str) -> Check<Vec<u8>> {
     let path = io::fs::join(Path::new(dir), name);
     env.fs.read_all(&path, FILE_LEN_MAX).doing(|| name.to_owned())
 }
 
-/// What those who are away have in the directory: the bytes of their files, listed or not, and what the manifest has of them.
+/// Returns the data of closed engines: the bytes of their files, listed or not, and their manifest
+/// entries.
 pub(super) fn belongings(env: &Env, who: Who) -> Check<BTreeMap<String, Vec<u8>>> {
     let mut all = BTreeMap::new();
     let dir = Path::new(DIR);
@@ -115,7 +116,7 @@ pub(super) fn belongings(env: &Env, who: Who) -> Check<BTreeMap<String, Vec<u8>>
             kind => kind.is_some_and(|kind| kind.data().is_some()) && !who.has_kv(),
         };
         if theirs {
-            // What a loss of power left of a file that nobody lists may be unreadable.
+            // After a loss of power an unlisted file may be unreadable.
             let bytes = read(env, DIR, &entry.name).unwrap_or_else(String::into_bytes);
             all.insert(entry.name, bytes);
         }

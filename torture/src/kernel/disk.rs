@@ -1,9 +1,10 @@
-//! What of a directory of the machine is durable, by the calls that were made and what POSIX promises for each.
+//! The durable state of a directory, derived from the system calls and the guarantees of POSIX.
 //!
-//! Nothing else is: a byte is durable under a data sync of its file that began after it was written and that succeeded, or
-//! in a write that was durable by itself; a name under such a sync of its directory. What a sync that failed was to cover
-//! never is, whatever later syncs say. So [`Disk::lay_down`] is the worst that a loss of power may leave, and a store that
-//! opens from it with all that was acknowledged has synced what it needed, in the right order.
+//! A byte is durable only after a successful data sync of its file that began after the write, or
+//! after a durable write. A name is durable only after such a sync of its directory. Data covered
+//! by a failed sync is never durable, whatever later syncs return. So [`Disk::lay_down`] creates
+//! the worst state after a loss of power. A store that opens from it with all acknowledged writes
+//! has made the required syncs in the right order.
 
 use io::kernel::calls::Call;
 use io::kernel::calls::watch::{Event, FileId};
@@ -35,7 +36,7 @@ fn apply(content: &mut Vec<u8>, change: &Change) {
 struct File {
     len: u64,
     durable: Vec<u8>,
-    /// Since the last sync that succeeded.
+    /// Changes since the last successful sync.
     dirty: Vec<Change>,
 }
 
@@ -49,14 +50,14 @@ enum Node {
 struct Dir {
     live: BTreeMap<OsString, Node>,
     durable: BTreeMap<OsString, Node>,
-    /// Names as they were when a sync failed.
+    /// Names as of a failed sync.
     lost: BTreeMap<OsString, Option<Node>>,
 }
 
-/// The directory.
+/// A directory.
 pub(crate) struct Disk {
     root: PathBuf,
-    /// Inodes are used again: each file has a number of its own.
+    /// Inodes are reused, so each file has a separate number.
     files: Vec<File>,
     numbers: BTreeMap<FileId, u64>,
     dirs: BTreeMap<PathBuf, Dir>,
@@ -69,7 +70,7 @@ fn name(path: &Path) -> OsString {
 }
 
 impl Disk {
-    /// An empty directory.
+    /// Returns an empty directory.
     pub fn new(root: &Path) -> Disk {
         let dirs = BTreeMap::from([(root.to_owned(), Dir::default())]);
         Disk {
@@ -82,7 +83,7 @@ impl Disk {
         }
     }
 
-    /// Takes the next calls.
+    /// Processes the next calls.
     pub fn take(&mut self, events: &[Event]) {
         for event in events {
             match event.result {
@@ -111,7 +112,8 @@ impl Disk {
         if durable {
             apply(&mut file.durable, &change);
         }
-        // Also when it is durable: an older write to the same place must not come back over it.
+        // Recorded even for a durable write, so that an older write at the same offset cannot
+        // reappear over it.
         file.dirty.push(change);
     }
 
@@ -145,7 +147,7 @@ impl Disk {
             Call::Unlink | Call::RemoveDir => {
                 if let Some(dir) = self.dir(&event.path) {
                     dir.live.remove(&name(&event.path));
-                    // Whoever makes it again changes the directory again, and has the next sync write that.
+                    // Recreating the name changes the directory again, so the next sync writes it.
                     dir.lost.remove(&name(&event.path));
                 }
             }
@@ -213,7 +215,7 @@ impl Disk {
         }
     }
 
-    /// Makes another directory of what is durable.
+    /// Creates another directory from the durable state.
     pub fn lay_down(&self, to: &Path) -> std::io::Result<()> {
         let _ = std::fs::remove_dir_all(to);
         self.lay_down_dir(&self.root, to)
@@ -233,7 +235,7 @@ impl Disk {
     }
 }
 
-/// Numbers of errors after which a call is simply made again.
+/// Error numbers of calls that are simply repeated.
 mod again {
     pub const EINTR: i32 = 4;
     pub const EAGAIN: i32 = 11;

@@ -1,5 +1,5 @@
-//! Some 500 operations of the whole engine, on the machine's file system, one after the other: no threads, and a clock that
-//! stands still, so that two runs of a seed make the same calls.
+//! Some 500 operations of the whole engine on the machine's file system, sequentially, without
+//! threads and with a stopped clock, so that two runs of a seed make the same calls.
 
 use crate::check::{Check, Doing, ensure, show};
 use crate::plan;
@@ -10,7 +10,7 @@ use lavastore::{Db, Durability, Env, Error, Options, WriteOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Operations of a run.
+/// Operations per run.
 pub(crate) const OPERATIONS: u64 = 500;
 const KEYS: u64 = 48;
 
@@ -20,7 +20,7 @@ struct Written {
     acknowledged: bool,
 }
 
-/// A store and what was written to it.
+/// A store and its writes.
 pub(crate) struct Script {
     dir: PathBuf,
     env: Env,
@@ -28,11 +28,11 @@ pub(crate) struct Script {
     rng: Rng,
     db: Option<Db>,
     writes: Vec<Written>,
-    /// So many of them come before the end of the last one that was acknowledged as durable.
+    /// Number of writes up to the last one acknowledged as durable.
     durable: usize,
 }
 
-/// The machine's files, and nothing else of it.
+/// An environment with the machine's files, and otherwise simulated.
 fn env(seed: u64, engine: IoEngine) -> Env {
     Env { fs: Env::kernel_with(KernelOptions { engine }).fs, ..SimEnv::new(seed).env() }
 }
@@ -54,12 +54,12 @@ impl Script {
         self.db = None;
     }
 
-    /// True if writes were acknowledged as durable since a number of them were.
+    /// Returns the number of durable writes.
     pub fn durable(&self) -> usize {
         self.durable
     }
 
-    /// The next operation. An error is what it returned.
+    /// Runs the next operation and returns its error.
     pub fn step(&mut self) -> Result<(), Error> {
         let what = self.rng.below(100);
         let Some(db) = &self.db else { return self.open() };
@@ -108,7 +108,8 @@ impl Script {
         written
     }
 
-    /// Opens a copy of the store as a crash left it, and checks what is there. `guaranteed`: so many writes must be.
+    /// Opens a copy of the store after a crash and checks it. `guaranteed`: the number of writes
+    /// that must be there.
     pub fn check(&self, dir: &Path, guaranteed: usize) -> Check {
         let options = Options { create_if_missing: guaranteed == 0, ..self.options.clone() };
         let db =
@@ -130,7 +131,7 @@ impl Script {
         Ok(())
     }
 
-    /// As far as it may be open now, with all that was acknowledged.
+    /// Checks the store itself, with all acknowledged writes.
     pub fn check_own(&self) -> Check {
         self.check(&self.dir, self.writes.len())
     }

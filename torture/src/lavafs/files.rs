@@ -1,19 +1,20 @@
-//! What is known of the files of a volume: which names led to which file when, and what may be in them.
+//! Expected files of a volume: the history of names, and the possible contents.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 pub(crate) const SECTOR: usize = 512;
-/// The end of a call of which a loss of power may have left anything.
+/// End of a call whose effect after a loss of power is arbitrary.
 const NEVER: u64 = u64::MAX;
 
-/// A file, whatever its names. Its number is in its bytes.
+/// A file, independent of its names. Its number is in its bytes.
 pub(crate) type FileId = u64;
 
 /// All names at one moment: of files, and of directories (`None`).
 pub(crate) type Names = BTreeMap<String, Option<FileId>>;
 
-/// A call, by the numbers of the simulation: begun before operation `begin`, over before operation `end`.
+/// A call, in operation counts of the simulation: it began before operation `begin` and ended
+/// before operation `end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub begin: u64,
@@ -27,21 +28,21 @@ pub(crate) struct Moment {
     pub names: Rc<Names>,
 }
 
-/// Something that has been durable since operation `since`.
+/// A fact that is durable since operation `since`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Durable<T> {
     pub since: u64,
     pub what: T,
 }
 
-/// What may be in a file.
+/// Possible contents of a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Contents {
-    /// Written from front to back.
+    /// Appended.
     Appended {
-        /// Bytes handed over so far, at most.
+        /// Maximum number of bytes written so far.
         len: u64,
-        /// Lengths that were synced, with the size, and without it.
+        /// Synced lengths, with and without the file size.
         full: Vec<Durable<u64>>,
         data: Vec<Durable<u64>>,
         /// Ranges that may be holes.
@@ -49,13 +50,13 @@ pub(crate) enum Contents {
     },
     /// Written in place: the versions of each block.
     InPlace { blocks: Vec<Vec<Version>> },
-    /// A process was killed while it wrote in place.
+    /// A process was killed during an in-place write.
     Unknown,
 }
 
 impl Contents {
-    /// What may be in it when the machine has died at operation `op` and nothing is written any more: what was durable
-    /// stays so, and another crash may take the rest.
+    /// Returns the possible contents after a crash at operation `op`, without further writes:
+    /// durable data stays, and another crash may take the rest.
     pub fn after_a_crash(&self, op: u64, killed: bool) -> Contents {
         let still = |durable: &[Durable<u64>]| {
             durable.iter().filter(|d| d.since <= op).map(|d| Durable { since: 0, what: d.what }).collect()
@@ -94,7 +95,7 @@ impl Contents {
 pub(crate) struct Version {
     pub number: u64,
     pub span: Span,
-    /// The operation from which on it is durable.
+    /// Operation since which it is durable.
     pub durable: Option<u64>,
 }
 
@@ -104,21 +105,21 @@ impl Version {
     }
 }
 
-/// What is known.
+/// The expected state of a volume.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     /// The names after each call that changed them, in order.
     pub moments: Vec<Moment>,
-    /// Moments that were durable.
+    /// Durable moments.
     pub settled: Vec<Durable<usize>>,
     pub contents: BTreeMap<FileId, Contents>,
     pub next_id: FileId,
-    /// Bytes that the volume has: at first, and after each call that made it grow.
+    /// Sizes of the volume in bytes: the first one, and one after each growth.
     pub sizes: Vec<(Span, u64)>,
 }
 
 impl Files {
-    /// A volume just made.
+    /// Returns the state of a new volume.
     pub fn new(names: Names) -> Files {
         let span = Span { begin: 0, end: 0 };
         Files {
@@ -130,8 +131,8 @@ impl Files {
         }
     }
 
-    /// The sizes that the volume may have when its process has died at operation `op`: a superblock that was being written may be in the cache
-    /// of the device only.
+    /// Returns the possible sizes of the volume after the death of its process at operation `op`: a
+    /// superblock write may be only in the device's cache.
     pub fn sizes_after_a_kill(&self, op: u64) -> Vec<(Span, u64)> {
         let begun = self.sizes.iter().filter(|(span, _)| span.begin <= op);
         begun
@@ -139,7 +140,7 @@ impl Files {
             .collect()
     }
 
-    /// True if a crash at operation `op` may leave a volume of so many bytes.
+    /// Returns true if the volume may have this size after a crash at operation `op`.
     pub fn may_have(&self, bytes: u64, op: u64) -> bool {
         let least = self.sizes.iter().filter(|(span, _)| span.end <= op).map(|(_, bytes)| *bytes).max();
         let begun = self.sizes.iter().any(|(span, size)| span.begin <= op && *size == bytes);
@@ -150,37 +151,37 @@ impl Files {
         &self.moments.last().expect("there is a first moment").names
     }
 
-    /// A call has changed the names.
+    /// Records a change of the names.
     pub fn changed(&mut self, span: Span, names: Names) {
         self.moments.push(Moment { span, names: Rc::new(names) });
     }
 
-    /// All names up to a moment are durable.
+    /// Marks all names up to a moment as durable.
     pub fn settle(&mut self, since: u64, moment: usize) {
         self.settled.push(Durable { since, what: moment });
     }
 
-    /// The moments whose names a crash at operation `op` may leave.
+    /// Returns the moments whose names are possible after a crash at operation `op`.
     pub fn possible(&self, op: u64) -> &[Moment] {
         let first = self.settled.iter().filter(|d| d.since <= op).map(|d| d.what).max().unwrap_or(0);
         let end = self.moments.iter().rposition(|m| m.span.begin <= op).map_or(first, |last| last);
         &self.moments[first..=end.max(first)]
     }
 
-    /// The moment at which a file was made.
+    /// Returns the moment at which a file was created.
     pub fn made(&self, id: FileId) -> usize {
         self.moments.iter().position(|m| m.names.values().any(|n| *n == Some(id))).unwrap_or(0)
     }
 }
 
-/// The byte at `offset` of an appended file.
+/// Returns a word of an appended file.
 fn own_word(id: FileId, word: u64) -> u64 {
     let mut x = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word.wrapping_mul(0xd6e8_feb8_6659_fd93);
     x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     x ^ (x >> 29)
 }
 
-/// The bytes that an appended file has at a range.
+/// Returns the bytes of a range of an appended file.
 pub(crate) fn own_bytes(id: FileId, offset: u64, len: usize) -> Vec<u8> {
     let first = offset / 8;
     let mut bytes = Vec::with_capacity(len + 16);
@@ -193,7 +194,7 @@ pub(crate) fn own_bytes(id: FileId, offset: u64, len: usize) -> Vec<u8> {
     bytes[skip..skip + len].to_vec()
 }
 
-/// The bytes of a version of a sector.
+/// Returns the bytes of a version of a sector.
 pub(crate) fn version_bytes(id: FileId, block: u64, version: u64, sector: usize) -> Vec<u8> {
     match version {
         0 => vec![0; SECTOR],

@@ -1,4 +1,4 @@
-//! A small volume under test: random calls on it, and the check of what a crash left.
+//! A small volume under test: random calls, and the check after a crash.
 
 use super::files::{
     Contents, Durable, FileId, Files, Moment, Names, SECTOR, Span, Version, own_bytes, version_bytes,
@@ -19,12 +19,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 const DEVICE: &str = "/device";
-/// The capacity device of a volume of two.
+/// The capacity device of a volume on two devices.
 const SECOND: &str = "/second";
 const BLOCK: u64 = 4096;
 const DIRS: [&str; 3] = ["/", "/a", "/b"];
 
-/// The device of a volume that is there, or its two.
+/// Returns the one or two devices of an existing volume.
 pub(crate) fn devices(sim: &SimEnv) -> Result<Devices, Error> {
     let first = sim.device(DEVICE, 0)?;
     Ok(match superblock(&*first)?.devices.bond {
@@ -50,20 +50,21 @@ pub(crate) struct Volume {
     pub open: Vec<(FileId, Handle)>,
     /// Calls that found the volume full.
     pub full: u64,
-    /// Times that it took in what its device had become longer by.
+    /// Number of growths.
     pub grown: u64,
-    /// Bytes that it had before it was mounted, of these those of the first device, and the mount, which may have made it grow.
+    /// Size before the mount, the part on the first device, and the span of the mount, which may
+    /// have grown the volume.
     mounted: (u64, u64, Span),
     rng: Rng,
-    /// When it grows: apart, so that the lists of other calls are those they always were.
+    /// Generator of growths, separate so that other draws are unchanged.
     growth: Rng,
-    /// What else came later, such as on which of two devices a file should be.
+    /// Generator of other later additions, such as the device of a file.
     aside: Rng,
     is_two: bool,
 }
 
 impl Volume {
-    /// Makes a volume and mounts it.
+    /// Creates a volume and mounts it.
     pub fn make(seed: u64, rng: &mut Rng) -> Check<Volume> {
         let sim = SimEnv::new(seed);
         let blocks = [192, 400, 1500][rng.below(3) as usize];
@@ -85,7 +86,7 @@ impl Volume {
         };
         format_on(&sim.env(), &on, &options).doing(|| "format".into())?;
         drop(on);
-        // The crashes begin where the volume is: what came before is no part of the record.
+        // The record begins after the creation of the volume.
         let sim = sim.fork(rng.next_u64());
         let mut volume = Volume::mount(&sim, rng.next_u64(), rng).doing(|| "the first mount".into())?;
         volume.files = Files::new(Names::from([("/".to_owned(), None)]));
@@ -94,7 +95,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Mounts a volume of which nothing is known yet.
+    /// Mounts a volume without any expected state.
     pub fn mount(sim: &SimEnv, seed: u64, rng: &mut Rng) -> Result<Volume, Error> {
         let options = MountOptions {
             write_buffer_len: [1, 4, 32][rng.below(3) as usize] * BLOCK as usize,
@@ -160,7 +161,7 @@ impl Volume {
         self.files.changed(span, names);
     }
 
-    /// All names are durable from now on.
+    /// Marks all names as durable.
     fn settle_all(&mut self) {
         let (now, last) = (self.sim.op_count(), self.files.moments.len() - 1);
         self.files.settle(now, last);
@@ -183,7 +184,7 @@ impl Volume {
         files.get(nth).cloned()
     }
 
-    /// One random call.
+    /// Makes a random call.
     pub fn step(&mut self) -> Check {
         if self.growth.one_in(10) {
             return self.grow();
@@ -202,7 +203,7 @@ impl Volume {
         }
     }
 
-    /// The device, or one of two, becomes longer, and the volume takes in all of that, a part, or nothing yet.
+    /// Extends a device, and grows the volume by all of that, a part, or nothing yet.
     fn grow(&mut self) -> Check {
         let devices = self.fs.devices();
         let nth = self.aside.below(devices.len() as u64) as usize;
@@ -272,7 +273,7 @@ impl Volume {
                 None => file.flush(),
             }
         })?;
-        // A file that found the volume full takes no more.
+        // A file that found the volume full accepts no more data.
         if done.is_none() {
             return Ok(());
         }
@@ -446,7 +447,7 @@ impl Volume {
         Ok(())
     }
 
-    // What a crash left.
+    // After a crash.
 
     fn found_names(&self, ids: &dyn Fn(&str, &Names) -> Option<FileId>, like: &Names) -> Check<Names> {
         let mut found = Names::from([("/".to_owned(), None)]);
@@ -466,7 +467,8 @@ impl Volume {
         Ok(found)
     }
 
-    /// Finds the moment whose names are there, with contents that fit, and returns what is known from now on.
+    /// Finds the moment with the found names and matching contents, and returns the new expected
+    /// state.
     pub fn check(&self, files: &Files, op: u64, kind: CrashKind) -> Check<Files> {
         let had = self.mounted.0;
         ensure!(files.may_have(had, op), "a volume of {had} bytes, which grew at {:?}", files.sizes);
@@ -494,7 +496,7 @@ impl Volume {
         ))
     }
 
-    /// Everything is as it was known last.
+    /// Checks the volume against its last expected state.
     pub fn check_all(&self, files: &Files) -> Check {
         let of = |path: &str, names: &Names| names.get(path).copied().flatten();
         let found = self.found_names(&of, files.names())?;
@@ -522,7 +524,7 @@ impl Volume {
         Ok(())
     }
 
-    /// `sizes`: what its size is at least, how many bytes are there at least, and at most.
+    /// `sizes`: minimum file size, minimum and maximum number of bytes with data.
     fn check_appended(
         &self,
         path: &str,
@@ -574,7 +576,7 @@ impl Volume {
             let oldest = versions.iter().rposition(settled).unwrap_or(0);
             let mut possible = versions[oldest..].iter().filter(|v| v.span.begin <= op || v.number == 0);
             let block = (n / 8) as u64;
-            // A process that is killed leaves any number of bytes of the write that is under way.
+            // A killed process leaves any part of the write in flight.
             let torn = kind == CrashKind::ProcessKill && versions.iter().any(|v| v.is_under_way(op));
             ensure!(
                 torn || possible.any(|v| version_bytes(id, block, v.number, n % 8) == sector),
@@ -586,8 +588,9 @@ impl Volume {
         Ok(())
     }
 
-    /// What is known right after a mount, from which a new record begins. A loss of power leaves only what is durable;
-    /// after a kill, what was not durable before is still not, and another crash may take it back.
+    /// Returns the expected state after a mount, which starts a new record. After a loss of power
+    /// only durable data is left. After a kill, data that was not durable still is not, and another
+    /// crash may take it.
     fn known_from_now_on(&self, files: &Files, found: usize, op: u64, kind: CrashKind) -> Check<Files> {
         let possible = files.possible(op);
         let killed = kind == CrashKind::ProcessKill;
@@ -615,7 +618,7 @@ impl Volume {
         known.moments = moments;
         let (had, first, mounted) = self.mounted;
         known.sizes = if killed { files.sizes_after_a_kill(op) } else { vec![(span, had)] };
-        // Of two devices one grows after the other.
+        // Two devices grow one after the other.
         known.sizes.push((mounted, had + self.fs.devices()[0].total_bytes - first));
         known.sizes.push((mounted, self.statistics().total_bytes));
         Ok(known)

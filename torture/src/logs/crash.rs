@@ -1,7 +1,9 @@
-//! Row `log-crash`: a life of a store of logs is recorded, and then the machine dies in the middle of it many times over.
+//! Row `log-crash`: a workload on a store of logs is recorded, and then the machine dies at many
+//! points of it.
 //!
-//! After each death the store opens unaided and holds one of the states that the test model of `lavalog` allows. It takes
-//! more operations then, while its jobs go on with what they find, and opens again with exactly these on top.
+//! After each crash the store must open unaided in one of the states that the test model of
+//! `lavalog` allows. Then it runs more operations, while its jobs continue, and opens again with
+//! exactly these in addition.
 
 use super::model::{Driver, Model, contents, seen};
 use super::{Watch, driver, open, operate, options};
@@ -15,9 +17,9 @@ use io::Rng;
 use lavalog::{Durability, LogStore};
 use lavastore::testing::{CrashKind, SimEnv};
 
-/// A recorded life: sessions that end with the store dropped, the last one too.
+/// Runs sessions that end with a drop of the store.
 fn live(sim: &SimEnv, driver: &mut Driver, watch: &mut Watch, widths: &mut Widths) -> Check {
-    // Of long lives more are about collection.
+    // Longer workloads do more collection.
     let most = [150, 400][driver.rng.below(2) as usize];
     for _ in 0..driver.rng.range(1, 4) {
         let options = options(&mut driver.rng);
@@ -31,7 +33,7 @@ fn live(sim: &SimEnv, driver: &mut Driver, watch: &mut Watch, widths: &mut Width
     Ok(())
 }
 
-/// Opens what a crash left, checks it, and goes on with it.
+/// Opens the store after a crash, checks it, and continues with it.
 fn recover(life: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
     let store = open(sim, &options(rng))?;
     let power = loss(kind) == Loss::Power;
@@ -57,7 +59,7 @@ fn recover(life: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng)
     Ok(())
 }
 
-/// A trim that took no record away and was not promised may be done or not, and nobody can see which: it is done again.
+/// Repeats a trim without a promised or visible effect, since its state after a crash is unknown.
 fn retrim(promised: &Model, store: &LogStore, model: &Model) -> Check {
     for (name, log) in model {
         if promised.get(name).is_none_or(|promised| log.trimmed_below > promised.trimmed_below) {

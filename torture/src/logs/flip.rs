@@ -1,10 +1,11 @@
-//! Row `log-flip`: a store of logs that was closed is damaged, and opened.
+//! Row `log-flip`: a closed store of logs is damaged and opened.
 //!
-//! Damage is as in the row `flip`. Every answer must be right, or a typed error that names a file: a record that was written and not
-//! removed is never called absent, and behind the end of a log nothing is called damaged. What a scan hands out, and what it has to skip, is
-//! what reads say. Damage to an index file, a cold file or a copy of the checkpoint keeps no store from opening, and that to the copy costs
-//! no answer. Then the store goes on: its jobs meet the damage, appends pass unless it was stopped, and what is answered stays right,
-//! also when it is opened once more.
+//! Damage is as in the row `flip`. Every answer must be correct, or a typed error that names a
+//! file: an existing record is never reported as absent, and behind the end of a log nothing is
+//! reported as damaged. Scans agree with reads. Damage to an index file, a cold file or a
+//! checkpoint copy does not prevent the open, and damage to that copy affects no answer. Then the
+//! store continues: its jobs meet the damage, appends succeed unless the store has stopped, and
+//! answers stay correct, even after a reopen.
 
 use super::model::{Change, Driver, Model, OneLog};
 use super::{Watch, driver, operate, options, seen};
@@ -19,7 +20,8 @@ use lavastore::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is damaged: log groups, index files, checkpoints, cold files, and what every store has.
+/// Kinds of damaged files: log groups, index files, checkpoints, cold files, and those of every
+/// store.
 pub(super) const KINDS: [&str; 11] = [
     ".log",
     ".log",
@@ -35,21 +37,21 @@ pub(super) const KINDS: [&str; 11] = [
 ];
 
 pub(super) struct Store {
-    /// As it was left.
+    /// The final state.
     pub sim: SimEnv,
-    /// As it was earlier.
+    /// An earlier state.
     pub older: SimEnv,
     pub model: Model,
-    /// What it was asked to hold, one state after the other.
+    /// The successive states of the model.
     changes: Vec<Change>,
 }
 
-/// What came of damage.
+/// Results of a damage.
 #[derive(Default)]
 struct Seen {
-    /// Something was answered with an error.
+    /// Number of failed answers.
     errors: u64,
-    /// Records that were.
+    /// Number of lost records.
     lost: u64,
 }
 
@@ -72,7 +74,7 @@ impl Store {
         Ok(Store { sim: sim.fork(seed), older, model: driver.model, changes: driver.changes })
     }
 
-    /// Of what a log is found to hold, the first that nobody ever wrote to any.
+    /// Returns the first content of a log that was never written to any log.
     pub fn strange_in(&self, found: &OneLog) -> Option<String> {
         let was = |is: &dyn Fn(&OneLog) -> bool| self.changes.iter().rev().any(|c| c.after.values().any(is));
         let was_record =
@@ -82,21 +84,21 @@ impl Store {
         strange.map(|(lsn, _)| format!("record {lsn}")).or_else(|| is_strange.then(|| "metadata".into()))
     }
 
-    /// Opens the store and asks it everything.
+    /// Opens the store and reads everything.
     fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
         let all_is_lost = Seen { errors: 1, lost: 0 };
         let Some(env) = mounted(sim)? else { return Ok(all_is_lost) };
         let store = match LogStore::open(&env, Path::new(DIR), &options(rng)) {
             Ok(store) => store,
             Err(e) => {
-                // A version that is not known yet is not read, whatever else the file says.
+                // A file with an unknown version is not read, whatever else it says.
                 ensure!(!opens(damage) || e.kind() == ErrorKind::Unsupported, "refused to open: {e}");
                 return names_a_file(&e, "open").map(|()| all_is_lost);
             }
         };
         let mut model = self.model.clone();
         if rng.one_in(3) {
-            // What background work meets of the damage, it must not carry on.
+            // Background work that meets the damage must not propagate it.
             (0..rng.below(60)).for_each(|_| _ = store.step());
         }
         let seen = ask(&store, &model, damage)?;
@@ -118,18 +120,19 @@ impl Store {
     }
 }
 
-/// True if the store opens all the same: of what was damaged there is another copy, or it can be made again, or it is known what is lost.
+/// Returns true if the store must still open: the damaged data has a copy, can be rebuilt, or is
+/// known to be lost.
 fn opens(damage: &Damage) -> bool {
     let ends = |ending: &str| damage.path.ends_with(ending);
     damage.other.is_none() && (ends(".e1-1") || ends(".e1-2") || ends(".e1-3"))
 }
 
-/// True if every answer is right all the same: there is another copy.
+/// Returns true if every answer must still be correct, since there is a copy.
 fn costs_nothing(damage: &Damage) -> bool {
     opens(damage) && damage.path.ends_with(".e1-2")
 }
 
-/// An error of a read says what was damaged.
+/// Checks that a read error names the damaged file.
 fn names_it(e: &Error, what: &str, damage: &Damage) -> Check {
     names_a_file(e, what)?;
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -140,7 +143,7 @@ fn names_it(e: &Error, what: &str, damage: &Damage) -> Check {
     Ok(())
 }
 
-/// Every answer is right, or an error that names a file.
+/// Checks that every answer is correct or an error that names a file.
 fn ask(store: &LogStore, model: &Model, damage: &Damage) -> Check<Seen> {
     let names = store.list_logs("", usize::MAX);
     ensure!(names.iter().eq(model.keys()), "logs {names:?}, not {:?}", model.keys());
@@ -171,7 +174,7 @@ fn ask_one(log: &LogHandle, own: &OneLog, damage: &Damage, seen: &mut Seen) -> C
             }
         }
     }
-    // A truncation may have taken what was there.
+    // A truncation may have removed the last record.
     let last = log.last_lsn().doing(|| "last".into())?.map_or(end, |last| end.max(last + 1));
     let behind = log.read(last).doing(|| "a read behind the end".into())?;
     ensure!(behind.is_none(), "record {last} behind the end");
@@ -193,7 +196,7 @@ fn told(found: Option<&[u8]>, wanted: Option<&[u8]>) -> String {
     format!("{}, not {}", len(found), len(wanted))
 }
 
-/// What a scan has, which skips what is damaged.
+/// Returns the records of a scan that skips damage.
 fn scan(log: &LogHandle, own: &OneLog, end: Lsn, damage: &Damage) -> Check<Vec<Lsn>> {
     let (mut scan, mut scanned, mut next) = (log.scan(own.trimmed_below), Vec::new(), own.trimmed_below);
     while next < end {
@@ -215,7 +218,8 @@ fn scan(log: &LogHandle, own: &OneLog, end: Lsn, damage: &Damage) -> Check<Vec<L
     Ok(scanned)
 }
 
-/// Appends to each log, and lets the background come to rest. False if the damage has stopped the store.
+/// Appends to each log and waits for the background. Returns false if the damage has stopped the
+/// store.
 fn go_on(store: &LogStore, model: &mut Model) -> Check<bool> {
     for (name, own) in model {
         let log = store.open_log(name).doing(|| format!("open {name}"))?;

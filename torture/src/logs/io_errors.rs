@@ -1,8 +1,10 @@
-//! Row `log-io-errors`: a store of logs with a past is opened and used, once for each operation of the file system that it makes, and
-//! that one fails: EIO, ENOSPC, EMFILE, or a part of its work is done; once, or everything from it on. EMFILE that lasts, for seconds or to
-//! the end of the session, strikes what opens something: then nothing may be given up, and all goes on in the same process.
+//! Row `log-io-errors`: a store of logs with existing data is opened and used once for each of its
+//! file system operations, and that operation fails with EIO, ENOSPC, EMFILE or a short transfer,
+//! once or permanently. Lasting EMFILE, for seconds or until the end of the session, affects
+//! operations that open files: no job may be given up, and the same process continues.
 //!
-//! What must hold is said in the tests of `lavalog` (`strikes`), which try every operation of one life; here, some of many.
+//! The tests of `lavalog` (`strikes`) define the requirements and cover every operation of one
+//! workload; this row samples many.
 
 use super::strikes::Lived;
 use super::{options, seen};
@@ -24,14 +26,14 @@ const EFFECTS: [(FaultEffect, bool, &str); 6] = [
     (FaultEffect::NoDescriptor, false, "EMFILE"),
 ];
 
-/// Of the operations of a life one in so many fails.
+/// One in this many operations of a workload fails.
 const ONE_IN: u64 = 40;
-/// Of those that open something.
+/// The same for operations that open files.
 const OPENS_ONE_IN: u64 = 8;
-/// How long descriptors are away.
+/// Duration of the lack of descriptors in nanoseconds.
 const WHILE_NS: u64 = 3_000_000_000;
 
-/// Descriptors that are away for a time: whether for seconds.
+/// Kinds of the lack of descriptors: whether it ends after seconds.
 const LACKS: [(bool, &str); 2] = [(true, "EMFILE for seconds"), (false, "EMFILE for good")];
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -41,7 +43,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let Some(lived) = outcome.made(|| Ok(Lived::on(machine::new(seed), seed, &open))) else {
         return outcome;
     };
-    // On LavaFS the scratch file, in which writes wait that are not to be durable, is under the device's sync like everything else.
+    // On LavaFS the device's sync also covers the scratch file of non-durable writes.
     let loses = |sim: &SimEnv| machine::is_lavafs() && a_sync_failed(sim);
     let mut strike = |from: u64, one_in: u64, name: &str, plan: &dyn Fn(u64) -> (FaultPlan, bool)| {
         for call in (from % one_in..).step_by(one_in as usize) {

@@ -1,12 +1,14 @@
-//! Row `log-joint`: a store with both engines lives, and then the machine dies in the middle of that many times over.
+//! Row `log-joint`: a workload on a store with both engines, and then crashes at many points of it.
 //!
-//! Lives and what must be left of them are those of the tests of `lavalog` (`domain/life`): puts, appends, batches of both, flushes, trims,
-//! groups that become storage and are collected, reopened and closed stores. After a death the store opens, with both engines or first
-//! with one of them alone; each holds a prefix of what was done to it, a batch of both is there with both halves or not at all; and the
-//! store lives on, dies once more, and is judged again.
+//! Workloads and checks are those of the tests of `lavalog` (`domain/life`): puts, appends, batches
+//! of both engines, flushes, trims, sealing and collection of log groups, reopens and closes. After
+//! a crash the store opens with both engines, or with one of them first. Each engine holds a prefix
+//! of its operations, and a batch of both is there with both halves or not at all. Then the store
+//! continues, crashes once more, and is checked again.
 //!
-//! Below are the rows in which something else goes wrong under both engines: operations that fail (`io_errors`), no room (`full`), damage
-//! to files (`flip`), which is repaired (`repair`). `verify` looks for damage beside writers.
+//! The submodules are rows with other faults under both engines: failing operations (`io_errors`),
+//! lack of space (`full`), damage to files (`flip`) and its repair (`repair`). `verify` searches
+//! for damage during writes.
 
 #[path = "../../../crates/lavalog/tests/domain/answers.rs"]
 mod answers;
@@ -32,12 +34,12 @@ use life::{Done, Found, Life, find_left};
 use strikes::Past;
 pub(crate) use strikes::Struck;
 
-/// Pages of LavaKV's log wait for flushes from now on, in all lives.
+/// Makes all later workloads defer LavaKV's log pages for flushes.
 pub(crate) fn all_keep_pages() {
     life::ALL_KEEP_PAGES.store(true, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// Lives some sessions.
+/// Runs some sessions.
 fn live(life: &mut Life, rng: &mut Rng) {
     for _ in 0..rng.range(1, 4) {
         life.live(rng.range(20, 160));
@@ -53,7 +55,7 @@ fn note(done: Done, outcome: &mut Outcome) {
     outcome.note("stores closed as they should be", done.closes);
 }
 
-/// A store with some past that was closed.
+/// Returns a closed store with existing data.
 pub(crate) fn past(seed: u64, rng: &mut Rng) -> (Past, Done) {
     let mut life = Life::new(machine::new(seed), machine::try_env, seed, Found::NOTHING);
     life.live(rng.range(20, 100));
@@ -61,7 +63,8 @@ pub(crate) fn past(seed: u64, rng: &mut Rng) -> (Past, Done) {
     (Past { sim: life.sim.clone(), found: life.now, env: machine::try_env }, life.done)
 }
 
-/// Opens what a crash left, judges it, and goes on with it. True if an engine was opened alone.
+/// Opens the store after a crash, checks it, and continues. Returns true if an engine was opened
+/// alone.
 fn recover(life: &Life, left: &SimEnv, at: (u64, lavastore::testing::CrashKind), rng: &mut Rng) -> bool {
     let (found, alone) = find_left(left, machine::try_env, rng.below(8));
     life.judge(found, at.0, at.1);
@@ -89,7 +92,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut alone = 0;
     let mut outcome = each_state(seed, outcome, |rng| {
         let (op, kind, left) = crash(&record, &ops, rng);
-        // The loggers of these lives are always above one.
+        // These workloads always have more than one logger.
         let image = Image { hash: left.state_hash(), is_wide: true };
         let checked: Check<bool> = guarded(|| recover(&life, &left, (op, kind), rng));
         alone += u64::from(checked == Ok(true));

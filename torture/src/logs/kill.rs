@@ -1,11 +1,15 @@
-//! Row `log-kill`: a process whose threads append to a store of logs on the real disk is killed with SIGKILL, again and again.
+//! Row `log-kill`: a process whose threads append to a store of logs on the real disk is killed
+//! with SIGKILL repeatedly.
 //!
-//! Each thread of the child has a log of its own and goes on from what it finds there: durable appends of what its seed says, one record
-//! or a batch, trims behind, and reports each acknowledgement through a pipe, a trim before it is made. The parent kills the child at a
-//! random moment, opens the store, and reads: all that was acknowledged and not trimmed is there, nothing else but what was under way, a
-//! batch whole. Then the next child goes on. While it runs, groups become storage and are collected by the child's background.
+//! Each thread of the child owns a log and continues from its last record. It makes durable appends
+//! derived from its seed, one record or a batch, with trims behind. It reports each acknowledgement
+//! through a pipe, and a trim before making it. The parent kills the child at a random moment,
+//! opens the store, and reads. All acknowledged and untrimmed records are there, and otherwise at
+//! most the appends in flight, batches as a whole. Then the next child continues. Meanwhile the
+//! child's background seals and collects log groups.
 //!
-//! The same on LavaFS, on an image file: there, `fsck` finds nothing wrong before the mount and after the end.
+//! A variant runs on LavaFS in an image file, where `fsck` must find no damage before the mount and
+//! after the end.
 
 use super::{options, seen};
 use crate::case::{Context, Outcome};
@@ -18,31 +22,31 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The hidden row that is the child.
+/// Hidden row: the child.
 pub(crate) const CHILD: &str = "log-kill-child";
 /// The same on LavaFS.
 pub(crate) const CHILD_ON_LAVAFS: &str = "log-kill-child-on-lavafs";
 
 const IMAGE_LEN: u64 = 96 << 20;
-/// Kills of one store.
+/// Kills per store.
 const ROUNDS: u64 = 5;
-/// The longest that a child lives: some groups are filled meanwhile, nanoseconds.
+/// Maximum lifetime of a child in nanoseconds, long enough to fill some log groups.
 const LIFE_NS_MAX: u64 = 150_000_000;
-/// Threads that append, each to a log of its own.
+/// Number of appending threads, each with its own log.
 const THREADS: u64 = 4;
-/// Records of a batch at most.
+/// Maximum number of records per batch.
 const BATCH_MAX: u64 = 3;
 
-/// What the child says, in one number: what, of which thread, and an LSN or a count.
+/// A report of the child in one number: kind, thread, and an LSN or a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Report {
-    /// All up to this LSN is durable.
+    /// All records up to this LSN are durable.
     Durable(u64, Lsn),
-    /// All below this LSN is about to be trimmed.
+    /// All records below this LSN are about to be trimmed.
     Trims(u64, Lsn),
-    /// So many groups were sealed, since the child began.
+    /// Number of groups sealed since the child began.
     Sealed(u64),
-    /// So many files were collected.
+    /// Number of collected files.
     Collected(u64),
 }
 
@@ -59,7 +63,7 @@ impl Report {
         (kind << 8 | thread) << NUMBER_BITS | number
     }
 
-    /// `None`: that the store is open.
+    /// `None`: the store is open.
     fn decode(word: u64) -> Option<Report> {
         let (number, head) = (word & ((1 << NUMBER_BITS) - 1), word >> NUMBER_BITS);
         match (head >> 8, head & 0xff) {
@@ -72,12 +76,12 @@ impl Report {
     }
 }
 
-/// What is known of the log of a thread.
+/// Expected state of a thread's log.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The last record that is there for sure.
+    /// The last record that must be there.
     durable: Lsn,
-    /// The highest trim that was begun.
+    /// The highest trim that began.
     trims: Lsn,
 }
 
@@ -85,7 +89,7 @@ fn name(thread: u64) -> String {
     format!("thread {thread}")
 }
 
-/// A record, of a length that its number says.
+/// Returns a record, whose length depends on its number.
 fn record(seed: u64, thread: u64, lsn: Lsn) -> Vec<u8> {
     let mut rng = Rng::new(seed ^ thread << 56 ^ lsn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let len = if rng.one_in(10) { rng.below(60_000) } else { rng.below(3_000) };
@@ -94,7 +98,7 @@ fn record(seed: u64, thread: u64, lsn: Lsn) -> Vec<u8> {
     out
 }
 
-/// How many records the batch has that begins with one.
+/// Returns the number of records in the batch that begins with a record.
 fn batch_len(seed: u64, thread: u64, first: Lsn) -> u64 {
     let mut rng = Rng::new(seed ^ 0x6261_7463_6800 ^ thread << 56 ^ first);
     if rng.one_in(3) { rng.range(1, BATCH_MAX + 1) } else { 1 }
@@ -126,7 +130,7 @@ fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
         let failed = checked.is_err();
         outcome.take(checked);
         if failed {
-            // The store stays for whoever wants to look at it.
+            // The store stays for inspection.
             return outcome;
         }
     }
@@ -167,7 +171,7 @@ impl Run {
         self.known.get_mut(thread as usize).ok_or_else(|| format!("a report of thread {thread}"))
     }
 
-    /// Opens the store and reads all of it.
+    /// Opens the store and reads everything.
     fn look(&mut self, place: &Place, seed: u64) -> Check {
         let (env, dir) = place.open()?;
         let store = LogStore::open(&env, &dir, &options(&mut self.rng)).doing(|| "refused to open".into())?;
@@ -185,7 +189,8 @@ impl Run {
     }
 }
 
-/// The log of a thread has what was acknowledged, and of what was under way nothing or all.
+/// Checks that the log of a thread has its acknowledged records, and the appends in flight as a
+/// whole or not at all.
 fn check(store: &LogStore, seed: u64, thread: u64, known: &mut Known) -> Check {
     let log = match store.open_log(&name(thread)) {
         Err(e) if known.durable == 0 => {
@@ -210,7 +215,7 @@ fn check(store: &LogStore, seed: u64, thread: u64, known: &mut Known) -> Check {
     Ok(())
 }
 
-/// The child: its threads append until it is killed.
+/// Main function of the child: its threads append until it is killed.
 pub(crate) fn child(dir: PathBuf, on_lavafs: bool, seed: u64, round: u64) -> ExitCode {
     match append_forever(&Place { dir, on_lavafs, seed }, seed, round) {
         Ok(()) => ExitCode::SUCCESS,
@@ -244,7 +249,7 @@ fn thread_appends(store: &LogStore, seed: u64, thread: u64, mut rng: Rng) -> Che
     loop {
         next = append(store, &log, seed, thread, next)?;
         report(Report::Durable(thread, next - 1).encode())?;
-        // One log keeps long what the others let go of soon: so there is something to copy.
+        // One log keeps its records longer than the others, so that collection has records to copy.
         let kept = if thread == 0 { 60 } else { 5 };
         if rng.one_in(4) && next > kept {
             report(Report::Trims(thread, next - kept).encode())?;
@@ -258,7 +263,7 @@ fn thread_appends(store: &LogStore, seed: u64, thread: u64, mut rng: Rng) -> Che
     }
 }
 
-/// Appends the batch that begins with an LSN; returns the one behind it.
+/// Appends the batch that begins at an LSN; returns the next LSN.
 fn append(store: &LogStore, log: &LogHandle, seed: u64, thread: u64, first: Lsn) -> Check<Lsn> {
     let end = first + batch_len(seed, thread, first);
     let records: Vec<Vec<u8>> = (first..end).map(|lsn| record(seed, thread, lsn)).collect();

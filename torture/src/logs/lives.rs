@@ -1,7 +1,9 @@
-//! Row `log-model`: long lives of a store of logs, beside its model: reopened, closed, killed, its background advanced by single steps.
+//! Row `log-model`: long workloads on a store of logs with its model: reopens, closes, kills, and
+//! single background steps.
 //!
-//! A third of the stores live under a limit that holds little. There an operation may be refused for want of room; then trims, which are
-//! never refused, make room, and the next appends pass. The limit is not passed at any operation of the file system.
+//! A third of the stores have a small limit. There an operation may be refused for lack of space;
+//! then trims, which are never refused, free space, and the next appends succeed. The limit is
+//! never exceeded, checked at each file system operation.
 
 use super::model::{Driver, contents, options as model_options, seen};
 use super::{Watch, driver, open, options};
@@ -14,7 +16,7 @@ use lavalog::{Durability, LogStore, Lsn, Options};
 use lavastore::ErrorKind;
 use lavastore::testing::{CrashKind, SimEnv};
 
-/// The lowest limit that a store may have.
+/// Returns the lowest limit that a store may have.
 fn limit_min() -> u64 {
     let is_allowed = |limit: &u64| {
         let options = Options { space_limit: Some(*limit), ..model_options() };
@@ -92,7 +94,7 @@ impl Life {
         if self.rng.one_in(3) { Durability::Durable } else { Durability::Buffered }
     }
 
-    /// Appends, and nothing else.
+    /// Appends until the store is full.
     fn fill(&mut self, store: &LogStore) -> Check {
         for _ in 0..self.rng.range(50, 500) {
             let durability = self.durability();
@@ -104,7 +106,7 @@ impl Life {
         Ok(())
     }
 
-    /// An operation. Where it finds no room, room is made, and others pass.
+    /// Runs an operation. If it finds no space, frees space and checks that others succeed.
     fn one(
         &mut self,
         store: &LogStore,
@@ -129,7 +131,7 @@ impl Life {
         Ok(())
     }
 
-    /// The process ends in some way, or the power fails.
+    /// Ends the process in some way, or by a loss of power.
     fn end(&mut self, store: LogStore) -> Check {
         let seed = self.rng.next_u64();
         match self.rng.below(4) {
@@ -149,7 +151,7 @@ impl Life {
         drop(store);
     }
 
-    /// What can be asked of every log is what the model says.
+    /// Compares all observable state of every log with the model.
     fn compare(&mut self, store: &LogStore, when: &str) -> Check {
         ensure!(contents(store) == seen(&self.driver.model), "{when} it holds something else");
         for (name, own) in &self.driver.model {

@@ -1,9 +1,11 @@
-//! Row `log-repair`: a store of logs is damaged as in the row `log-flip`, and repaired into a new one.
+//! Row `log-repair`: a store of logs is damaged as in the row `log-flip`, and repaired into a new
+//! one.
 //!
-//! The report is held against what the new store has. A record that is not there must lie in a gap that the report tells of its log, or
-//! operations were lost; one that had been removed, or other metadata, may be there only where the report says that something may have come back, and
-//! nothing is there that nobody ever wrote. A report without losses is of a store in which everything is as it was. The damaged store does not change by a byte; the new one is opened,
-//! verified, and appended to.
+//! The report is compared with the new store. A missing record must lie in a reported gap of its
+//! log, or operations were lost. A removed record or older metadata may be there only if the report
+//! says that data may have come back. No data is there that was never written. A report without
+//! losses requires an unchanged state. No byte of the damaged store may change. The new one is
+//! opened, verified, and appended to.
 
 use super::flip::{KINDS, Store};
 use super::model::{Model, contents};
@@ -19,7 +21,7 @@ use lavastore::testing::SimEnv;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where the new store goes.
+/// Directory of the new store.
 const INTO: &str = "/repaired";
 
 fn image(env: &Env) -> Check<BTreeMap<String, Option<Vec<u8>>>> {
@@ -28,14 +30,14 @@ fn image(env: &Env) -> Check<BTreeMap<String, Option<Vec<u8>>>> {
     Ok(entries.into_iter().map(|entry| (entry.name.clone(), read(&entry.name))).collect())
 }
 
-/// Repairs the store. How many records are reported as lost, or why that is not known.
+/// Repairs the store. Returns the report, or `None` if the repair was refused.
 fn repair(made: &Store, sim: &SimEnv, rng: &mut Rng) -> Check<Option<RepairReport>> {
     let Some(env) = mounted(sim)? else { return Ok(None) };
     let before = image(&env)?;
     let repair = RepairOptions { options: options(rng), ..RepairOptions::default() };
     let report = match LogStore::repair(&env, Path::new(DIR), &env, Path::new(INTO), &repair) {
         Ok(report) => report,
-        // A version that is not known is not read.
+        // A file with an unknown version is not read.
         Err(e) => {
             ensure!(e.kind() == ErrorKind::Unsupported, "refused to repair: {e}");
             return names_a_file(&e, "repair").map(|()| None);

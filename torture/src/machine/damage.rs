@@ -1,7 +1,7 @@
-//! Damage to the files of a store, wherever they are.
+//! Damage to the files of a store, on any file system.
 //!
-//! On LavaFS the bytes of a file are damaged where they are on the device, or on which of two. What a device cannot do to a file, because its
-//! length and its name are in the journal, is done by a hand that has mounted the volume: exchange, cut, remove.
+//! On LavaFS the bytes of a file are damaged at their place on the device. Lengths and names are in
+//! the journal, so exchanges, truncations and removals go through a mount of the volume.
 
 use super::{DEVICE, SECOND, devices, has_second, mounted_by_hand};
 use crate::check::{Check, Doing};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const PATCH: usize = 4096;
 
-/// The files with their lengths.
+/// Returns the files with their lengths.
 pub(crate) fn files(sim: &SimEnv) -> Check<Vec<(String, u64)>> {
     if !super::is_lavafs() {
         return Ok(sim.files().iter().map(|(path, len)| (path.display().to_string(), *len)).collect());
@@ -22,15 +22,15 @@ pub(crate) fn files(sim: &SimEnv) -> Check<Vec<(String, u64)>> {
     Ok(listed.into_iter().map(|entry| (format!("{DIR}/{}", entry.name), entry.len)).collect())
 }
 
-/// Where the capacity device begins in the volume's line of bytes.
+/// Start of the capacity device in the volume's address space.
 const SECOND_AT: u64 = geometry::SECOND as u64 * layout::BLOCK;
 
-/// Where a byte of the volume is: the device, and the place there.
+/// Returns the device of a byte of the volume, and its offset there.
 fn place(at: u64) -> (&'static str, u64) {
     at.checked_sub(SECOND_AT).map_or((DEVICE, at), |at| (SECOND, at))
 }
 
-/// The blocks of the volume that hold its own metadata: the superblocks, and the journal.
+/// Returns the metadata blocks of the volume: the superblocks and the journal.
 pub(crate) fn metadata_offsets(sim: &SimEnv) -> Check<Vec<u64>> {
     let devices = devices(sim).doing(|| "open the devices".into())?;
     let slots = layout::SLOTS.iter().map(|slot| u64::from(*slot) * layout::BLOCK);
@@ -46,7 +46,7 @@ pub(crate) fn metadata_offsets(sim: &SimEnv) -> Check<Vec<u64>> {
     Ok(offsets)
 }
 
-/// Where the bytes of a file are on the volume: offset and length of each run.
+/// Returns the runs of a file's bytes on the volume: offset and length of each.
 fn runs(volume: &LavaFs, path: &str, offset: u64, len: u64) -> Check<Vec<(u64, u64)>> {
     let extents = volume.extents(Path::new(path)).doing(|| format!("extents of {path}"))?;
     let (mut found, mut begin) = (Vec::new(), 0);
@@ -60,7 +60,7 @@ fn runs(volume: &LavaFs, path: &str, offset: u64, len: u64) -> Check<Vec<(u64, u
     Ok(found)
 }
 
-/// Flips a bit of a file. False: the file has a hole there, so no device holds the bit.
+/// Flips a bit of a file. Returns false for a hole, whose bits are on no device.
 pub(crate) fn flip_bit(sim: &SimEnv, path: &str, at: u64, bit: u32) -> Check<bool> {
     if !super::is_lavafs() {
         sim.flip_bit(path, at, bit).doing(|| "flip".into())?;
@@ -78,7 +78,7 @@ pub(crate) fn flip_device(sim: &SimEnv, at: u64, bit: u32) -> Check {
     sim.flip_bit(device, at, bit).doing(|| "flip".into())
 }
 
-/// Puts bytes into a file.
+/// Overwrites bytes of a file.
 pub(crate) fn overwrite(sim: &SimEnv, path: &str, offset: u64, bytes: &[u8]) -> Check {
     if !super::is_lavafs() {
         return sim.overwrite(path, offset, bytes).doing(|| "overwrite".into());
@@ -94,7 +94,7 @@ pub(crate) fn overwrite(sim: &SimEnv, path: &str, offset: u64, bytes: &[u8]) -> 
     Ok(())
 }
 
-/// Puts bytes of one file into another, or elsewhere into the same.
+/// Copies bytes of one file into another, or to another offset of the same one.
 pub(crate) fn copy_block(sim: &SimEnv, from: (&str, u64), to: (&str, u64), len: usize) -> Check {
     if !super::is_lavafs() {
         return sim.copy_block(from, to, len).doing(|| "copy".into());
@@ -103,7 +103,7 @@ pub(crate) fn copy_block(sim: &SimEnv, from: (&str, u64), to: (&str, u64), len: 
     overwrite(sim, to.0, to.1, &bytes)
 }
 
-/// Puts bytes of a file back to what was there in `older`; on LavaFS, at this place of the device.
+/// Restores bytes of a file as of `older`; on LavaFS, at the same place of the device.
 pub(crate) fn restore_block(sim: &SimEnv, older: &SimEnv, path: &str, offset: u64, len: usize) -> Check {
     if !super::is_lavafs() {
         return sim.restore_block(older, path, offset, len).doing(|| "restore".into());
@@ -138,7 +138,7 @@ pub(crate) fn swap_files(sim: &SimEnv, a: &str, b: &str) -> Check {
     volume.unmount().doing(|| "swap".into())
 }
 
-/// Cuts a file.
+/// Truncates a file.
 pub(crate) fn cut(sim: &SimEnv, path: &str, len: u64) -> Check {
     if !super::is_lavafs() {
         return sim.set_file_len(path, len).doing(|| "cut".into());
@@ -156,7 +156,7 @@ pub(crate) fn cut(sim: &SimEnv, path: &str, len: u64) -> Check {
     replace().doing(|| "cut".into())
 }
 
-/// Takes a file away.
+/// Removes a file.
 pub(crate) fn erase(sim: &SimEnv, path: &str) -> Check {
     if !super::is_lavafs() {
         return sim.erase(path).doing(|| "erase".into());

@@ -1,7 +1,7 @@
-//! How much room there is: of the simulated volume, or of LavaFS on a simulated device.
+//! Free space of the simulated volume, or of LavaFS on a simulated device.
 //!
-//! A device cannot shrink. A volume of LavaFS is made small by a file that takes the rest of it, and is open for as long as
-//! it has blocks that it does not fill.
+//! A device cannot shrink. A volume of LavaFS is bounded by a file that takes the rest of it; it
+//! stays open because its blocks are preallocated but not filled.
 
 use super::{BALLAST, is_lavafs};
 use crate::check::{Check, Doing};
@@ -12,19 +12,19 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 
 thread_local! {
-    /// The open file that takes room.
+    /// The open file that fills the volume.
     static HELD: RefCell<Option<Box<dyn AppendFile>>> = const { RefCell::new(None) };
-    /// The most bytes that the store's files were seen to occupy.
+    /// The observed maximum size of the store's files in bytes.
     static PEAK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Forgets what a case left.
+/// Resets the state after a case.
 pub(super) fn clear() {
     HELD.with(|held| held.borrow_mut().take());
     PEAK.set(0);
 }
 
-/// Bytes of the volume that are in use; those that only take room do not count.
+/// Returns the used bytes of the volume, without the file that fills it.
 pub(crate) fn used(sim: &SimEnv) -> Check<u64> {
     if !is_lavafs() {
         return Ok(sim.used());
@@ -35,7 +35,7 @@ pub(crate) fn used(sim: &SimEnv) -> Check<u64> {
     Ok(space.total - space.available - held)
 }
 
-/// Bounds the volume, or no longer.
+/// Bounds the volume, or removes the bound.
 pub(crate) fn set_capacity(sim: &SimEnv, bytes: Option<u64>) -> Check {
     if !is_lavafs() {
         sim.set_capacity(bytes);
@@ -56,7 +56,7 @@ fn bound(fs: &dyn FileSystem, bytes: Option<u64>) -> lavastore::Result<()> {
     let space = fs.space(Path::new("/"))?;
     let room = bytes.saturating_sub(space.total - space.available);
     if space.available > room {
-        // One byte is written: blocks that are not filled are not read either.
+        // One byte suffices: preallocated blocks without data are not read.
         let options = CreateOptions { expected_len: space.available - room, ..CreateOptions::default() };
         let mut file = fs.create(path, &options)?;
         file.append(&[0])?;
@@ -66,20 +66,20 @@ fn bound(fs: &dyn FileSystem, bytes: Option<u64>) -> lavastore::Result<()> {
     Ok(())
 }
 
-/// The same for what a crash left: there, LavaFS is as full as it was by itself.
+/// Same as [`set_capacity`], after a crash: LavaFS is then as full as before by itself.
 pub(crate) fn set_capacity_after_crash(sim: &SimEnv, bytes: Option<u64>) {
     if !is_lavafs() {
         sim.set_capacity(bytes);
     }
 }
 
-/// Begins to watch what the store's files occupy.
+/// Starts to watch the size of the store's files.
 pub(crate) fn watch(sim: &SimEnv) {
     PEAK.set(0);
     sim.watch(DIR);
 }
 
-/// The most that they occupied since then: at any moment, or (on LavaFS) whenever somebody asked.
+/// Returns the maximum since then: at any moment, or on LavaFS at any call of this function.
 pub(crate) fn peak(sim: &SimEnv) -> Check<u64> {
     if !is_lavafs() {
         return Ok(sim.peak());

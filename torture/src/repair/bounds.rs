@@ -1,11 +1,15 @@
-//! The bounds of reported losses against brute force, for the rows `repair` and `log-joint-repair`.
+//! Compares the bounds of reported losses with brute force, for the rows `repair` and
+//! `log-joint-repair`.
 //!
-//! A short life notes the sequence of every change and the LSN of every record. Then one or two blocks of log files are erased, and the store is repaired.
-//! The oracle looks up each change and each record in the new store. Each missing one must lie inside a reported loss, and each reported
-//! range must begin and end with a missing one. Every change has a key of its own, so a missing key is a missing change.
+//! A short workload records the sequence number of every change and the LSN of every record. Then
+//! one or two blocks of log files are erased, and the store is repaired. The oracle looks up each
+//! change and record in the new store. Each missing one must lie inside a reported loss, and each
+//! reported range must begin and end with a missing one. Every change has a unique key, so a
+//! missing key is a missing change.
 //!
-//! The end of a lane of a killed store cannot be told from a torn one. There a missing change must be told if a later change of its lane is
-//! in the new store, and the bounds count in any case.
+//! In a killed store, the end of a lane cannot be distinguished from a torn one. There a missing
+//! change must be reported if a later change of its lane is in the new store, and the bounds count
+//! in any case.
 
 use super::INTO;
 use crate::case::{Outcome, guarded};
@@ -21,14 +25,14 @@ use lavastore::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Repairs of one store.
+/// Repairs per store.
 const DAMAGES: u64 = 4;
-/// Bytes that are erased at once.
+/// Bytes erased at once.
 const BLOCK: u64 = 4096;
-/// Stands for an end that is not known.
+/// Stands for an unknown end.
 const MAX_SEQ: u64 = (1 << 56) - 1;
 
-/// The part of the log that a write goes to.
+/// The log lane of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lane {
     Keys,
@@ -36,20 +40,21 @@ enum Lane {
     Both,
 }
 
-/// See the module.
+/// The workload; see the module.
 struct Life {
     has_logs: bool,
     closed: bool,
     sim: SimEnv,
-    /// The key of every change, by its sequence.
+    /// Keys by the sequence number of their change.
     keys: BTreeMap<u64, String>,
-    /// Sequences of the changes in the lane of records.
+    /// Sequence numbers of the changes embedded in the lane of records.
     carried: BTreeSet<u64>,
-    /// The operations of each record of the log, by its LSN: a batch with changes of keys is an operation more. LSNs begin at 1.
+    /// Operations of each log record by LSN: a batch with changes of keys counts one more. LSNs
+    /// begin at 1.
     records: BTreeMap<u64, (u64, u64)>,
-    /// Operations of logs so far. The first creates the log.
+    /// Number of log operations so far. The first one creates the log.
     operations: u64,
-    /// The first sequence that is not in tables.
+    /// First sequence number that is not in tables.
     floor: u64,
 }
 
@@ -96,7 +101,7 @@ impl Life {
             0 => {
                 db.flush()?;
                 self.floor = self.keys.len() as u64 + 1;
-                // The first change behind the floor, in a block of its own.
+                // The first change behind the floor, in its own block.
                 let lane = if self.has_logs { Lane::Both } else { Lane::Keys };
                 self.write(db, (lane, 1, 14_000), rng)
             }
@@ -106,7 +111,7 @@ impl Life {
         }
     }
 
-    /// Writes so many changes with values of `len` bytes, or a record of `len` bytes alone.
+    /// Writes `count` changes with values of `len` bytes, or only a record of `len` bytes.
     fn write(&mut self, db: &Db, (lane, count, len): (Lane, u64, usize), rng: &mut Rng) -> Result<(), Error> {
         let options = if rng.one_in(2) { WriteOptions::durable() } else { WriteOptions::buffered() };
         let value = vec![b'v'; len];
@@ -130,7 +135,7 @@ impl Life {
         db.writing(&options).write_with_logs(&batch, LogBatch::new().append(&log, lsn, "record"))
     }
 
-    /// A batch of changes, which get the next sequences.
+    /// Returns a batch of changes, which get the next sequence numbers.
     fn changes(&mut self, count: u64, value: &[u8]) -> WriteBatch {
         let mut batch = WriteBatch::new();
         for _ in 0..count {
@@ -142,7 +147,7 @@ impl Life {
         batch
     }
 
-    /// Erases a block of a log file, or two. `None`: no such block holds anything.
+    /// Erases one or two blocks of a log file. `None`: no such block holds data.
     fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<String>> {
         let mut blocks = Vec::new();
         for (path, len) in damage::files(sim)? {
@@ -170,7 +175,7 @@ impl Life {
         Ok(Some(text))
     }
 
-    /// Returns how many losses end at the floor.
+    /// Repairs and checks. Returns the number of losses that end at the floor.
     fn check(&self, sim: &SimEnv) -> Check<u64> {
         let env = machine::env(sim)?;
         let repair = RepairOptions { options: options(), logs: log_options(), ..RepairOptions::default() };
@@ -249,15 +254,15 @@ impl Life {
         let operations = of_missing.flat_map(|(first, last)| *first..=*last);
         let lost = report.lost_batches.iter().map(|lost| lost.sequences);
         let lost: Vec<(u64, u64)> = lost.map(|(first, last)| (first, last.unwrap_or(MAX_SEQ))).collect();
-        // The first operation creates the log, of which a checkpoint may know.
+        // The first operation creates the log, which a checkpoint may know.
         let is_told = lost.iter().any(|(first, _)| *first == 1);
         let operations: BTreeSet<u64> = operations.chain(is_told.then_some(1)).collect();
         judge((&operations, &lost), (self.operations, "operation"), |_| self.closed)
     }
 }
 
-/// Each missing one that must be told is inside a range, and each range begins and ends with a missing one. A range without an end may
-/// begin behind all.
+/// Checks that each missing number that must be reported is inside a range, and that each range
+/// begins and ends with a missing one. An unbounded range may begin behind all numbers.
 fn judge(
     (missing, ranges): (&BTreeSet<u64>, &[(u64, u64)]),
     (end, what): (u64, &str),
@@ -276,7 +281,7 @@ fn judge(
     Ok(())
 }
 
-/// The numbers as runs, for a message.
+/// Formats the numbers as runs for a message.
 fn runs(numbers: &BTreeSet<u64>) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for number in numbers {
@@ -288,7 +293,7 @@ fn runs(numbers: &BTreeSet<u64>) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Holds the reports of some repairs against brute force.
+/// Compares the reports of some repairs with brute force.
 pub(crate) fn check(seed: u64, has_logs: bool, outcome: &mut Outcome) {
     let mut rng = Rng::new(seed ^ 0x626f_756e_6473);
     let Some(life) = outcome.made(|| Life::make(seed, has_logs, &mut rng)) else { return };

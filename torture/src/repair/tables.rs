@@ -1,12 +1,14 @@
-//! The ranges of keys that a repair reports for damaged tables, against brute force, for the row `repair`.
+//! Compares the key ranges that a repair reports for damaged tables with brute force, for the row
+//! `repair`.
 //!
-//! A short life writes every key once, in ascending order, so tables have no key in common. Then one or two blocks of tables and of files
-//! of values are erased, and the store is repaired. The oracle looks up each key in the new store. Each missing key must lie inside a reported
-//! range, and a reported range has no other key than missing ones. The one exception is its first key: the last key before a lost block
-//! is the lower border of the range, and may be there.
+//! A short workload writes every key once in ascending order, so tables are disjoint. Then one or
+//! two blocks of tables and value files are erased, and the store is repaired. The oracle looks up
+//! each key in the new store. Each missing key must lie inside a reported range, and a reported
+//! range contains only missing keys. The exception is its first key: the last key before a lost
+//! block is the lower bound of the range, and may be present.
 //!
-//! The values of a store are all in the tables or all outside: where a table has both, the lost blocks of one kind lie between present
-//! keys of the other.
+//! The values of a store are either all inline or all separated: in a mixed table, lost blocks of
+//! one kind lie between present keys of the other.
 
 use super::INTO;
 use crate::case::{Outcome, guarded};
@@ -18,12 +20,12 @@ use lavastore::testing::SimEnv;
 use lavastore::{Db, FamilyOptions, KeyOutcome, KeyRepairReport, LostRange, Options, RepairOptions};
 use std::collections::BTreeMap;
 
-/// Repairs of one store.
+/// Repairs per store.
 const DAMAGES: u64 = 4;
-/// Bytes that are erased at once.
+/// Bytes erased at once.
 const BLOCK: u64 = 512;
 
-/// See the module.
+/// The workload; see the module.
 struct Life {
     sim: SimEnv,
     options: Options,
@@ -46,7 +48,7 @@ impl Life {
         let len_max = pick(rng, &[110, 400, 1500]);
         for n in 0..count {
             let mut key = format!("key {n:06}").into_bytes();
-            // Separators become shorter than keys.
+            // Makes separators shorter than keys.
             key.resize(key.len() + rng.below(20) as usize, b'x');
             let value = vec![b'v'; rng.range(100, len_max) as usize];
             db.put(&key, &value).doing(|| "put".into())?;
@@ -64,7 +66,7 @@ impl Life {
         Ok(life)
     }
 
-    /// Erases a block of a table or of a file of values, or two.
+    /// Erases one or two blocks of tables or value files.
     fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<String>> {
         let is_data = |path: &str| path.ends_with(".ksst") || path.ends_with(".vsst");
         let mut files = damage::files(sim)?;
@@ -79,7 +81,7 @@ impl Life {
         Ok(Some(text))
     }
 
-    /// Returns the number of missing keys.
+    /// Repairs and checks. Returns the number of missing keys.
     fn check(&self, sim: &SimEnv) -> Check<u64> {
         let env = machine::env(sim)?;
         let repair = RepairOptions { options: self.options.clone(), ..RepairOptions::default() };
@@ -96,7 +98,7 @@ impl Life {
     }
 }
 
-/// Holds every key against the report, and every range against the keys.
+/// Compares every key with the report, and every range with the keys.
 fn judge(is_there: &BTreeMap<&[u8], bool>, report: &KeyRepairReport) -> Check {
     for (key, is_there) in is_there {
         let is_told = report.outcome(0, key) == KeyOutcome::Lost;
@@ -114,13 +116,13 @@ fn judge(is_there: &BTreeMap<&[u8], bool>, report: &KeyRepairReport) -> Check {
     Ok(())
 }
 
-/// The keys of a range that are in the new store.
+/// Returns the keys of a range that are in the new store.
 fn present_in<'k>(is_there: &BTreeMap<&'k [u8], bool>, lost: &LostRange) -> Vec<&'k [u8]> {
     let present = is_there.iter().filter(|(key, is_there)| **is_there && lost.covers(0, key));
     present.map(|(key, _)| *key).collect()
 }
 
-/// Holds the reports of some repairs against brute force.
+/// Compares the reports of some repairs with brute force.
 pub(crate) fn check(seed: u64, outcome: &mut Outcome) {
     let mut rng = Rng::new(seed ^ 0x7461_626c_6573);
     let Some(life) = outcome.made(|| Life::make(seed, &mut rng)) else { return };
@@ -136,7 +138,7 @@ pub(crate) fn check(seed: u64, outcome: &mut Outcome) {
 mod tests {
     use super::*;
 
-    /// Of the keys a to f these are missing.
+    /// Judges reported ranges if these of the keys a to f are missing.
     fn judged(missing: &[u8], ranges: &[(&str, &str)]) -> Check {
         let is_there = b"abcdef".chunks(1).map(|key| (key, !missing.contains(&key[0]))).collect();
         let lost = |(from, to): &(&str, &str)| LostRange {

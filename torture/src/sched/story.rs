@@ -1,10 +1,10 @@
-//! What happened in a run with several writers, and what may be seen of it.
+//! The history of a run with several writers, and the allowed observations.
 //!
-//! Every writer has keys of its own, and writes each batch to two families alike. So what anybody sees falls apart into what
-//! there is of each writer, and of each that must be what a *prefix* of its batches leaves, in both families. How
-//! long the prefix is has bounds: what had returned when the look began, and what had begun when it ended. Between
-//! writers there is one more rule, since the log is one for all: if a batch is there, so is every batch that had returned before
-//! it began.
+//! Every writer owns its keys, and writes each batch to two families. So every observation splits
+//! into one per writer, and each must be the state after a *prefix* of its batches, equal in both
+//! families. The length of the prefix has bounds: the batches returned at the begin of the
+//! observation, and those begun at its end. All writers share one log, so if a batch is there,
+//! every batch that returned before it began is there too.
 
 use crate::check::{Check, Doing, ensure};
 use crate::history::{Found, Loss};
@@ -12,48 +12,49 @@ use crate::state::{Change, Contents, Entries, FamilyId, difference};
 use lavastore::{Db, Durability};
 use std::collections::BTreeMap;
 
-/// A batch that a writer wrote.
+/// A batch of a writer.
 pub(crate) struct Batch {
-    /// When the call began and returned: ticks of a clock of the run's own, and counts of the machine's operations.
+    /// Begin and return of the call, each as a tick of the run's clock and an operation count of
+    /// the machine.
     pub begun: (u64, u64),
     pub ended: Option<(u64, u64)>,
     pub durability: Durability,
     pub changes: Vec<Change>,
-    /// The call failed: the batch, which is its writer's last, may be there or not.
+    /// The call failed: the writer's last batch may be there or not.
     pub failed: bool,
 }
 
-/// A checkpoint that was taken.
+/// A checkpoint.
 pub(crate) struct Copy {
     pub dir: String,
-    /// Of each writer, how many batches had returned when it began, and had begun when it ended.
+    /// For each writer, the number of batches returned at its begin, and begun at its end.
     pub bounds: Vec<(usize, usize)>,
     pub end_op: u64,
 }
 
-/// A family that came and went: when each call began and returned, in operations.
+/// A created and dropped family, with the begin and return of each call in operations.
 pub(crate) struct Guest {
     pub name: String,
     pub created: (u64, Option<u64>),
     pub dropped: Option<(u64, Option<u64>)>,
 }
 
-/// See the module.
+/// The history; see the module.
 #[derive(Default)]
 pub(crate) struct Story {
-    /// From this operation on the store and its second family were there.
+    /// Operation since which the store and its second family exist.
     pub created_op: u64,
     pub mirror: FamilyId,
     pub writers: Vec<Vec<Batch>>,
     pub checkpoints: Vec<Copy>,
     pub guests: Vec<Guest>,
-    /// A call of the file system failed by plan.
+    /// A planned file system fault occurred.
     pub faulted: bool,
-    /// Batches that were not to wait and were refused: they are there, with no changes.
+    /// Writes refused since they may not wait: recorded as batches without changes.
     pub refused: u64,
-    /// Its log may have had several writes at the device at once, and there was more than one writer.
+    /// The log may have had several writes in flight, with more than one writer.
     pub is_wide: bool,
-    /// What the engine did.
+    /// Counts of engine events.
     pub counts: Vec<(&'static str, u64)>,
 }
 
@@ -61,7 +62,7 @@ fn prefix(writer: usize) -> Vec<u8> {
     format!("{writer}/").into_bytes()
 }
 
-/// A key of a writer.
+/// Returns a key of a writer.
 pub(crate) fn key(writer: usize, slot: u64) -> Vec<u8> {
     format!("{writer}/{slot:02}").into_bytes()
 }
@@ -71,14 +72,14 @@ impl Story {
         self.writers.iter().flatten()
     }
 
-    /// Of each writer, how many batches have returned, and how many have begun.
+    /// Returns for each writer the numbers of returned and of begun batches.
     pub fn bounds(&self) -> Vec<(usize, usize)> {
         let returned =
             |batches: &Vec<Batch>| batches.iter().filter(|b| b.ended.is_some() && !b.failed).count();
         self.writers.iter().map(|batches| (returned(batches), batches.len())).collect()
     }
 
-    /// Checks what a look at both families gave, between these bounds.
+    /// Checks an observation of both families against these bounds.
     pub fn check_look(&self, default: &Entries, mirror: &Entries, bounds: &[(usize, usize)]) -> Check {
         difference(default, mirror).map_err(|why| format!("the families differ: {why}"))?;
         let mut seen = Vec::new();
@@ -88,7 +89,7 @@ impl Story {
         self.check_between(&seen)
     }
 
-    /// The shortest and the longest prefix of a writer's batches that explain what is there of it.
+    /// Returns the shortest and the longest prefix of a writer's batches that explain its keys.
     fn prefixes(&self, writer: usize, found: &Entries, least: usize, most: usize) -> Check<(usize, usize)> {
         let start = prefix(writer);
         let mine: Entries = found
@@ -122,7 +123,7 @@ impl Story {
         ))
     }
 
-    /// What a batch that is there may rest on is there.
+    /// Checks that every batch that returned before a present one began is there.
     fn check_between(&self, seen: &[(usize, usize)]) -> Check {
         for (writer, (least, _)) in seen.iter().enumerate() {
             let Some(last) = least.checked_sub(1).and_then(|n| self.writers[writer].get(n)) else { continue };
@@ -139,13 +140,13 @@ impl Story {
         Ok(())
     }
 
-    /// Checks a store that was opened again after the run, or after a crash at an operation.
+    /// Checks a store that was reopened after the run, or after a crash at an operation.
     pub fn check_reopened(&self, db: &Db, found: &Found, op: u64, loss: Option<Loss>) -> Check {
         let promised = |batch: &Batch| match batch.durability {
             Durability::Durable => true,
-            // A failed sync may take what only the page cache held.
+            // A failed sync may lose data that was only in the page cache.
             Durability::Buffered => loss != Some(Loss::Power) && !self.faulted,
-            // A close that comes to its end writes them to tables.
+            // A completed close flushes them to tables.
             Durability::Volatile => loss.is_none() && !self.faulted,
         };
         let kept = |batch: &Batch| {
@@ -164,7 +165,7 @@ impl Story {
         found.get(&id).ok_or_else(|| format!("family {id} is not there, only {:?}", found.keys()))
     }
 
-    /// Families are there from the return of the call that made them to the call that drops them.
+    /// Checks that families exist from the return of their creation to the begin of their drop.
     fn check_guests(&self, names: &[String], op: u64) -> Check {
         for guest in &self.guests {
             let is_there = names.contains(&guest.name);
@@ -189,7 +190,7 @@ impl Story {
     }
 }
 
-/// Everything in a family, in some state of the store.
+/// Returns all entries of a family in one state of the store.
 pub(crate) fn contents(family: lavastore::Iter, backwards: bool) -> Check<Entries> {
     let mut iterator = family.cursor().doing(|| "iter".into())?;
     let mut entries = BTreeMap::new();

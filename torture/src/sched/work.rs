@@ -1,4 +1,4 @@
-//! What the threads of a run do.
+//! The work of the threads of a run.
 
 use super::story::{Batch, Copy, Guest, Story, contents, key};
 use crate::check::{Check, Doing, ensure};
@@ -18,25 +18,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a run is like.
+/// Parameters of a run.
 #[derive(Clone)]
 pub(crate) struct Shape {
     options: Options,
     lavafs: bool,
     writers: usize,
-    /// Batches of each writer, at most.
+    /// Maximum number of batches per writer.
     batches: u64,
     readers: usize,
     upkeep: usize,
     slots: u64,
     value_len: u64,
-    /// A call fails: the nth of a kind.
+    /// The nth call of a kind fails.
     fault: Option<(u64, OpKind)>,
-    /// The store is closed at once, whatever its jobs are doing.
+    /// The store is closed at once, with running jobs.
     hurry: bool,
-    /// A sync of the manifest fails from then on: the nth.
+    /// The nth sync of the manifest fails from the close on.
     fault_at_close: Option<u64>,
-    /// Nothing is logged: after a crash there is what was flushed, of both families alike.
+    /// All writes are volatile: after a crash both families have the same flushed data.
     pub volatile: bool,
     /// A thread closes the store beside the others, and opens it again.
     closes: bool,
@@ -57,7 +57,7 @@ impl Shape {
         };
         let fault = (rng.below(16), pick(rng, &kinds));
         let drawn = plan::scrubbed(rng, Options { io_budget: 0, ..drawn });
-        // Time passes only where nobody has anything to do: what waits for it would be all that is seen.
+        // Time passes only when all threads are idle: a slow scrub would dominate the run.
         let scrub_bytes_per_s = if drawn.expert.scrub_bytes_per_s > 0 { 1 << 40 } else { 0 };
         Shape {
             options: plan::roomy(drawn.expert(|expert| expert.scrub_bytes_per_s = scrub_bytes_per_s)),
@@ -104,7 +104,8 @@ impl Shape {
     }
 }
 
-/// What the threads of a run share. (The lock is no point of the schedule, nor is the clock.)
+/// State shared by the threads of a run. (Neither its lock nor its clock is a point of the
+/// schedule.)
 struct Shared {
     db: Db,
     mirror: Family,
@@ -122,12 +123,12 @@ impl Shared {
         self.story.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Now: on the run's own clock, and in operations of the machine.
+    /// Returns the present tick of the run's clock and the operation count of the machine.
     fn now(&self) -> (u64, u64) {
         (self.ticks.fetch_add(1, Relaxed), self.sim.op_count())
     }
 
-    /// After a call of the file system has failed, calls of the store may; once a close has begun they may be refused as closed.
+    /// Excuses errors after a file system fault, and `Closed` errors once a close has begun.
     fn excused<T>(&self, result: Check<T>) -> Check<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -142,7 +143,7 @@ impl Shared {
 
 type Body = Box<dyn FnOnce(&Shared) -> Check + Send>;
 
-/// The first thread: opens the store, starts the others, waits for them, compares, and closes.
+/// Main thread: opens the store, starts the others, waits for them, compares, and closes.
 pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<Story> {
     let env = if shape.lavafs { machine::env_with_threads(sim, env)? } else { env.clone() };
     let db = Db::open_in(&env, DIR, &shape.options).doing(|| "open".into())?;
@@ -183,7 +184,7 @@ pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<
     end(shared)
 }
 
-/// Runs each body in a thread; the first complaint.
+/// Runs each body in a thread; returns the first error.
 fn together(shared: &Arc<Shared>, bodies: Vec<(String, Body)>) -> Check {
     let spawner = shared.env.spawner.clone().ok_or("a machine with threads")?;
     let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -205,7 +206,7 @@ fn together(shared: &Arc<Shared>, bodies: Vec<(String, Body)>) -> Check {
     first.map_or(Ok(()), Err)
 }
 
-/// Nobody else is left: compares everything, and closes the store.
+/// Compares everything after all threads have ended, and closes the store.
 fn end(shared: Arc<Shared>) -> Check<Story> {
     if let Some(look) = shared.excused(both(&shared, &shared.db.snapshot(), false))? {
         let story = shared.story();
@@ -238,7 +239,7 @@ fn end(shared: Arc<Shared>) -> Check<Story> {
     }
 }
 
-/// Closes the store beside the calls of the other threads, and finds all that they were promised when it opens it again.
+/// Closes the store during calls of other threads, and checks their promised data after a reopen.
 fn close_beside(shared: &Shared, mut rng: Rng) -> Check {
     shared.env.clock.sleep_ns(rng.below(200_000_000));
     shared.is_closing.store(true, Relaxed);
@@ -293,13 +294,13 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
         let batch_begun = Batch { begun, ended: None, durability, changes, failed: false };
         shared.story().writers[writer].push(batch_begun);
         let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-        // Without a draw: what else a seed does stays as it is.
+        // Not drawn, so that recorded seeds keep their draws.
         let waits = !shared.story().writers[writer].len().is_multiple_of(4);
         let options = if waits { options } else { options.no_wait() };
         let written = shared.db.writing(&options).write(&batch);
         let now = shared.now();
         if !waits && written.as_ref().is_err_and(|e| e.kind() == ErrorKind::Busy) {
-            // Nothing of it may ever be seen, and it promises nothing of those before it.
+            // The refused batch may never be seen, and promises nothing for earlier ones.
             let mut story = shared.story();
             story.refused += 1;
             let batch = story.writers[writer].last_mut().ok_or("it was pushed")?;
@@ -323,7 +324,7 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
     Ok(())
 }
 
-/// Both families, in one state of the store.
+/// Returns both families in one state of the store.
 fn both(shared: &Shared, at: &Snapshot, backwards: bool) -> Check<(Entries, Entries)> {
     let default = contents(at.iter(), backwards)?;
     let mirror = contents(at.family(&shared.mirror).iter(), !backwards)?;
@@ -390,7 +391,8 @@ fn ledger(shared: &Shared) -> Check {
     Ok(())
 }
 
-/// A token for some of the long calls, without a draw: what else a seed does stays as it is.
+/// Returns a deadline for some long calls. Not drawn from `rng`, so that recorded seeds keep their
+/// draws.
 fn deadline(shared: &Shared, rng: &Rng) -> Option<Cancel> {
     let mut own = rng.clone();
     own.one_in(3).then(|| Cancel::with_deadline(&shared.env, Duration::from_nanos(own.below(20_000_000))))
@@ -424,7 +426,7 @@ fn checkpoint(shared: &Shared, dir: String, cancel: Option<Cancel>) -> Check {
     Ok(())
 }
 
-/// A family that comes and goes.
+/// Creates and drops a family.
 fn guest(shared: &Shared, name: String, rng: &mut Rng) -> Check {
     let nth = {
         let mut story = shared.story();

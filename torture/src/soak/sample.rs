@@ -1,4 +1,5 @@
-//! What a soaked store and its process take: sampled at rest, and the second half of the samples judged by the first.
+//! Resource samples of a soaked store and its process at rest; the second half is judged by the
+//! first.
 
 use crate::case::Outcome;
 use crate::check::{Check, Doing, ensure};
@@ -7,15 +8,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// By how much the second half may exceed the first, beside a constant.
+/// Allowed growth of the second half, in addition to a constant.
 const GROWTH_PERCENT: u64 = 25;
 const MEMORY_SLACK: u64 = 32 << 20;
 const DESCRIPTORS_SLACK: u64 = 32;
 const DISK_SLACK: u64 = 32 << 20;
-/// By how much the disk may differ from the ledger: the file system may allocate between the two looks.
+/// Allowed difference between the disk and the space report: the file system may allocate between
+/// the two measurements.
 const LEDGER_SLACK: u64 = 1 << 20;
 
-/// Bytes, a count, bytes, and the 99th percentile of the latency of writes.
+/// Bytes, a count, bytes, and the 99th percentile of the write latency.
 #[derive(Clone, Copy)]
 pub(super) struct Sample {
     memory: u64,
@@ -25,7 +27,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Lets the store come to rest, and looks.
+    /// Waits until the store is idle, and samples.
     pub fn take(db: &Db, dir: &Path, latencies_us: &mut [u32]) -> Check<Sample> {
         ensure!(db.wait_idle(Duration::from_secs(300)), "the store does not come to rest: {}", db.describe());
         let disk = disk_bytes(dir)?;
@@ -44,7 +46,7 @@ impl Sample {
     }
 }
 
-/// The largest sample of the second half beside that of the first.
+/// Compares the largest samples of both halves.
 pub(super) fn judge(samples: &[Sample], outcome: &mut Outcome) -> Check {
     ensure!(samples.len() >= 4, "{} rounds are too few to judge", samples.len());
     let (first, second) = samples.split_at(samples.len() / 2);
@@ -69,7 +71,7 @@ fn within(what: &str, (before, after): (u64, u64), slack: u64) -> Check {
     Ok(())
 }
 
-/// Resident memory of this process.
+/// Returns the resident memory of this process.
 fn resident_bytes() -> Check<u64> {
     let status = std::fs::read_to_string("/proc/self/status").doing(|| "/proc/self/status".into())?;
     let told = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
@@ -81,7 +83,7 @@ fn entries(dir: &Path) -> Check<impl Iterator<Item = std::fs::DirEntry>> {
     Ok(std::fs::read_dir(dir).doing(|| dir.display().to_string())?.flatten())
 }
 
-/// What the files of a directory occupy.
+/// Returns the allocated bytes of a directory's files.
 fn disk_bytes(dir: &Path) -> Check<u64> {
     Ok(entries(dir)?.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum())
 }

@@ -1,10 +1,12 @@
-//! The programs of earlier formats and the present one, in turns on one store.
+//! Programs of earlier formats and the present one, alternating on one store.
 //!
-//! `.ci/formats` builds the command line of the commit that `torture/formats.txt` names for each format, and keeps it in
-//! `target/formats/COMMIT`. The present one lies beside this program. Without them this half is skipped, and says so.
+//! `.ci/formats` builds the command line of the commit that `torture/formats.txt` names for each
+//! format, and keeps it in `target/formats/COMMIT`. The present program is in the directory of this
+//! one. Without them this half is skipped with a message.
 //!
-//! A store that the earlier program made is changed by both in turns, each of which finds what the other one wrote, until the present one
-//! raises the format (or is killed in the attempt). From then on the earlier one refuses it, and the present one finds everything.
+//! The earlier program creates a store. Both change it alternately and find each other's data,
+//! until the present one raises the format (or is killed in the attempt). From then on the earlier
+//! one refuses the store, and the present one finds all data.
 
 use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
@@ -15,15 +17,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The formats and their commits.
+/// Formats with their commits.
 const FORMATS: &str = include_str!("../../formats.txt");
 
 /// Exit status of `lava` on a store of a newer format.
 const UNSUPPORTED: i32 = 1;
-/// Messages with which earlier releases refuse a newer format.
+/// Messages of earlier releases that refuse a newer format.
 const REFUSALS: [&str; 2] = ["manifest format version 3", "the store has format"];
 
-/// A program, and the newest format that it knows.
+/// A program, and the newest format it knows.
 struct Program {
     path: PathBuf,
     format: u32,
@@ -52,7 +54,7 @@ pub(super) fn case(context: &Context, seed: u64, outcome: &mut Outcome) {
     }
 }
 
-/// The present program, and those of earlier formats that were built.
+/// Returns the present program, and the built ones of earlier formats.
 fn all() -> Result<(Program, Vec<Program>), &'static str> {
     let own = std::env::current_exe().map_err(|_| "skipped: this program has no path")?;
     let (Some(beside), Some(target)) = (own.parent(), own.ancestors().nth(2)) else {
@@ -132,7 +134,7 @@ impl<'a> Pair<'a> {
         self.lava(self.present, &["verify"], "").map(drop)
     }
 
-    /// The earlier program refuses the store, whatever it is asked to do, and nothing changes.
+    /// Checks that every command of the earlier program refuses the store and changes nothing.
     fn refused(&mut self) -> Check {
         for args in
             [&["put", "a", "b"][..], &["get", "a"], &["stat"], &["verify"], &["log", "append", "log", "x"]]
@@ -192,7 +194,7 @@ impl<'a> Pair<'a> {
         Ok(format as u32)
     }
 
-    /// Kills the upgrade somewhere.
+    /// Kills the upgrade at a random moment.
     fn kill_upgrade(&mut self) -> Check {
         let mut child = self.command(self.present, &["upgrade"]).spawn().doing(|| "start".into())?;
         lavastore::Env::kernel().clock.sleep_ns(self.rng.below(40_000_000));

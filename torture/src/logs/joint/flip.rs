@@ -1,9 +1,12 @@
-//! Row `log-joint-flip`: a file of a store with both engines is damaged, and the store is opened with both.
+//! Row `log-joint-flip`: a file of a store with both engines is damaged, and the store is opened
+//! with both.
 //!
-//! Damage is as in the row `flip`, to any file of either engine or of both. What is answered is right, or an error that names a file; of a
-//! batch of both never one half is there and the other called absent. One store in six was killed: there the end of the log, or of the
-//! manifest, cannot be told from a torn one, and what is left of each engine must be its beginning, with halves that agree. Then jobs meet the
-//! damage, the store goes on as far as it can, and is opened once more.
+//! Damage is as in the row `flip`, to any file of either engine or of both. Every answer is
+//! correct, or an error that names a file. A batch of both engines never has one half there and the
+//! other reported as absent. One store in six was killed: then the end of the log or of the
+//! manifest cannot be distinguished from a torn one, so each engine must hold a prefix, with
+//! agreeing halves. Then jobs meet the damage, the store continues as far as possible, and is
+//! opened once more.
 
 use super::answers::{Answered, ask, names_a_file};
 use super::life::{Found, Life, open};
@@ -32,7 +35,7 @@ pub(super) const KINDS: [&str; 12] = [
 
 struct Store {
     life: Life,
-    /// As it was left, and as it was earlier.
+    /// The final and an earlier state.
     sim: SimEnv,
     older: SimEnv,
     closed: bool,
@@ -51,7 +54,7 @@ impl Store {
         Store { life, sim, older, closed }
     }
 
-    /// Opens the store and asks it everything. `None`: it was refused.
+    /// Opens the store and reads everything. `None`: the open was refused.
     fn look(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Answered>> {
         let Some(env) = mounted(sim)? else { return Ok(None) };
         let (db, logs) = match open(&env) {
@@ -62,7 +65,7 @@ impl Store {
             }
         };
         if rng.one_in(3) {
-            // What background work meets of the damage, it must not carry on.
+            // Background work that meets the damage must not propagate it.
             (0..rng.below(60)).for_each(|_| _ = db.run_background_step());
         }
         let answered = ask(&self.life, &db, &logs, self.closed);

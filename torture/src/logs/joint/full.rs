@@ -1,6 +1,7 @@
-//! Row `log-joint-full`: a store with both engines finds no more room, on a volume that is full or under a limit. What is refused was not
-//! done by either engine, least of all by one of them; reads go on, and trims; what was acknowledged is there after a crash at that
-//! point; and with room again, or without the limit, everything goes on. A limit is passed at no operation of the file system.
+//! Row `log-joint-full`: a store with both engines has no space, on a full volume or under a limit.
+//! A refused call has no effect in either engine. Reads and trims work. Acknowledged writes survive
+//! a crash at that point. With space again, or without the limit, everything continues. The limit
+//! is never exceeded, checked at each file system operation.
 
 use super::past;
 use super::strikes::Room;
@@ -11,10 +12,10 @@ use crate::plan::pick;
 use io::Rng;
 use lavastore::testing::SimEnv;
 
-/// Processes that open the store at its limit, one after the other.
+/// Number of consecutive processes that open the store at its limit.
 const LIVES: u64 = 8;
 
-/// The machine that the row runs on.
+/// The machine of the row.
 struct OfMachine;
 
 impl Room for OfMachine {
@@ -31,8 +32,8 @@ impl Room for OfMachine {
         room::peak(sim).expect("the volume says what files occupy")
     }
 
-    /// On LavaFS one in four hundred stores refuses some: each file of a job takes a block, and what the ballast gave is used up before the
-    /// jobs have freed what was trimmed.
+    /// On LavaFS one in four hundred stores refuses some trims: each file of a job takes a block,
+    /// and the freed reserved space is used up before the jobs have freed the trimmed data.
     fn trims_pass(&self) -> bool {
         !machine::is_lavafs()
     }

@@ -1,8 +1,10 @@
-//! Row `log-joint-io-errors`: a store with both engines and a past is opened and used, and operations of the file system fail: EIO, ENOSPC,
-//! a part of the work is done; once, or everything from it on. EMFILE comes once, for some seconds, or until the session is over, where
-//! something is opened: then nothing may be given up, and all goes on in the same process.
+//! Row `log-joint-io-errors`: a store with both engines and existing data is opened and used, and
+//! file system operations fail with EIO, ENOSPC or a short transfer, once or permanently. EMFILE
+//! affects opens once, for some seconds, or until the session ends: no job may be given up, and the
+//! same process continues.
 //!
-//! What must hold is said in the tests of `lavalog` (`domain/strikes`), which try the operations of one life; here, some of many.
+//! The tests of `lavalog` (`domain/strikes`) define the requirements and cover the operations of
+//! one workload; this row samples many.
 
 use super::past;
 use super::strikes::Struck;
@@ -13,7 +15,7 @@ use crate::machine;
 use io::Rng;
 use lavastore::testing::{FaultEffect, FaultPlan, SimEnv};
 
-/// How long a failure lasts.
+/// Duration of a failure.
 #[derive(Clone, Copy, Debug)]
 enum Lasts {
     Once,
@@ -32,18 +34,18 @@ const EFFECTS: [(FaultEffect, Lasts, &str); 8] = [
     (FaultEffect::NoDescriptor, Lasts::ForGood, "EMFILE for good"),
 ];
 
-/// Of the operations of a life one in so many fails.
+/// One in this many operations of a workload fails.
 const ONE_IN: u64 = 60;
-/// Of those that open something.
+/// The same for operations that open files.
 const OPENS_ONE_IN: u64 = 10;
-/// How long descriptors are away.
+/// Duration of the lack of descriptors in nanoseconds.
 const WHILE_NS: u64 = 3_000_000_000;
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6a6f_696e_7469);
     let Some((past, _)) = outcome.made(|| Ok(past(seed, &mut rng))) else { return outcome };
-    // On LavaFS the scratch file, in which writes wait that are not to be durable, is under the device's sync like everything else.
+    // On LavaFS the device's sync also covers the scratch file of non-durable writes.
     let loses = |sim: &SimEnv| machine::is_lavafs() && a_sync_failed(sim);
     for (nth, (effect, lasts, name)) in EFFECTS.into_iter().enumerate() {
         let passes = effect == FaultEffect::NoDescriptor;

@@ -1,14 +1,17 @@
-//! Row `log-joint-repair`: a store with both engines is damaged, and both halves are repaired into a new one.
+//! Row `log-joint-repair`: a store with both engines is damaged, and both halves are repaired into
+//! a new one.
 //!
-//! Damage is as in the row `log-joint-flip`, to one file or to two. The report is held against what the new store has: a key or a record that
-//! is not there must be told as lost, and nothing else may be another than it was. Of a batch of both, each half is there or is
-//! told as lost. Where only the log is damaged, and the manifest tells which groups are replayed, a record that is there has its key beside it, told or not: both
-//! were in one page. The damaged store does not change by a byte; the new one has both engines, is verified, takes
-//! batches of both, and is the same when it is opened again.
+//! Damage is as in the row `log-joint-flip`, to one or two files. The report is compared with the
+//! new store: a missing key or record must be reported as lost, and all others must be unchanged.
+//! Of a batch of both engines, each half is there or reported as lost. If only the log is damaged,
+//! and the manifest names the groups to replay, a present record has its key too, since both were
+//! in one page. No byte of the damaged store may change. The new store has both engines, verifies,
+//! takes batches of both, and is the same after a reopen.
 //!
-//! One store in four was killed: there files of data and of the log are damaged. The end of the log cannot be told from a torn one: behind
-//! the last record that is left nothing need be told, nor of keys behind the last batch of both; but no record of a batch of both is there
-//! without its key.
+//! One store in four was killed; there, data and log files are damaged. The end of its log cannot
+//! be distinguished from a torn one. So losses behind the last present record, or of keys behind
+//! the last batch of both, need not be reported. But no record of a batch of both is there without
+//! its key.
 
 use super::life::{Found, HEAD, InLog, Life, head, key, open, open_at, value, write_both};
 use crate::case::{Context, Outcome, guarded};
@@ -24,27 +27,27 @@ use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{ErrorKind, LostRange, RepairOptions, RepairReport};
 use std::collections::BTreeMap;
 
-/// Repairs of one store.
+/// Repairs per store.
 const DAMAGES: u64 = 12;
-/// Where the new store goes.
+/// Directory of the new store.
 const INTO: &str = "/repaired";
-/// What may be damaged of a store that was killed.
+/// Files of a killed store that may be damaged.
 const DATA: [&str; 8] = [".log", ".log", ".ksst", ".ksst", ".vsst", ".e1-1", ".e1-2", ".e1-3"];
 
 struct Store {
     life: Life,
-    /// As it was left, and as it was earlier.
+    /// The final and an earlier state.
     sim: SimEnv,
     older: SimEnv,
     closed: bool,
 }
 
-/// What is in the new store.
+/// Contents of the new store.
 #[derive(PartialEq)]
 struct Saved {
-    /// Which of the key-value writes are there in the family default, and in the other.
+    /// Key-value writes present in the family default, and in the other one.
     keys: BTreeMap<(u64, bool), bool>,
-    /// Of which write the head is; 0: of none.
+    /// Number of the write that the head belongs to; 0: none.
     head: u64,
     records: BTreeMap<u64, bool>,
 }
@@ -66,7 +69,7 @@ impl Store {
         let (db, logs) = open(&machine::try_env(&life.sim).expect("a sound volume")).expect("a sound store");
         life.go_on(&db, &logs, steps).expect("nothing fails");
         life.note(&logs);
-        // Whoever lets go of the store closes it.
+        // Dropping the store would close it.
         let sim = life.sim.crash(CrashKind::ProcessKill, seed);
         Store { life, sim, older, closed }
     }
@@ -75,21 +78,22 @@ impl Store {
         let kinds: &[&str] = if self.closed { &super::flip::KINDS } else { &DATA };
         let Some(first) = break_a_file(sim, &self.older, kinds, rng)? else { return Ok(None) };
         let more = rng.one_in(3) && !first.path.is_empty();
-        // The second may not be possible any more where the first was.
+        // The second damage may be impossible after the first.
         let second = if more { break_a_file(sim, &self.older, kinds, rng).ok().flatten() } else { None };
         let all: Vec<Damage> = [first].into_iter().chain(second).collect();
         let is_any = |is: &dyn Fn(&Damage) -> bool| all.iter().any(is);
-        // The end of the manifest of a store that was killed, which `break_a_file` takes as well.
+        // `break_a_file` may also damage the end of a killed store's manifest.
         let is_end = is_any(&|damage| damage.path.is_empty() || damage.path.contains("/MANIFEST"));
-        // Without a manifest nothing tells of a file of keys that is gone, or that has the manifest's name, nor of a cold file.
+        // Without a manifest, nothing reveals the loss of a key file, of a file under the
+        // manifest's name, or of a cold file.
         let is_manifest =
             |damage: &Damage| files_of(damage).any(|path| path.contains("/MANIFEST") || path.is_empty());
-        // A file of the log without a byte is taken for one that was just begun.
+        // An empty log file is taken for one that was just created.
         let is_gone = is_any(&|damage| {
             ["sst erased", ".log erased", ".e1-3 erased"].iter().any(|end| damage.text.ends_with(end))
                 || damage.text.contains(".log cut ") && damage.text.ends_with(" to 0 B")
         });
-        // The lock file is empty: what is exchanged with it is gone.
+        // The lock file is empty, so a file exchanged with it is lost.
         let is_gone = is_gone
             || is_any(&|damage| {
                 damage.other.is_some() && files_of(damage).any(|path| path.ends_with("/LOCK"))
@@ -99,7 +103,7 @@ impl Store {
         Ok(((self.closed || !is_end) && !is_unknown).then_some(all))
     }
 
-    /// Repairs, and holds the report against the new store.
+    /// Repairs, and compares the report with the new store.
     fn repair(&self, sim: &SimEnv, damages: &[Damage], rng: &mut Rng) -> Check<Option<RepairReport>> {
         let Some(env) = mounted(sim)? else { return Ok(None) };
         let before = bytes_of(sim)?;
@@ -119,7 +123,7 @@ impl Store {
         }
         let report = match repair(false) {
             Ok(report) => report,
-            // A version that is not known is not read.
+            // A file with an unknown version is not read.
             Err(e) => {
                 ensure!(e.kind() == ErrorKind::Unsupported, "refused to repair: {e}");
                 return names_a_file(&e, "repair").map(|()| None);
@@ -131,7 +135,7 @@ impl Store {
             let same = dry.keys.lost == report.keys.lost && dry.losses() == report.losses();
             ensure!(same, "a dry run reports {dry:?}, the repair {report:?}");
         }
-        // Of volatile changes that a kill took it is unknown whether they were, and nothing is damaged.
+        // Killed volatile changes are unknown rather than lost, and cause no damage.
         let is_lost =
             report.keys.losses() > 0 || report.logs.as_ref().is_some_and(|logs| !logs.is_lossless());
         let is_told = |damaged: bool| damaged || !is_lost;
@@ -149,7 +153,7 @@ impl Store {
         Ok(Some(report))
     }
 
-    /// What the new store has, none of which may be another than it was.
+    /// Returns the contents of the new store; each must be unchanged.
     fn saved(&self, db: &Db, logs: &LogStore, name: &str) -> Check<Saved> {
         let Found { keys, log } = self.life.now;
         let get = |family: Option<&lavakv::ColumnFamily>, key: &[u8]| {
@@ -191,7 +195,8 @@ impl Store {
         Ok(saved)
     }
 
-    /// What is not there is told, half by half; with `is_cut`, unless it may be the end of a lane.
+    /// Checks that missing data is reported, half by half; with `is_cut`, unless it may be the end
+    /// of a lane.
     fn judge(&self, saved: &Saved, report: &RepairReport, is_cut: bool) -> Check {
         if is_cut {
             self.judge_before_both(saved, report)?;
@@ -224,7 +229,8 @@ impl Store {
         self.judge_records(&saved.records, report, self.life.now.log.last)
     }
 
-    /// All that was logged before a batch of both that is there was durable: of that, what is not there is told.
+    /// Everything logged before a present batch of both was durable: checks that its missing data
+    /// is reported.
     fn judge_before_both(&self, saved: &Saved, report: &RepairReport) -> Check {
         let is_there = |n: u64| saved.keys.get(&(n, false)).copied().unwrap_or(false);
         let Some(last) = self.life.joint().map(|(n, _)| n).filter(|n| is_there(*n)).max() else {
@@ -268,7 +274,7 @@ impl Store {
         Ok(())
     }
 
-    /// True if changes of a write are among those that are lost, if it is changes that are.
+    /// Returns true if the loss covers changes of a write.
     fn are_of(&self, lost: &LostRange, n: u64) -> bool {
         let (Some((first, last)), Some((from, to))) = (lost.sequences, self.life.seqs(n)) else {
             return true;
@@ -276,7 +282,7 @@ impl Store {
         from <= last && first <= to
     }
 
-    /// No batch of both has its record without its key.
+    /// Checks that no batch of both has its record without its key.
     fn judge_halves(&self, saved: &Saved) -> Check {
         for (n, lsn) in self.life.joint() {
             let of = |is_other| saved.keys.get(&(n, is_other)).copied().unwrap_or(true);
@@ -290,7 +296,7 @@ impl Store {
         Ok(())
     }
 
-    /// The new store takes a batch of both, and is the same when it is opened again.
+    /// Checks that the new store takes a batch of both and is the same after a reopen.
     fn goes_on(&self, (db, logs): (Db, LogStore), env: &io::Env, name: &str, saved: &Saved) -> Check {
         let is_known = lavastore::Db::has_logs_in(env, INTO).doing(|| "ask for logs".into())?;
         ensure!(is_known, "the manifest of the new store does not know of logs");
@@ -321,7 +327,7 @@ impl Store {
     }
 }
 
-/// The name of the log in the new store.
+/// Returns the name of the log in the new store.
 fn name_of_log(report: &RepairReport) -> &str {
     let all = || report.logs.iter().flat_map(|logs| &logs.logs);
     all()
@@ -330,12 +336,12 @@ fn name_of_log(report: &RepairReport) -> &str {
         .map_or("log", |log| &log.name)
 }
 
-/// The files that were damaged.
+/// Returns the damaged files.
 fn files_of(damage: &Damage) -> impl Iterator<Item = &str> {
     [Some(&damage.path), damage.other.as_ref()].into_iter().flatten().map(|path| &**path)
 }
 
-/// True for what only a part of the log is lost with.
+/// Returns true for files whose damage loses only a part of the log.
 fn is_of_log(path: &str) -> bool {
     path.ends_with(".log") || path.contains("/LOCK") || path.contains("/CURRENT")
 }

@@ -1,16 +1,17 @@
-//! Row `verify-beside-writers`: verifications of a store at work raise no alarm, and find the damage that there is.
+//! Row `verify-beside-writers`: verifications of a busy store raise no false alarm, and find real
+//! damage.
 //!
-//! A schedule runs writers of records, of keys and of batches of both engines, with trims, seals, flushes and collections, and the
-//! engine's own threads. Beside them one thread verifies the logs, the keys, or what a read-only open shows of either, again and again.
-//! A verification counts if at least [`COMMITS_MIN`] commits, a seal and a trim returned during it; the others are verifications all the
-//! same, and are noted apart.
+//! A schedule runs writers of records, of keys and of batches of both engines, with trims, seals,
+//! flushes and collections, and the engine's own threads. Meanwhile a thread repeatedly verifies
+//! the logs, the keys, or the view of a read-only open of either. A verification counts if at least
+//! [`COMMITS_MIN`] commits, a seal and a trim returned during it; others are noted separately.
 //!
-//! Writers commit while a read-only open is under way. The reader shows every write that was durable before the
-//! call, and of a log no record without its predecessors. An open pauses before each attempt but the first, so
-//! the pauses count the attempts that met a change by the writer.
+//! Writers also commit during a read-only open. The reader must see every write that was durable
+//! before the call, and no record of a log without its predecessors. An open pauses before each
+//! attempt except the first, so the pauses count the attempts that met a change by the writer.
 //!
-//! In some cases a bit of a file is flipped first. If a copy of the store at rest shows the damage before and after, the verifications
-//! beside writers must have named that file.
+//! In some cases a bit of a file is flipped first. If a copy of the idle store shows the damage
+//! before and after, the verifications during writes must have named that file.
 
 use super::life::{self, kv_options, log_options, value, write_both};
 use crate::case::{Context, Outcome, guarded};
@@ -28,16 +29,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Commits that a verification must overlap to count.
+/// Minimum number of commits during a counted verification.
 const COMMITS_MIN: u64 = 100;
-/// Verifications of a case.
+/// Verifications per case.
 const VERIFIES: u64 = 12;
-/// Threads that append records.
+/// Number of appending threads.
 const APPENDERS: usize = 7;
-/// Points of a schedule, at most.
+/// Maximum number of steps of a schedule.
 const STEPS_MAX: u64 = 60_000_000;
 
-/// The part of a store that a verification reads.
+/// The part of a store read by a verification.
 #[derive(Clone, Copy, Debug)]
 enum Verified {
     Logs,
@@ -47,7 +48,7 @@ enum Verified {
 }
 
 impl Verified {
-    /// True for a file of data that this reads.
+    /// Returns true for a data file read by this verification.
     fn reads(self, name: &str) -> bool {
         match self {
             Verified::Logs | Verified::LogsReadOnly => name.contains(".e1-"),
@@ -56,7 +57,7 @@ impl Verified {
     }
 }
 
-/// The verifications of a case, in turns.
+/// Returns the verifications of a case, used in turn.
 fn verified(seed: u64) -> &'static [Verified] {
     match seed % 4 {
         0 => &[Verified::Logs],
@@ -66,7 +67,7 @@ fn verified(seed: u64) -> &'static [Verified] {
     }
 }
 
-/// Calls that returned.
+/// Number of returned calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     commits: u64,
@@ -87,28 +88,28 @@ impl Done {
 /// Results of all verifications of a case.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Verifications that overlapped enough work.
+    /// Verifications with enough overlap.
     counted: u64,
     overlap: Done,
-    /// Verifications that overlapped less work.
+    /// Verifications with less overlap.
     others: u64,
     opens: ReadOnlyOpens,
-    /// Files that damage was reported in.
+    /// Files with reported damage.
     damaged: BTreeSet<String>,
 }
 
-/// Opens for reading only.
+/// Read-only opens.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReadOnlyOpens {
     /// Opens during which commits returned.
     beside_commits: u64,
     /// Attempts that ended because the writer had changed the store.
     repeats: u64,
-    /// Opens that found no moment, however often they tried.
+    /// Opens that found no consistent state in any attempt.
     busy: u64,
 }
 
-/// A clock that counts pauses: an open pauses before each attempt but the first.
+/// A clock that counts pauses: an open pauses before each attempt except the first.
 #[derive(Debug)]
 struct PauseCounter {
     inner: Arc<dyn Clock>,
@@ -128,14 +129,14 @@ impl Clock for PauseCounter {
     }
 }
 
-/// The number of the last batch of keys, in every batch.
+/// Key of the number of the last batch of keys, written by every batch.
 const COUNTER: &[u8] = b"counter";
 
 struct Shared {
     db: Db,
     logs: LogStore,
     env: Env,
-    /// The file that was damaged.
+    /// The damaged file.
     damaged: Option<String>,
     commits: AtomicU64,
     seals: AtomicU64,
@@ -156,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Where something is damaged calls may fail.
+    /// Excuses errors in a damaged store.
     fn excused(&self, result: lavastore::Result<()>, what: &str) -> Check {
         match result {
             Err(e) if self.damaged.is_none() => Err(format!("{what}: {e}")),
@@ -165,7 +166,7 @@ impl Shared {
     }
 }
 
-/// Appends, trims and seals until it is told to stop.
+/// Appends, trims and seals until the stop flag is set.
 fn append(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
     let log = shared.logs.log(&format!("log {nth}")).doing(|| "make a log".into())?;
     let mut lsn = log.last_lsn().doing(|| "last".into())?.unwrap_or(0);
@@ -192,7 +193,7 @@ fn append(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
     Ok(())
 }
 
-/// Writes keys and batches of both engines, flushes and compacts, until it is told to stop.
+/// Writes keys and batches of both engines, flushes and compacts, until the stop flag is set.
 fn put(shared: &Shared, mut rng: Rng) -> Check {
     let log = shared.logs.log("both").doing(|| "make a log".into())?;
     let mut lsn = log.last_lsn().doing(|| "last".into())?.unwrap_or(0);
@@ -233,7 +234,7 @@ fn put_one(shared: &Shared, log: &LogHandle, lsn: &mut u64, number: u64, rng: &m
     Ok(())
 }
 
-/// Opens for reading only, beside the writers.
+/// Opens the store read-only during writes.
 fn opened<T>(shared: &Shared, open: impl FnOnce(Env) -> lavastore::Result<T>) -> lavastore::Result<T> {
     let clock = Arc::new(PauseCounter { inner: shared.env.clock.clone(), pauses: AtomicU64::new(0) });
     let before = shared.done();
@@ -246,7 +247,7 @@ fn opened<T>(shared: &Shared, open: impl FnOnce(Env) -> lavastore::Result<T>) ->
     opened
 }
 
-/// A reader sees every record that was durable before the open, and no gap.
+/// Checks that a reader sees every record that was durable before the open, without gaps.
 fn has_durable_records(logs: &LogStore, durable: &[u64]) -> Check {
     for (nth, durable) in durable.iter().enumerate().filter(|(_, durable)| **durable > 0) {
         let log = logs.open_log(&format!("log {nth}")).doing(|| format!("log {nth}, read-only"))?;
@@ -256,7 +257,7 @@ fn has_durable_records(logs: &LogStore, durable: &[u64]) -> Check {
         for record in log.scan(0) {
             let lsn = match record {
                 Ok((lsn, _)) => lsn,
-                // Its writer has collected the record since.
+                // The writer has collected the record since.
                 Err(e) if e.kind() == ErrorKind::Busy => break,
                 Err(e) => return Err(format!("scan of log {nth}, read-only: {e}")),
             };
@@ -270,7 +271,7 @@ fn has_durable_records(logs: &LogStore, durable: &[u64]) -> Check {
     Ok(())
 }
 
-/// The keys of a reader have the last batch that was durable before, or a later one.
+/// Checks that a reader sees the last batch of keys that was durable before, or a later one.
 fn has_durable_keys(db: &Db, durable: u64) -> Check {
     let counter = db.get(COUNTER).doing(|| "get, read-only".into())?;
     let number = counter.and_then(|bytes| Some(u64::from_le_bytes(bytes.as_ref().try_into().ok()?)));
@@ -279,7 +280,8 @@ fn has_durable_keys(db: &Db, durable: u64) -> Check {
     Ok(())
 }
 
-/// Returns the damages that one verification reports, each with the name of its file; `None`: a reader found no moment.
+/// Returns the damage reported by a verification with the file names; `None`: a reader found no
+/// consistent state.
 fn reports(shared: &Shared, what: Verified) -> Check<Option<Vec<(String, String)>>> {
     let named = |e: &lavastore::Error| {
         let file = e.file().and_then(Path::file_name).unwrap_or_default();
@@ -318,7 +320,7 @@ fn reports(shared: &Shared, what: Verified) -> Check<Option<Vec<(String, String)
     }
 }
 
-/// Verifies again and again, and tells the others to stop.
+/// Verifies repeatedly, then sets the stop flag.
 fn verify(shared: &Shared, what: &[Verified], count: u64) -> Check {
     for nth in 0..count {
         let what = what[nth as usize % what.len()];
@@ -346,7 +348,7 @@ fn verify(shared: &Shared, what: &[Verified], count: u64) -> Check {
     Ok(())
 }
 
-/// The first thread: starts the others and waits for them.
+/// Main thread: starts the others and waits for them.
 fn run(env: &Env, damaged: Option<String>, seed: u64) -> Check<Seen> {
     let mut rng = Rng::new(seed ^ 0x7665_7269_6679);
     let (db, logs) = life::open(env).doing(|| "open".into())?;
@@ -395,7 +397,7 @@ fn run(env: &Env, damaged: Option<String>, seed: u64) -> Check<Seen> {
     Ok(shared.seen.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A store with files of every kind.
+/// Returns a store with files of every kind.
 fn made(seed: u64) -> Check<SimEnv> {
     let sim = machine::new(seed);
     let (db, logs) = life::open(&machine::env(&sim)?).doing(|| "open".into())?;
@@ -420,7 +422,7 @@ fn made(seed: u64) -> Check<SimEnv> {
     Ok(sim)
 }
 
-/// The files in which a copy of a store at rest is damaged.
+/// Returns the damaged files of a copy of the idle store.
 fn at_rest(sim: &SimEnv) -> Check<BTreeSet<String>> {
     let env = machine::env(&sim.fork(0))?;
     let (dir, mut names) = (Path::new(DIR), BTreeSet::new());
@@ -438,7 +440,8 @@ fn at_rest(sim: &SimEnv) -> Check<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Flips a bit of a file of data that is verified. Its name, if a store at rest shows it.
+/// Flips a bit of a verified data file. Returns its name if a verification of the idle store finds
+/// it.
 fn damage(sim: &SimEnv, what: &[Verified], rng: &mut Rng) -> Check<Option<String>> {
     let listing = sim.env().fs.list(Path::new(DIR)).doing(|| "list".into())?;
     let is_data = |name: &str| what.iter().any(|what| what.reads(name));
@@ -459,7 +462,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         false => None,
     };
     let told = damaged.clone();
-    // Where each point may be the turn of another, writers come between the looks of a verification most.
+    // Frequent switches interleave writers and the steps of a verification most.
     let one_in = pick(&mut rng, &[1, 2, 8]);
     let choice = (!rng.one_in(4)).then_some(Choice::Random { one_in });
     let plan = Plan { steps_max: STEPS_MAX, choice, ..Plan::new(seed) };
