@@ -9,8 +9,8 @@
 //!
 //! Entry `i` has sequence `first_seq + i`. Tombstones have no value. The key of a range tombstone
 //! is its start, the value its end (exclusive). A single put is logged in the same encoding without
-//! building a batch ([`Change`]). A value above a quarter of a log group is in a segment before the
-//! batch is logged, and its entry holds the reference (see `segments`).
+//! building a batch ([`Change`]). A value above a quarter of a log group goes into a segment before
+//! the batch is logged. Its entry then holds the reference (see `segments`).
 
 pub(crate) mod frame;
 pub(crate) mod payload;

@@ -345,8 +345,8 @@ impl Db {
     }
 
     /// Reads many keys of a family as of one moment. The device reads of up to 256 keys are in
-    /// flight at the same time, in rounds: a separated value with a cached index takes one. The
-    /// answers come in the order of the keys; a duplicate key is read once. They equal those of
+    /// flight at the same time, in rounds. A separated value with a cached index takes one round.
+    /// The answers come in the order of the keys; a duplicate key is read once. They equal those of
     /// [`Db::get_at`], errors included, and an error concerns only its own key.
     ///
     /// All the values are in memory at once.

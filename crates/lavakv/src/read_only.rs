@@ -2,8 +2,8 @@
 //!
 //! The reader takes no lock, writes nothing, and needs no write permission. The writer may
 //! meanwhile remove tables and recycle log groups. So an open is an attempt: read the manifest,
-//! open every table it lists (an open file stays readable after its removal), replay the log into
-//! memory. If something is missing or inconsistent, the writer has moved on, and the open starts
+//! open every table in it, replay the log into memory. (An open file stays readable after its
+//! removal.) If something is missing or inconsistent, the writer has moved on, and the open starts
 //! again, a bounded number of times ([`store::read_only`]).
 //!
 //! Log pages are contiguous, so every group before the last one was read completely. But a group
@@ -18,10 +18,10 @@
 //! read before LavaKV's own, and once more after it if LavaKV's has more. A batch is appended to a
 //! lane only after everything logged before it in the other lane is durable
 //! ([`crate::write::carry`]). So LavaKV's lane contains everything before the batches of the first
-//! look, and the second look finds everything before the end of LavaKV's lane. Up to the later of
+//! read, and the second read finds everything before the end of LavaKV's lane. Up to the later of
 //! both ends nothing is missing; batches beyond it are not shown. This holds for the groups that
-//! the manifest listed when it was read. A new group of either lane may precede the end of the
-//! other, and the open starts again.
+//! the manifest listed when it was read. A new group of either lane may hold batches before the end
+//! of the other, so the open starts again.
 //!
 //! **Damage.** A damaged log or manifest does not prevent reading the state before the damage
 //! (unless `damaged_files` forbids it). The manifest is read up to its last sound edit, the log up
@@ -29,7 +29,7 @@
 //! state lists and that are gone are set aside like unreadable ones. The damage is reported
 //! ([`crate::Db::damage`], `Event::ReadUpToDamage`). Such a store cannot be opened for writing:
 //! everything behind the damage would be lost for good. If the lane of a secondary engine is
-//! damaged, the changes embedded in it are not shown, while later ones are; this is reported in the
+//! damaged, the changes embedded in it are not shown, while later ones are. This is reported in the
 //! same way.
 
 mod catch_up;

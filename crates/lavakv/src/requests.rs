@@ -8,8 +8,8 @@
 //!
 //! **Where a request runs.** It begins in the call that submits it. A point read that memory and
 //! cache answer ends there. So does a write that waits for nothing, but for its durability. All
-//! other work goes to the reactor: device reads of point reads and scans, all of which one thread
-//! has in flight, and writes that wait for their throttle charge, for memory, levels, log or space.
+//! other work goes to the reactor. One of its threads has the device reads of all point reads and
+//! scans in flight. Writes wait there for their throttle charge, for memory, levels, log or space.
 //! A sync of the log resolves the durable writes that it covers. No thread waits for it: the log's
 //! thread syncs where no other does ([`wal::Syncer::sync_wanted`]).
 //!

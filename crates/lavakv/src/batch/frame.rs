@@ -1,4 +1,4 @@
-//! The encoding of a change without its key and value: a single change is logged without copying
+//! The encoding of a change without its key and value. So a single change is logged without copying
 //! these, and without encoding it under the writer's lock.
 
 use super::Change;

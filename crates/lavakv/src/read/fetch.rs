@@ -1,5 +1,5 @@
 //! Resolves a reference to its value: name -> value file (by the alias table of the version read)
-//! -> crit-bit index -> one read of the record, which is verified before it is returned.
+//! -> crit-bit index -> one read of the record. The record is verified before it is returned.
 //!
 //! A reference is resolved only in the version that it was read from. Garbage collection moves
 //! records under their names, and each version maps names to files at its time. The files live as

@@ -196,8 +196,8 @@ impl DbIterator {
     }
 
     /// Continues after a move that failed because a table, or part of it, cannot be read. The
-    /// direction stays the same. The iterator skips all keys that the unreadable part may hold: one
-    /// block if the table's index tells where the block ends, otherwise the table (from
+    /// direction stays the same. The iterator skips all keys that the unreadable part may hold.
+    /// That part is one block if the table's index contains its end, otherwise the table (from
     /// [`crate::DamagedFile::first_key`] to `last_key`). Entries of other tables between these keys
     /// are skipped too, since they may not be the newest: read single keys with [`crate::Db::get`].
     ///

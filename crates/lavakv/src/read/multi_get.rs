@@ -89,9 +89,9 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
     }
 
     /// Runs the lookups until they need device reads. Returns the new reads in the order of files
-    /// and offsets, each once. The result is empty in three cases: all keys are answered
-    /// ([`MultiGetOp::is_done`]), earlier reads are outstanding, or a lookup needs to block or take
-    /// long and may not ([`Fetched::set_may_block`]).
+    /// and offsets, each once. The result is empty in three cases. All keys are answered
+    /// ([`MultiGetOp::is_done`]); or earlier reads are outstanding; or a lookup needs to block or
+    /// take long and may not ([`Fetched::set_may_block`]).
     pub fn step(&mut self) -> Vec<Want> {
         let mut wanted = Vec::new();
         // A lookup that may not block retries when no other can continue.

@@ -23,8 +23,8 @@ pub struct ReadOptions {
     /// Iterators: read-ahead in bytes, which bypasses the cache. With 0 reads go through the cache,
     /// in runs of 16 KiB after a seek that grow to 256 KiB as the iterator moves on. Default: 0.
     ///
-    /// Separated values are read ahead too, once values of successive entries are read: those of
-    /// the next 4 entries, growing to 256 (at most 1 MiB), in one batch. A long scan reads the next
+    /// Separated values are read ahead too, once values of successive entries are read. One batch
+    /// has those of the next 4 entries, growing to 256 (at most 1 MiB). A long scan reads the next
     /// batch while it consumes the current one. With a length given here, the first batch holds as
     /// many of the next 256 entries as fit in it. Values always go through the cache, and enter it
     /// on their first use if `fill_cache` is set.

@@ -20,14 +20,14 @@
 //! length it first starts the window after that, so that the device always has work. There are at
 //! most two windows, and at most as many values are wasted as were used.
 //!
-//! Looking ahead only makes values available earlier. Errors are reported at their entry: an error
-//! of reading keys when the scan arrives there, an error of reading a value when that value is
-//! used, after a second read of it alone. A value enters the cache on its first use, not when it
-//! was read ahead: unused values evict nothing.
+//! Looking ahead only makes values available earlier. Errors are reported at their entry. An error
+//! of reading keys is reported when the scan arrives there, an error of reading a value when that
+//! value is used, after a second read of it alone. A value enters the cache on its first use, not
+//! when it was read ahead: unused values evict nothing.
 //!
 //! Invariant: while the queue is empty, the underlying view is at the current entry. Otherwise the
-//! front of the queue is the current entry, the next window follows its back, and the view is after
-//! the back of both, in the direction of the scan, or has no position if the data ended there.
+//! front of the queue is the current entry, and the next window follows its back. The view is then
+//! after both in the direction of the scan, or has no position if the data ended there.
 
 mod ahead;
 pub(crate) mod batch;
@@ -45,7 +45,7 @@ use std::sync::Arc;
 /// Entries of the first window.
 const WINDOW_MIN: usize = 4;
 /// Entries of the longest window. The longer a window, the more of its values are adjacent in their
-/// files: with values of 1 KiB in 22 files, windows of 256 read a third more entries per second
+/// files. With values of 1 KiB in 22 files, windows of 256 read a third more entries per second
 /// than windows of 64.
 pub(crate) const WINDOW_MAX: usize = 256;
 /// Bytes of values in a window. There are at most two windows.

@@ -1,5 +1,5 @@
-//! One page of a scan whose device reads the caller performs: the first entries within bounds, with
-//! their values, by steps that never wait for a read.
+//! One page of a scan whose device reads the caller performs. It reads the first entries within
+//! bounds, with their values, by steps that never wait for a read.
 //!
 //! The scan advances by *windows*. The entries of a window are gathered first: the merged cursors
 //! advance in memory. Where bytes are missing, all waiting cursors request them

@@ -13,8 +13,8 @@
 //! Small memtables are merged by the copy, so that a read searches few memtables after any number
 //! of catch-ups ([`piles`]).
 //!
-//! **Replay of the whole log.** This is needed if the writer has dropped the last log group of the
-//! earlier replay, with a secondary lane, or if memtables reference segments.
+//! **Replay of the whole log.** This is needed with a secondary lane, or if memtables reference
+//! segments. It is also needed if the writer has dropped the last log group of the earlier replay.
 //! A damaged store, or another store in the same place, is opened anew.
 
 use super::{open_after, replay_lanes};

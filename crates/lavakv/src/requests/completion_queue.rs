@@ -1,7 +1,7 @@
 //! A completion queue for loops without futures: requests are submitted with a token, and completed
 //! in the order in which they end.
 //!
-//! The queue is the task of all its requests: it polls each once, with a waker that puts the number
+//! The queue is the task of all its requests. It polls each once, with a waker that puts the number
 //! of the request into a shared list. So a queued request needs no state of its own, and the loop
 //! polls only completed requests.
 

@@ -1,5 +1,5 @@
-//! Asynchronous scans. Each step, except for its device reads, runs on a thread of the reactor:
-//! merging takes too long for the thread that drives reads, and a step may open tables.
+//! Asynchronous scans. Each step, except for its device reads, runs on a thread of the reactor.
+//! Merging takes too long for the thread that drives reads, and a step may open tables.
 
 use super::request::Entry;
 use crate::read::pending::Progress;

@@ -7,10 +7,10 @@
 //!   this bound a tree accepts more than its compactions can sort for as long as there is space.
 //!   Minutes of writes at full speed would leave a store at twice its data, with slow reads.
 //!
-//! The *absorption rate*, at which flushed bytes come to rest, is measured over a span in which
-//! bytes over target never reached 0, so that compactions never ran dry. The tree has absorbed the
-//! flushed bytes plus the decrease of the bytes over target. Writes are throttled to this rate,
-//! whatever limits it: device, threads, shape of the tree, overlap of keys.
+//! The *absorption rate* is the rate at which flushed bytes come to rest. It is measured over a
+//! span in which bytes over target never reached 0, so that compactions never ran dry. The tree has
+//! absorbed the flushed bytes plus the decrease of the bytes over target. Writes are throttled to
+//! this rate, whatever limits it: device, threads, shape of the tree, overlap of keys.
 //!
 //! A debt is immutable and not shared: each version's is computed from the previous one and the
 //! time.

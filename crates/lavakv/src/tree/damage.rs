@@ -38,7 +38,7 @@ fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
 
 /// Returns the value files that are excluded from collection because of a damaged file. For a
 /// damaged table these are all files with a name between the first and the last that it uses,
-/// whatever its list contains: collections query tables by these two.
+/// whatever its list contains. Collections query tables by these two names.
 fn never_collected(version: &Version, found: &DataFile) -> Vec<u64> {
     match found {
         DataFile::Vsst(meta) => vec![meta.number],

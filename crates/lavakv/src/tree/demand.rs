@@ -1,6 +1,6 @@
-//! Scan cost of a family that compactions could save: value requests of scans beyond the ideal
-//! number, less the part that writes would undo; and the tombstones and old versions that iterators
-//! pass.
+//! Scan cost of a family that compactions could save. It consists of the value requests of scans
+//! beyond the ideal number, less the part that writes would undo. It also counts the tombstones and
+//! old versions that iterators pass.
 
 use base::sync::statistic::{AtomicU64, Ordering};
 

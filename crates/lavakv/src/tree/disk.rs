@@ -83,9 +83,9 @@ pub(super) fn wanted_bytes(tree: &Tree, expected_len: u64) -> u64 {
     room_bytes(&tree.context.options, tree.space.gauges.log_bytes(Lane::FIRST), expected_len)
 }
 
-/// Returns the bytes that must be free on the fast tier before another table is created: the growth
-/// of the log up to its bound and a quarter, and one table for each thread. As many threads may
-/// have created a table without writing to it yet.
+/// Returns the bytes that must be free on the fast tier before another table is created. These are
+/// the growth of the log up to its bound and a quarter, and one table for each thread. As many
+/// threads may have created a table without writing to it yet.
 fn room_bytes(options: &Options, log_bytes: u64, expected_len: u64) -> u64 {
     let log_bytes_max = options.expert.wal_bytes_max.saturating_add(options.expert.wal_bytes_max / 4);
     let tables = expected_len.saturating_mul(options.background_threads as u64);

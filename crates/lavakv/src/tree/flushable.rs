@@ -6,10 +6,9 @@
 //! later writes.
 //!
 //! **The memtables are read first, the ceiling after them.** So a memtable above a ceiling was
-//! either not seen, or the ceiling was set when it was seen. In the other order a checkpoint could
-//! begin, and a later write be frozen, between the two reads. The flush would then include that
-//! write. The copy would hold changes after the checkpoint's sequence in one family and not in
-//! another.
+//! either not seen, or seen when the ceiling was set. In the other order a checkpoint could begin,
+//! and a later write be frozen, between the two reads. The flush would then include that write. The
+//! copy would hold changes after the checkpoint's sequence in one family and not in another.
 //!
 //! A ceiling that is lifted in between does no harm: the checkpoint has captured its state.
 

@@ -1,11 +1,11 @@
 //! Old versions that tables retain only because of snapshots.
 //!
 //! A job writes a version hidden by a newer one, or by a range tombstone, if a snapshot still reads
-//! it. Only that job sees both, so it counts them as it writes the table: all versions of a user
+//! it. Only that job sees both, so it counts them as it writes the table. All versions of a user
 //! key follow each other, newest first, in one file.
 //!
-//! The counts are in memory, by table, and in the table's properties for a later process: snapshots
-//! end with the process, the versions retained for them do not. Tables from earlier processes are
+//! The counts are in memory, by table, and in the table's properties for a later process. Snapshots
+//! end with the process; the versions retained for them do not. Tables from earlier processes are
 //! read when the store is idle (`work::jobs::retained`) and before a `compact_range`. While no
 //! snapshot is held nothing is counted, at no cost.
 //!

@@ -20,7 +20,8 @@
 //! records the volume of each file; files are never moved.
 //!
 //! A device may refuse a file in spite of its reported free space, because of a quota or of another
-//! writer. Then the job fails, and no file is created there for a while ([`super::speed_tables`]).
+//! writer. At its creation the file then goes to the capacity tier; a later refusal fails the job.
+//! In both cases no file is created there for a while ([`super::speed_tables`]).
 
 use super::family::ReadState;
 use super::{Tree, disk};
@@ -56,9 +57,9 @@ pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Ran
     }
 }
 
-/// Returns the bytes of lasting values that must leave the fast tier to make room for fresh ones:
-/// those above five eighths of the bound, where fresh values may take six. The newest eighth stays,
-/// however many bytes are hot, so that fresh values do not leave at once.
+/// Returns the bytes of lasting values that must leave the fast tier to make room for fresh ones.
+/// These are the bytes above five eighths of the bound, of which fresh values may take six. The
+/// newest eighth stays, however many bytes are hot, so that fresh values do not leave at once.
 pub(crate) fn excess_bytes(bytes_max: u64, sums: &SpeedBytes) -> u64 {
     let (over, eighth) = (sums.bytes.saturating_sub(bytes_max / 8 * 5), bytes_max / 8);
     over.min(sums.lasting_bytes.saturating_sub(eighth))

@@ -26,10 +26,10 @@
 //!   then.
 //! * Memory is granted in the order of arrival: a write counts the bytes of all before it in the
 //!   queue.
-//! * Deletes free space. So the charge for space is waived for them and they may use the reserve,
-//!   but memory, level 0 and the log limit them like any write. A batch whose deletes free more
-//!   than its other changes take may use half of the reserve; the other half stays for deletes
-//!   alone ([`space`]).
+//! * Deletes free space. So the charge for space is waived for them, and they may use the reserve.
+//!   Memory, level 0 and the log limit them like any write. A batch whose deletes free more than
+//!   its other changes take may use half of the reserve; the other half stays for deletes alone
+//!   ([`space`]).
 //! * A write that fails before it is logged owes nothing: its charge is refunded.
 //! * Every wait ends. Where no job can bring a condition about, it counts as met, and the next step
 //!   either goes on without it or reports the reason ([`Admission::is_met`]).

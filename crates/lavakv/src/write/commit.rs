@@ -31,8 +31,8 @@
 //!   active at part 5.
 //! * *Acknowledged last.* A durable batch may be visible before it is durable, but the call returns
 //!   only when it is both. A failed sync poisons the store. Batches that are in the log by then
-//!   become visible, and their calls fail with `Io`, at any durability: their fate is unknown until
-//!   the next open. Later writes are refused.
+//!   become visible. Their calls fail with `Io` at any durability, since their fate is unknown
+//!   until the next open. Later writes are refused.
 //! * *Refused means unwritten.* Nothing is logged before part 2 has succeeded. `Busy`, `NoSpace`
 //!   and the other kinds named at [`WriteOp::step`] promise that the batch is not in the store.
 //!
@@ -391,7 +391,7 @@ pub(crate) enum Unlogged {
     Certain(Error),
     /// A restart may find the batch in the log.
     Perhaps(Error),
-    /// The batch is not in the log and may be retried when the condition is met: its deletes wait
+    /// The batch is not in the log and may be retried when the condition is met. Its deletes wait
     /// for the room that a flush of all memtables frees.
     NotYet(Need, LastResort),
     /// The batch is not in the log and may be retried when the other lane is durable.

@@ -66,7 +66,7 @@ use wal::{Lane, Position};
 const LOOKS: usize = 64;
 /// Spin-loop hints between two checks.
 const PAUSES: usize = 4;
-/// Most families in a joint rotation. Each gets a table of its part of a memtable, and the shorter
+/// Most families in a joint rotation. Each gets a table of its part of a memtable. The shorter
 /// these tables are, the more often a merge reads and writes the level below.
 const JOINED_MAX: usize = 4;
 /// Most small families among them. With the defaults, the merge of a short table of level 0 costs
@@ -238,8 +238,9 @@ impl Memtables {
             && self.few_are_small(writer, FamilyId::MAX)
     }
 
-    /// Freezes the memtable of the family `only`, or of all families: without `only`, where a joint
-    /// flush costs less ([`Memtables::joins`]), and where a volatile batch spans families.
+    /// Freezes the memtable of the family `only`, or of all families. It takes all without `only`,
+    /// where a joint flush costs less ([`Memtables::joins`]), and where a volatile batch spans
+    /// families.
     fn freeze_of(&self, writer: &mut Writer, only: Option<&Arc<Family>>) {
         self.settle();
         let over_families = std::mem::take(&mut writer.volatile_over_families);

@@ -2,8 +2,8 @@
 //! of it.
 //!
 //! The steps are those of every write ([`WriteOp`]). Where a blocking call sleeps, this write
-//! returns the time of its next check: the end of its throttle charge, or a millisecond later for
-//! all other conditions.
+//! returns the time of its next check. That is the end of its throttle charge, or a millisecond
+//! later for all other conditions.
 
 use super::WritePath;
 use super::admission::need::Need;

@@ -1,5 +1,5 @@
 //! Write stalls stay within the stall budget as long as the waiting bytes can be drained in that
-//! time, for any limiting stage and any number of writers.
+//! time. This holds for any limiting stage and any number of writers.
 //!
 //! The simulated machine has a device of given bandwidth; apart from it only the writers' own work
 //! takes time. Background work runs one step whenever no writer can continue. Writers are state

@@ -13,7 +13,7 @@ use base::sync::model::loom::thread;
 use version::Version;
 
 /// True if a job with `list` keeps the older of two versions with the sequences `seq` and
-/// `seq + 1`: one of the list's sequences lies between them.
+/// `seq + 1`. One of the list's sequences must lie between them.
 fn job_keeps(list: &[SeqNo], seq: SeqNo) -> bool {
     list.contains(&seq)
 }

@@ -35,11 +35,11 @@
 //!
 //! The store has a rate limiter ([`crate::context::pacer::Pacer`]) for its lowest rate, and each
 //! family has one for its own. A write pays at the limiters of the store and of its families, for
-//! all of its bytes. It pays in pieces, each at the rate of its moment: a batch of a thousand puts
-//! pays as much as the puts alone, and the rest of a charge lapses with its limit. A write sleeps
-//! before it takes the writer's lock, so its debt delays no other write. The functions here are
-//! pure; the write path sleeps. No rate falls below a quarter of [`RATE_FLOOR`], and a charge is
-//! computed at [`RATE_FLOOR`] or more. A limit that begins or ends with an event must raise the
+//! all of its bytes. It pays in pieces, each at the rate of its moment. So a batch of a thousand
+//! puts pays as much as the puts alone, and the rest of a charge lapses with its limit. A write
+//! sleeps before it takes the writer's lock, so its debt delays no other write. The functions here
+//! are pure; the write path sleeps. No rate falls below a quarter of [`RATE_FLOOR`], and a charge
+//! is computed at [`RATE_FLOOR`] or more. A limit that begins or ends with an event must raise the
 //! epoch of the store at that event ([`store::context::Signals::state_changed`]). Otherwise the
 //! kept verdict hides it for up to 64 KiB of writes.
 //!
@@ -117,9 +117,9 @@ impl Level0 {
     }
 
     /// Returns x / (1 - x) for the part x of the way from the stop to the slowdown. The depth comes
-    /// to rest in the middle if the measured rate of draining is right, at two thirds if it is half
-    /// of that, and there is no step. The progress of running compactions counts as done; otherwise
-    /// the charge would rise while they run, and fall at each end.
+    /// to rest in the middle if the measured drain rate is right, and at two thirds if the real one
+    /// is half of that. There is no step. The progress of running compactions counts as done;
+    /// otherwise the charge would rise while they run, and fall at each end.
     fn balanced(&self) -> f64 {
         let depth = self.depth - self.draining.fallen;
         let x = (self.stop - depth) / (self.stop - self.slowdown).max(1.0);
@@ -133,8 +133,9 @@ const GARBAGE_BALANCE_PERCENT: u64 = 5;
 /// Bytes over target come to rest at most this far above [`EXCESS_SLOW_PERCENT`].
 const EXCESS_BALANCE_PERCENT: u64 = 10;
 
-/// Returns the allowed part of a rate for a quantity `over` percent above its bound, which is to
-/// rest `balance` percent above it: the whole rate there, more below, and less and less above.
+/// Returns the allowed part of a rate for a quantity `over_percent` above its bound. At
+/// `balance_percent` above the bound it is the whole rate, so that the quantity comes to rest
+/// there. Below that point it is more, above it is less, and far above much less.
 fn balanced(rate: f64, over_percent: u64, balance_percent: u64) -> u64 {
     let scarce = balance_percent as f64 / over_percent.max(1) as f64;
     ((rate * scarce * scarce.min(0.5) * 2.0) as u64).max(RATE_FLOOR / 4)
