@@ -1,8 +1,10 @@
-//! Speed of merging, scanning and compacting, on one core: `cargo run --release --example lsm_speed -- [directory [part]]`.
+//! Speed of merging, scanning and compacting, on one core: `cargo run --release --example lsm_speed
+//! -- [directory [part]]`.
 //!
-//! The default directory is a new one in the system's place for temporary files; give one on a memory file system to
-//! leave the device out. Entries have 24-byte user keys and 200-byte values, without compression, or references to values
-//! in 70 files. Parts are `merging`, `compacting` and `references`; for instructions an entry, say, `perf stat -e instructions:u` with one of them.
+//! The default directory is a new one in the system's place for temporary files; give one on a
+//! memory file system to leave the device out. Entries have 24-byte user keys and 200-byte values,
+//! without compression, or references to values in 70 files. Parts are `merging`, `compacting` and
+//! `references`; for instructions an entry, say, `perf stat -e instructions:u` with one of them.
 
 use base::hash::key_hash;
 use base::key::encode;
@@ -23,7 +25,8 @@ use version::{FileMeta, Level};
 const ENTRIES: u64 = 1_000_000;
 const VALUE_LEN: usize = 200;
 
-/// Entries of the merges in memory: few enough for the processor's cache, read `ENTRIES / HOT` times.
+/// Entries of the merges in memory: few enough for the processor's cache, read `ENTRIES / HOT`
+/// times.
 const HOT: u64 = 10_000;
 
 /// Returns sorted children that share `entries` keys: each key, or each run of `run` neighboring

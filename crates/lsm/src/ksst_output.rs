@@ -28,7 +28,7 @@ impl OutputTable for KsstBuilder {
     }
 }
 
-/// Returns the version's metadata of a new table. The caller fills in location, unexposed garbage
+/// Returns the version's metadata of a new table. The caller fills in location, hidden bytes
 /// and sharing.
 pub fn file_meta(table: &FinishedTable) -> FileMeta {
     let p = &table.properties;

@@ -223,7 +223,8 @@ impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
         }
     }
 
-    /// Does a bounded amount of work: about `step_bytes` of input, and the files that end meanwhile.
+    /// Does a bounded amount of work: about `step_bytes` of input, and the files that end
+    /// meanwhile.
     ///
     /// # Errors
     /// The errors of inputs, outputs and hooks; `Corruption` if the input is out of order. See the

@@ -319,7 +319,8 @@ impl MergingIterator {
             if child.failed.is_some() {
                 continue;
             }
-            // An equal key of an older child comes after the current entry, that of a newer child before it.
+            // An equal key of an older child comes after the current entry, that of a newer child
+            // before it.
             if child.iter.valid() && child.iter.key() == target.as_slice() {
                 let moved = match direction {
                     Direction::Forward if i < top => child.iter.next(),

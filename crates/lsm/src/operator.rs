@@ -81,7 +81,8 @@ pub fn fold(
 ) -> Result<()> {
     let oldest_first: Vec<&[u8]> = (0..operands.len()).rev().map(|i| operands.get(i)).collect();
     out.clear();
-    // Unwind safety: `out` is cleared before its next use, and nothing else is shared with the operator.
+    // Unwind safety: `out` is cleared before its next use, and nothing else is shared with the
+    // operator.
     let call = AssertUnwindSafe(|| operator.full_merge(key, base, &oldest_first, out));
     catch_unwind(call).unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::UserCallback, "the merge operator panicked: repair it and read again"))

@@ -1,7 +1,8 @@
-//! Measures building, scanning and point reads in memory: `cargo run --release -p lavastore-table --example table_speed`.
+//! Measures building, scanning and point reads in memory: `cargo run --release -p lavastore-table
+//! --example table_speed`.
 //!
-//! Keys have 24 bytes and inline values 200, as in the usual comparison with other engines. Files are in memory, so the
-//! numbers are the CPU cost of the format and nothing else.
+//! Keys have 24 bytes and inline values 200, as in the usual comparison with other engines. Files
+//! are in memory, so the numbers are the CPU cost of the format and nothing else.
 
 mod in_memory;
 

@@ -135,8 +135,8 @@ impl KsstBuilder {
         self.properties.retained = retained;
     }
 
-    /// Appends an entry. Encoded internal keys must ascend strictly. An entry of kind `Reference` has an encoded
-    /// [`Reference`] as its value.
+    /// Appends an entry. Encoded internal keys must ascend strictly. An entry of kind `Reference`
+    /// has an encoded [`Reference`] as its value.
     ///
     /// # Errors
     /// `InvalidArgument` for a key out of order or an invalid entry, `TooLarge` for an entry over

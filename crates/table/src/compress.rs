@@ -90,7 +90,8 @@ fn bound(compression: Compression, raw_len: usize) -> usize {
 /// Decompresses a payload.
 ///
 /// # Errors
-/// `Corruption` if it does not decompress to the length it states, `Unsupported` if this build lacks the codec.
+/// `Corruption` if it does not decompress to the length it states, `Unsupported` if this build
+/// lacks the codec.
 pub fn decompress(compression: Compression, payload: &[u8]) -> Result<Block> {
     if compression == Compression::None {
         return Ok(Block::from(payload));

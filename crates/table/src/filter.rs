@@ -6,8 +6,8 @@
 //! ratio. At 10 bits a key about 1 % of absent keys pass. (Putze, Sanders and Singler, "Cache-,
 //! Hash- and Space-Efficient Bloom Filters", 2007.)
 //!
-//! Invariant: a key that was added always passes. Each distinct user key is added once to each partition that holds
-//! an entry of it. The hash is [`base::hash::key_hash`].
+//! Invariant: a key that was added always passes. Each distinct user key is added once to each
+//! partition that holds an entry of it. The hash is [`base::hash::key_hash`].
 
 use base::{Error, Result};
 

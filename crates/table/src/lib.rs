@@ -10,10 +10,10 @@
 //! order, or, in a value log file, in the order in which they were logged. A **segment**
 //! ([`segment`]) holds one large value.
 //!
-//! * Writing: [`KsstBuilder`], [`VsstBuilder`]. Reading: [`Ksst`] and [`KsstIter`], [`Vsst`] and [`VsstKeys`]; checking:
-//!   [`Ksst::verify`], [`Vsst::verify`]; listing: [`dump`].
-//! * Formats: [`frame`] (every block), [`index`], [`filter`], [`properties`], [`sections`] (meta index), [`footer`]; the
-//!   byte maps are `docs/format/ksst.md` and `docs/format/vsst.md`.
+//! * Writing: [`KsstBuilder`], [`VsstBuilder`]. Reading: [`Ksst`] and [`KsstIter`], [`Vsst`] and
+//!   [`VsstKeys`]; checking: [`Ksst::verify`], [`Vsst::verify`]; listing: [`dump`].
+//! * Formats: [`frame`] (every block), [`index`], [`filter`], [`properties`], [`sections`] (meta
+//!   index), [`footer`]; the byte maps are `docs/format/ksst.md` and `docs/format/vsst.md`.
 //!
 //! Every byte of a file is under a checksum, masked with the file's uid and the block's offset.
 //! Decoders accept hostile bytes: they return `Corruption`, never panic, and allocate nothing from

@@ -1,7 +1,7 @@
 //! Properties of a table, encoded as fields (see the module `fields`).
 //!
-//! Together with the footer the properties are enough to rebuild the manifest's record of the file, and its
-//! dependencies on vSSTs, without a manifest.
+//! Together with the footer the properties are enough to rebuild the manifest's record of the file,
+//! and its dependencies on vSSTs, without a manifest.
 
 use crate::fields::{FieldWriter, read_fields};
 use crate::options::TableIdentity;

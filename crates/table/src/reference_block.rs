@@ -395,7 +395,8 @@ pub struct Hit {
     pub expiry: u64,
 }
 
-/// Finds the newest entry of `user_key` with a trailer of at most `trailer`, without building any key.
+/// Finds the newest entry of `user_key` with a trailer of at most `trailer`, without building any
+/// key.
 ///
 /// # Errors
 /// `Corruption` if the block is malformed where the search passes.

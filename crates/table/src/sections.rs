@@ -19,7 +19,8 @@ pub const TOP_REFERENCES: u8 = 2;
 pub const TOP_INLINE: u8 = 3;
 /// Range tombstones, sorted within the block; there may be several such sections.
 pub const RANGE_TOMBSTONES: u8 = 4;
-/// kSST: sizes of entries and fingerprints of some keys ([`base::TableNotes`]); only in long tables with references.
+/// kSST: sizes of entries and fingerprints of some keys ([`base::TableNotes`]); only in long tables
+/// with references.
 pub const NOTES: u8 = 5;
 /// vSST: the root of the directory; exactly one.
 pub const DIRECTORY: u8 = 6;

@@ -95,7 +95,8 @@ impl Sink {
         Ok((run.len() - start) as u64)
     }
 
-    /// Writes held frames, whose lengths are `lens`, and clears `run`. Returns the offset of the first.
+    /// Writes held frames, whose lengths are `lens`, and clears `run`. Returns the offset of the
+    /// first.
     pub(crate) fn write_run(&mut self, run: &mut Vec<u8>, lens: impl Iterator<Item = u64>) -> Result<u64> {
         let first = self.offset;
         let mut at = 0;

@@ -1,4 +1,5 @@
-//! vSST (the RTable of Scavenger+): separated values, in key order, with an index that costs about 2.3 bytes a key.
+//! vSST (the RTable of Scavenger+): separated values, in key order, with an index that costs about
+//! 2.3 bytes a key.
 //!
 //! ```text
 //! records | dense partitions: keys and lengths | index frames | directory | properties | meta index | footer

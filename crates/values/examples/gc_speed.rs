@@ -1,9 +1,11 @@
-//! Speed of garbage collection on one core: `cargo run --release --example gc_speed -- [directory]`.
+//! Speed of garbage collection on one core: `cargo run --release --example gc_speed --
+//! [directory]`.
 //!
-//! The default directory is a new one in the system's place for temporary files; give one on a memory file system to
-//! leave the device out. Times are of the processor, to a few milliseconds. One vSST of 64 MiB of records is collected, of which half are live, in a store with a given
-//! number of references: first with what lookups need in the cache, then with an empty cache (but what the kernel
-//! caches it still caches). Of some runs the fastest counts.
+//! The default directory is a new one in the system's place for temporary files; give one on a
+//! memory file system to exclude the device. Times are processor times, to a few milliseconds. One
+//! vSST of 64 MiB of records is collected, of which half are live, in a store with a given number
+//! of references. The first collection finds the blocks of its lookups in the cache; the second has
+//! an empty cache, but the kernel's cache stays warm. The fastest of several runs counts.
 
 use base::key::encode;
 use base::{Result, Uid, ValueKind};
@@ -16,7 +18,7 @@ use table::{Ksst, KsstBuilder, Reference, TableIdentity, TableOptions, Vsst, Vss
 use version::{Dependency, FileMeta, Version, VsstClass, VsstMeta};
 
 const RECORD_BYTES: u64 = 64 << 20;
-/// References that do not concern the file are under this name.
+/// Blob id of the references that do not concern the file.
 const ELSEWHERE: u64 = 1;
 const TABLE_REFERENCES: u64 = 128 << 10;
 const RUNS: usize = 12;
@@ -88,7 +90,8 @@ impl GcWorld for World {
     }
 }
 
-/// Time of this thread on a processor, where the system tells it (the machine may be shared), else on the clock.
+/// Returns the processor time of this thread, if the system provides it (the machine may be
+/// shared), else the clock.
 fn now_ns(env: &Env) -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = stat.split_whitespace().next().and_then(|word| word.parse().ok());
@@ -99,7 +102,7 @@ fn user_key(i: u64) -> Vec<u8> {
     format!("user{i:020}").into_bytes()
 }
 
-/// A table at some level with these references, ascending.
+/// Returns a table at some level with these references, ascending.
 fn table(world: &mut World, references: &[(u64, u64, Reference)]) -> Result<Arc<FileMeta>> {
     let identity = world.identity();
     let path = world.path(identity.number);
@@ -111,8 +114,8 @@ fn table(world: &mut World, references: &[(u64, u64, Reference)]) -> Result<Arc<
     Ok(Arc::new(lsm::file_meta(&builder.finish()?)))
 }
 
-/// A version with one vSST of values of `value_len` bytes, spread over `references` keys. The last level references all
-/// keys, and a twentieth as many lie in the level above it.
+/// Returns a version with one vSST of values of `value_len` bytes, spread over `references` keys.
+/// The last level references all keys, and the level above it a twentieth as many.
 fn build(world: &mut World, value_len: usize, references: u64) -> Result<Version> {
     let mut rng = Rng::new(1);
     let records = RECORD_BYTES / value_len as u64;
@@ -132,7 +135,8 @@ fn build(world: &mut World, value_len: usize, references: u64) -> Result<Version
                 reference = Reference { blob_id: number, raw_len: lens.raw_len, stored_len: lens.stored_len };
             }
         }
-        // What is not live here was overwritten, and lies elsewhere under a later sequence.
+        // Records that are not live here were overwritten, and are elsewhere under a later
+        // sequence.
         let seq = if reference.blob_id == number { seq } else { seq + (1 << 40) };
         bottom.push((key, seq, reference));
         if rng.one_in(20) {
@@ -146,7 +150,7 @@ fn build(world: &mut World, value_len: usize, references: u64) -> Result<Version
     }
     for part in upper.chunks(TABLE_REFERENCES as usize) {
         let mut file = FileMeta::clone(&*table(world, part)?);
-        // As if it used the name: it is asked for every key.
+        // Pretend that the table uses the blob id, so that it is searched for every key.
         let mut list = file.uses.list().unwrap_or_default().to_vec();
         list.push(Dependency { blob_id: number, count: 1, ..Dependency::default() });
         file.uses = list.into();
@@ -168,7 +172,8 @@ fn build(world: &mut World, value_len: usize, references: u64) -> Result<Version
     Ok(version)
 }
 
-/// One collection. Returns the time up to the first byte of a record read, all of it, and the longest step.
+/// Runs one collection. Returns the time up to the first byte of a record read, the total time, and
+/// the longest step.
 fn collect(world: &mut World, version: &Arc<Version>) -> Result<(u64, u64, u64, GcStats)> {
     let options = GcOptions::default();
     let gc = pick(version, &Ledger::of(version), &options, &|_| false).expect("there is garbage");

@@ -1,39 +1,46 @@
-//! The garbage collection job: copies the live records of its inputs to new files, in bounded steps.
+//! The garbage collection job: copies the live records of its inputs to new files, in bounded
+//! steps.
 //!
 //! ```text
 //! dense keys of all inputs, merged -> window -> lookup in the tables of the version -> live or not
 //!     -> runs of live records, read from exact offsets -> verified, copied verbatim in key order -> outputs
 //! ```
 //!
-//! All of it overlaps: records are read while others are copied and the next window is judged (`pipeline`).
+//! The stages overlap: records are read while others are copied and the next window is judged
+//! (`pipeline`).
 //!
-//! Values are read last, and only the live ones (lazy read, Scavenger+); compressed records are copied as they are, with
-//! nothing but the checksum's mask changed, so the lengths in references stay right. A step judges or copies a few
-//! milliseconds' worth; between steps a scheduler (or a simulation with a single thread) does other work.
+//! Values are read last, and only the live ones (lazy read, Scavenger+). Compressed records are
+//! copied unchanged, except for the checksum's mask, so the lengths in references stay right. A
+//! step judges or copies for a few milliseconds; between steps a scheduler (or a simulation with a
+//! single thread) does other work.
 //!
 //! ## Rules
 //!
-//! 1. A record is live if and only if its exact internal key is physically there as a reference that leads to its file,
-//!    in the version that the job was made for, whatever snapshots see. Memtables are never asked: one that is lost in a
-//!    crash would bring back what was collected.
-//! 2. Liveness only falls (see [`crate::pins`]): what is dead in that version is dead at the install, however many edits
-//!    lie between, and what died meanwhile is garbage of the output.
-//! 3. What was found is compared with what the version says is referenced: if fewer records turn up than tables
-//!    reference under names that lead to the inputs alone, the job fails with `Corruption` and replaces nothing.
-//! 4. A record that fails its checksum is never copied: the job fails, naming file and offset.
-//! 5. A job whose garbage was only estimated (a name leads to an input and to another file) stops when an eighth of the records shows much less garbage
-//!    than was expected, and reports what it measured. Nothing is installed. (An exact estimate is not corrected by a
-//!    part of the keys: their garbage may well lie at the end.)
+//! 1. A record is live if and only if a table of the job's version has a reference with its exact
+//!    internal key that leads to the record's file. Snapshots do not matter. Memtables are never
+//!    consulted: a memtable that is lost in a crash would bring back a collected record.
+//! 2. Liveness only decreases (see [`crate::pins`]). A record that is dead in that version is dead
+//!    at the install, however many edits lie between. A record that dies meanwhile is garbage of
+//!    the output.
+//! 3. The number of live records found is compared with the references in the version. If it is
+//!    lower than the number of references under blob ids that lead to the inputs alone, the job
+//!    fails with `Corruption` and replaces nothing.
+//! 4. A record that fails its checksum is never copied: the job fails, and names file and offset.
+//! 5. A job with estimated garbage (a blob id leads to an input and to another file) may be
+//!    abandoned. It stops when an eighth of the records shows much less garbage than was expected,
+//!    and reports its measurements. Nothing is installed. (An exact estimate is not corrected by a
+//!    part of the keys: their garbage may be at the end.)
 //!
-//! ## The names
+//! ## Blob ids
 //!
-//! Each output takes over every name of every input. The names of an input lead to the output that has the key; with one
-//! output, which is what the choice of inputs aims at, an alias has one target.
+//! Each output takes over every blob id of every input. The blob ids of an input lead to the output
+//! that has the key. With one output, which the choice of inputs aims at, an alias has one target.
 //!
 //! ## Failure
 //!
-//! After an error every further step returns the same error. [`GcJob::created`] lists every file made, finished or not:
-//! the caller deletes them, also after [`GcOutcome::Abandoned`]. Nothing else has been touched.
+//! After an error every further step returns the same error. [`GcJob::created`] lists every file
+//! made, finished or not: the caller deletes them, also after [`GcOutcome::Abandoned`]. Nothing
+//! else has changed.
 
 pub(crate) use copy::GAP_UNKNOWN;
 pub use forecast::LookupForecast;
@@ -61,24 +68,26 @@ mod pipeline;
 mod points;
 mod window;
 
-/// Keys that a step moves into the window.
+/// Number of keys that a step moves into the window.
 const FILL_STEP: usize = 8 << 10;
-/// Tables that a step looks at.
+/// Number of tables that a step checks.
 const SURVEY_STEP: usize = 512;
 
-/// The world around a job, lent to it for a step.
+/// Environment of a job, lent to it for one step.
 pub trait GcWorld {
-    /// The open table of `file`.
+    /// Returns the open table of `file`.
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;
-    /// The open vSST of `meta`.
+    /// Returns the open vSST of `meta`.
     fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>>;
-    /// Begins an output, whose records have this alignment and class.
+    /// Starts an output, whose records have this alignment and class.
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst>;
-    /// The clock by which lookups are timed, so that the cheaper kind is chosen. `None`: they are estimated.
+    /// Returns the time of the clock that times lookups, so that the cheaper kind is chosen.
+    /// `None`: they are estimated.
     fn now_ns(&self) -> Option<u64> {
         None
     }
-    /// Reads what lookups want (ascending, each once), all of it together where that is possible, and hands it over.
+    /// Reads the extents that lookups want (ascending, each once) in one batch if possible, and
+    /// delivers them.
     fn read_wanted(&self, fetched: &mut Fetched, wants: &[Want]) {
         for want in wants {
             let read = read_now(&want.file, want.extent);
@@ -88,109 +97,112 @@ pub trait GcWorld {
             fetched.put(want, read);
         }
     }
-    /// A queue for reads of records that go on between and beside the steps of the job. `None`: they are waited for.
+    /// Returns a queue for reads of records that go on between the steps of the job. `None`: the
+    /// job waits for each read.
     fn reads(&self) -> Option<ReadQueue> {
         None
     }
 }
 
-/// What was found in one input.
+/// Measurements of one input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// The file.
+    /// Number of the file.
     pub file: u64,
-    /// Bytes of the records that were judged.
+    /// Bytes of the judged records.
     pub judged_bytes: u64,
-    /// Bytes of those that are garbage.
+    /// Bytes of the judged records that are garbage.
     pub garbage_bytes: u64,
 }
 
-/// What a job came to.
+/// Result of a job.
 #[derive(Clone, Debug)]
 pub enum GcOutcome {
-    /// The outputs, finished and synced, in key order, take the place of the inputs. None: nothing was live.
+    /// The outputs, finished and synced, in key order, replace the inputs. There are none if no
+    /// record was live.
     Replace {
-        /// The files replaced.
+        /// Files to replace.
         inputs: Vec<u64>,
-        /// The files that take over.
+        /// Files that take over.
         outputs: Vec<VsstMeta>,
     },
-    /// There was too little garbage. The outputs begun (see [`GcJob::created`]) are to be removed.
+    /// There was too little garbage. The outputs begun (see [`GcJob::created`]) must be removed.
     Abandoned {
-        /// What was found, input by input.
+        /// Measurements of each input.
         measured: Vec<Measured>,
     },
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Debug)]
 pub enum GcStep {
-    /// There is more to do.
+    /// More steps are needed.
     More,
     /// The job is done.
     Done(GcOutcome),
 }
 
-/// Counts of a job so far.
+/// Counters of a job so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcStats {
-    /// Keys of the inputs that were judged.
+    /// Number of judged keys of the inputs.
     pub keys: u64,
-    /// Those that are live.
+    /// Number of live keys among them.
     pub live_keys: u64,
-    /// Bytes of the records judged.
+    /// Bytes of the judged records.
     pub judged_bytes: u64,
-    /// Bytes of the live ones.
+    /// Bytes of the live records.
     pub live_bytes: u64,
-    /// Keys looked up in tables one by one.
+    /// Number of keys looked up in tables one by one.
     pub point_lookups: u64,
-    /// References passed in merge joins.
+    /// Number of references passed in merge joins.
     pub joined_references: u64,
-    /// Bytes read from tables for lookups (what was not cached).
+    /// Bytes read from tables for lookups, without cached ones.
     pub lookup_read_bytes: u64,
     /// Bytes of keys read from the inputs.
     pub key_read_bytes: u64,
-    /// Requests that read records.
+    /// Number of requests that read records.
     pub record_reads: u64,
-    /// Those of them that went on while the job did something else.
+    /// Number of these requests that ran in the background.
     pub record_reads_ahead: u64,
-    /// Bytes of all, gaps included.
+    /// Bytes of all these requests, gaps included.
     pub record_read_bytes: u64,
-    /// The most bytes of records that were held at a time.
+    /// Maximum bytes of records held at a time.
     pub held_bytes_max: u64,
 }
 
 enum State {
     New,
-    /// Tables that may use names of the inputs are looked for, from this one of this level on.
+    /// Searches the tables that may use blob ids of the inputs, from this index of this level on.
     Survey(usize, usize),
-    /// Inputs are opened, one in a step.
+    /// Opens the inputs, one in a step.
     Open,
-    /// Windows are judged, and their live records copied.
+    /// Judges windows, and copies their live records.
     Run,
-    /// The last output is finished.
+    /// Finishes the last output.
     Finish,
     Done,
     Failed(Error),
 }
 
-/// A garbage collection in progress. See the module.
+/// A garbage collection in progress: see the module.
 pub struct GcJob {
     gc: Gc,
-    /// The tables of the version; none after the survey. Only those asked are held on to, and no vSST but the inputs:
-    /// what other jobs replace meanwhile may go.
+    /// Tables of the version; none after the survey. The job keeps only the tables that it looks
+    /// up, and no vSST but the inputs, so files that other jobs replace meanwhile may be deleted.
     levels: Vec<Level>,
     options: GcOptions,
     names: Names,
-    /// Tables that may use one of the names, from level 0 down; none once all keys are judged.
+    /// Tables that may use one of the blob ids, from level 0 down; none once all keys are judged.
     tables: Vec<Arc<FileMeta>>,
-    /// The inputs opened so far.
+    /// Inputs opened so far.
     inputs: Vec<Arc<Vsst>>,
     keys: MergedKeys,
-    /// The window that is filled, and then judged.
+    /// The window being filled, and then judged.
     window: Window,
     judging: Option<Box<Lookup>>,
-    /// The last step copied: the next one judges, while what it wrote is being written.
+    /// True if the last step copied: then the next one judges, while the copied bytes are being
+    /// written.
     copied: bool,
     pipeline: Pipeline,
     outputs: Outputs,
@@ -202,7 +214,7 @@ pub struct GcJob {
 }
 
 impl GcJob {
-    /// A job for `gc`, which was picked from `version`. Nothing is read yet.
+    /// Returns a job for `gc`, which was picked from `version`. It reads nothing yet.
     pub fn new(gc: Gc, version: &Version, options: GcOptions) -> Self {
         let names = Names::new(version, &gc.inputs);
         let measured = gc.numbers().map(|file| Measured { file, ..Measured::default() }).collect();
@@ -227,14 +239,16 @@ impl GcJob {
         }
     }
 
-    /// Does a bounded amount of work: judges some thousand keys, or copies about `step_bytes` of records.
+    /// Does a bounded amount of work: judges some thousand keys, or copies about `step_bytes` of
+    /// records.
     ///
     /// # Errors
-    /// `Corruption`, with file and offset, for a record that fails its checksum: nothing damaged is copied. Those of
-    /// tables, vSSTs and outputs. After an error every further step returns the same.
+    /// `Corruption`, with file and offset, for a record that fails its checksum: nothing damaged is
+    /// copied. The errors of tables, vSSTs and outputs. After an error every further step returns
+    /// the same error.
     ///
     /// # Panics
-    /// If the job is done already.
+    /// If the job is already done.
     pub fn step(&mut self, world: &mut dyn GcWorld) -> Result<GcStep> {
         let state = std::mem::replace(&mut self.state, State::Done);
         let next = match state {
@@ -256,7 +270,7 @@ impl GcJob {
                 Ok(GcStep::Done(outcome))
             }
             Err(e) => {
-                // What is on its way is waited for: nobody goes on with it.
+                // Waits for reads in flight, since no step will.
                 self.pipeline.end();
                 self.state = State::Failed(e.clone());
                 Err(e)
@@ -264,17 +278,17 @@ impl GcJob {
         }
     }
 
-    /// What it collects.
+    /// Returns the collection of this job.
     pub fn gc(&self) -> &Gc {
         &self.gc
     }
 
-    /// Every file begun so far, finished or not: number and path.
+    /// Returns the number and path of every file begun so far, finished or not.
     pub fn created(&self) -> &[(u64, PathBuf)] {
         self.outputs.created()
     }
 
-    /// Counts so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> GcStats {
         GcStats {
             point_lookups: self.lookup.point_lookups,
@@ -289,7 +303,8 @@ impl GcJob {
         }
     }
 
-    /// Bytes read since the last call, or begun to be: what a rate limiter is charged after each step.
+    /// Returns the bytes read, or requested, since the last call. The caller charges them to the
+    /// rate limiter after each step.
     pub fn take_read_bytes(&mut self) -> u64 {
         let stats = self.stats();
         let total = stats.lookup_read_bytes + stats.key_read_bytes + stats.record_read_bytes;
@@ -298,7 +313,7 @@ impl GcJob {
         new
     }
 
-    /// Bytes written since the last call (estimated for the file that is open).
+    /// Returns the bytes written since the last call, estimated for the open file.
     pub fn take_written_bytes(&mut self) -> u64 {
         self.outputs.take_written_bytes()
     }
@@ -340,13 +355,13 @@ impl GcJob {
         Ok(Next::Go(State::Open))
     }
 
-    /// The alignment of the outputs: the finest of the inputs, which fits the records of all.
+    /// Returns the alignment of the outputs: the finest of the inputs, which fits all records.
     fn alignment(&self) -> u32 {
         self.inputs.iter().map(|v| v.alignment()).min().unwrap_or(1)
     }
 
-    /// Has the next batches read, and does one thing meanwhile: copies one that is there and judges by turns, and waits for one only if nothing is to be
-    /// judged.
+    /// Starts the reads of the next batches, and does one thing meanwhile: alternately copies a
+    /// batch that was read and judges. Waits for a batch only if nothing is left to judge.
     fn run(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
         self.pipeline.fill(&self.inputs)?;
         let is_judged = self.keys.is_done() && self.window.len() == 0;
@@ -392,7 +407,8 @@ impl GcJob {
             measured.garbage_bytes += bytes * (1 - live);
         }
         if self.keys.is_done() {
-            // Nothing is asked any more: what compactions replace while values are copied may go.
+            // No further lookups: tables that compactions replace while values are copied may be
+            // deleted.
             self.tables.clear();
         }
         if self.is_hopeless() {
@@ -402,7 +418,7 @@ impl GcJob {
         Ok(Next::Go(State::Run))
     }
 
-    /// True if the keys judged so far show that the estimate was far too high.
+    /// Returns true if the keys judged so far show that the estimate was far too high.
     fn is_hopeless(&self) -> bool {
         if !self.names.are_parted() {
             return false;
@@ -415,7 +431,8 @@ impl GcJob {
         judged * 8 >= all && garbage * all * 100 < expected * judged
     }
 
-    /// Copies of the next batch, which is waited for, as much as is one step's. False: there is none.
+    /// Copies the records of one step from the next batch, and waits for its reads. Returns false
+    /// if there is no batch.
     fn copy(&mut self, world: &mut dyn GcWorld) -> Result<bool> {
         let Some(mut batch) = self.pipeline.next()? else { return Ok(false) };
         let alignment = self.alignment();
@@ -462,14 +479,14 @@ impl GcJob {
     }
 }
 
-/// What comes after a step.
+/// Outcome of a step.
 enum Next {
     Go(State),
     End(GcOutcome),
 }
 
-/// True if an output has its size. A little more is better than a second file that is nearly empty and gives every
-/// name two targets.
+/// Returns true if an output has its size. It may exceed its size a little, to avoid a second file
+/// that is nearly empty and gives every blob id two targets.
 fn is_full(builder: &VsstBuilder, gc: &Gc, options: &GcOptions, written: u64) -> bool {
     let left = gc.expected_write.saturating_sub(written);
     let slack = options.file_bytes / 4;

@@ -1,29 +1,34 @@
-//! The ledger: how much of each vSST is garbage.
+//! The ledger: the amount of garbage in each vSST.
 //!
-//! Garbage is derived, never counted. The tables of a version say how many bytes of records they reference under each
-//! name (summed up in `Version::references`); names lead to files; what the records of a file take
-//! beyond that is garbage:
+//! Garbage is computed, never counted. The tables of a version record how many bytes of records
+//! they reference under each blob id (summed up in `Version::references`), and blob ids lead to
+//! files. The remaining bytes of the records of a file are garbage:
 //!
 //! ```text
 //! garbage(file) = its record bytes - bytes of records that tables reference under any name that leads to it
 //! ```
 //!
-//! So it cannot drift: after a crash, a lost job or a wrong estimate the next ledger is right again. An entry that only
-//! a snapshot sees is still in a table, and its record counts as live, by construction.
+//! So it cannot drift: after a crash, a lost job or a wrong estimate the next ledger is right
+//! again. An entry that only a snapshot sees is still in a table, and its record counts as live, by
+//! construction.
 //!
-//! Where a name leads to several files (an output of garbage collection that was cut by key range), its references are
-//! shared out in proportion to the record bytes of the files: the figures of these files are estimates, and marked so.
-//! The sum over all files is exact either way.
+//! A blob id may lead to several files: outputs of a garbage collection that were cut by key range.
+//! Then its references are divided in proportion to the record bytes of the files. The figures of
+//! these files are estimates, and marked as such; the sum over all files is exact.
 //!
-//! **Exposed** garbage has no reference any more: garbage collection can take it. **Hidden** garbage is referenced by an
-//! entry that a newer one shadows and that no compaction has met yet: only compaction can turn it into exposed garbage.
-//! A ledger does not know how much there is: the engine estimates it.
+//! **Exposed** garbage has no reference any more, so garbage collection can take it. **Hidden**
+//! garbage is referenced by an entry that a newer one shadows and that no compaction has dropped
+//! yet: only compaction can expose it. A ledger does not know how much there is: the engine
+//! estimates it.
 //!
-//! A ledger is made of a version in one pass ([`Ledger::of`]), or of the ledger of another version of the family and of what is
-//! different between the two ([`Ledger::after`]): an edit changes a few files of a hundred thousand. Both have the same outcome,
-//! which tests hold against each other, and debug builds now and then. What is asked again and again is kept in order: the
-//! files by their garbage, the files by their length, names and files that nothing references, files on the speed disk that may leave it. So neither who picks, nor who
-//! prunes or makes room on a disk, goes through all files.
+//! A ledger is computed from a version in one pass ([`Ledger::of`]), or from the ledger of another
+//! version of the family and the differences between the two ([`Ledger::after`]): an edit changes a
+//! few files of a hundred thousand. Both have the same result; tests compare them, and debug builds
+//! sometimes do.
+//!
+//! Results that are needed often are kept in order: the files by their garbage, the files by their
+//! length, unreferenced blob ids and files, and files that may leave the fast tier. So a pick, a
+//! prune or a migration does not visit all files.
 
 use std::cmp::Reverse;
 use std::ops::{Add, Sub};
@@ -37,23 +42,23 @@ mod changes;
 pub struct FileGarbage {
     /// Bytes of all its records.
     pub record_bytes: u64,
-    /// Bytes of those that tables reference.
+    /// Bytes of the records that tables reference.
     pub referenced_bytes: u64,
-    /// The rest.
+    /// Bytes of the other records.
     pub garbage_bytes: u64,
-    /// References to it.
+    /// Number of references to the file.
     pub references: u64,
-    /// False if a name that leads here also leads elsewhere: the figures are then estimates.
+    /// False if a blob id of this file also leads elsewhere: the figures are then estimates.
     pub exact: bool,
 }
 
 impl FileGarbage {
-    /// True if garbage is at least `percent` of the records.
+    /// Returns true if garbage is at least `percent` of the records.
     pub fn is_at_least(&self, percent: u32) -> bool {
         u128::from(self.garbage_bytes) * 100 >= u128::from(self.record_bytes) * u128::from(percent)
     }
 
-    /// References under a name of which this file has so much, of so much in all.
+    /// Adds the references under a blob id of which this file has `part` of `all`.
     fn refer(&mut self, totals: &ReferenceTotals, (part, all): (u128, u128), exact: bool) {
         let share = |n: u64| if part == all { n } else { (u128::from(n) * part / all.max(1)) as u64 };
         self.referenced_bytes = self.referenced_bytes.saturating_add(share(totals.stored_bytes));
@@ -61,25 +66,25 @@ impl FileGarbage {
         self.exact &= exact;
     }
 
-    /// With all references in.
+    /// Computes the garbage once all references are added.
     fn settled(&self) -> FileGarbage {
         let referenced_bytes = self.referenced_bytes.min(self.record_bytes);
         FileGarbage { referenced_bytes, garbage_bytes: self.record_bytes - referenced_bytes, ..*self }
     }
 
-    /// Its place among the files with garbage.
+    /// Returns the file's rank among the files with garbage.
     fn rank(&self, number: u64) -> Option<(Reverse<u64>, u64)> {
         (self.garbage_bytes > 0).then(|| (Reverse(self.ratio_ppm()), number))
     }
 
-    /// Garbage in parts of a million of the records.
+    /// Returns the share of garbage in parts per million of the records.
     pub fn ratio_ppm(&self) -> u64 {
         let records = u128::from(self.record_bytes.max(1));
         (u128::from(self.garbage_bytes) * 1_000_000 / records) as u64
     }
 }
 
-/// The garbage of every vSST of a version. See the module. A clone costs a few reference counts.
+/// Garbage of every vSST of a version: see the module. A clone costs a few reference counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     files: IdMap<u64, FileGarbage>,
@@ -87,45 +92,47 @@ pub struct Ledger {
     by_garbage: IdMap<(Reverse<u64>, u64), ()>,
     /// Files that collections copy, the longest first by their records.
     by_length: IdMap<(Reverse<u64>, u64), ()>,
-    /// Files that have lasted on the speed disk.
+    /// Long-lived files on the fast tier.
     lasting: IdMap<u64, ()>,
     unused: Unused,
     sums: Sums,
 }
 
-/// Sums over all files: too wide to overflow whatever they claim.
+/// Sums over all files, too wide to overflow for any file sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     record_bytes: u128,
     referenced_bytes: u128,
     references: u128,
-    /// Of files that collections copy.
+    /// Record bytes of files that collections copy.
     copied_bytes: u128,
     copied_entries: u128,
-    /// Bytes that files on the speed disk occupy, and those of them that have lasted.
+    /// Bytes that files on the fast tier occupy; `lasting_bytes` is the part of long-lived files.
     speed_bytes: u128,
     lasting_bytes: u128,
 }
 
-/// What no table references.
+/// Unreferenced blob ids and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Unused {
     aliases: IdMap<BlobId, ()>,
-    /// Files of which no name is referenced.
+    /// Files without a referenced blob id.
     files: IdMap<u64, ()>,
 }
 
-/// True if the records of a file may be in another one. Those of an ingested file have other sequences in the file than in the tables.
+/// Returns true if the records of a file may move to another file. Records of an ingested file have
+/// other sequences in the file than in the tables.
 pub(crate) fn is_copyable(file: &VsstMeta) -> bool {
     file.global_seq.is_none() && !file.segment
 }
 
-/// True if a file of the speed disk may leave it: what is in it is not overwritten often, and can be in another file.
+/// Returns true if a file may leave the fast tier: it is not hot, and its records can move to
+/// another file.
 fn has_lasted(meta: &VsstMeta) -> bool {
     meta.is_on_speed_disk() && meta.heat() != Heat::Hot && is_copyable(meta)
 }
 
-/// True if a file of this rank has so much garbage.
+/// Returns true if a file of this rank has at least this ratio of garbage.
 fn is_down_to((ratio, _): &(Reverse<u64>, u64), ratio_percent: u32) -> bool {
     ratio.0 >= u64::from(ratio_percent) * 10_000
 }
@@ -135,7 +142,8 @@ fn narrow(sum: u128) -> u64 {
 }
 
 impl Ledger {
-    /// The ledger of `version`: one pass over its files and the names that its tables use.
+    /// Computes the ledger of `version`, in one pass over its files and the blob ids that its
+    /// tables use.
     pub fn of(version: &Version) -> Ledger {
         let mut ledger = Ledger::default();
         for (number, meta) in version.vssts.iter() {
@@ -159,7 +167,7 @@ impl Ledger {
                 (Some(first), Some(second)) => {
                     ledger.share_out(totals, [first, second].into_iter().chain(targets));
                 }
-                // A version is refused that references a name which leads nowhere.
+                // A version with a reference to an unresolvable blob id is refused.
                 (None, _) => {}
             }
         }
@@ -200,33 +208,34 @@ impl Ledger {
         }
     }
 
-    /// The garbage of one file; all zeros for a file that is not in the version.
+    /// Returns the garbage of one file; all zeros for a file that is not in the version.
     pub fn garbage_of(&self, file: u64) -> FileGarbage {
         self.files.get(&file).copied().unwrap_or_default()
     }
 
-    /// Every file with its garbage, ascending.
+    /// Returns every file with its garbage, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &FileGarbage)> + '_ {
         self.files.iter()
     }
 
-    /// The files with garbage, the highest ratio first, down to this one in percent.
+    /// Returns the files with at least this ratio of garbage in percent, the highest ratio first.
     pub fn from_most_garbage(&self, ratio_percent: u32) -> impl Iterator<Item = (u64, FileGarbage)> + '_ {
         let down_to = self.by_garbage.keys().take_while(move |rank| is_down_to(rank, ratio_percent));
         down_to.map(|(_, number)| (number, self.garbage_of(number)))
     }
 
-    /// True if this file is one of [`Ledger::from_most_garbage`].
+    /// Returns true if this file is one of [`Ledger::from_most_garbage`].
     pub fn has_as_much(&self, file: u64, ratio_percent: u32) -> bool {
         self.garbage_of(file).rank(file).is_some_and(|rank| is_down_to(&rank, ratio_percent))
     }
 
-    /// The highest share of garbage that a file has, in parts of a million.
+    /// Returns the highest share of garbage of a file, in parts per million.
     pub fn ratio_ppm_max(&self) -> u64 {
         self.by_garbage.keys().next().map_or(0, |(ratio, _)| ratio.0)
     }
 
-    /// The same without these files among [`Ledger::from_most_garbage`]: for a plan of several collections.
+    /// Returns a copy that omits these files from [`Ledger::from_most_garbage`]: for a plan of
+    /// several collections.
     #[must_use]
     pub fn without_garbage_of(&self, files: impl IntoIterator<Item = u64>) -> Ledger {
         let mut ledger = self.clone();
@@ -238,62 +247,62 @@ impl Ledger {
         ledger
     }
 
-    /// Aliases that no table depends on, ascending.
+    /// Returns the aliases that no table depends on, ascending.
     pub fn unused_aliases(&self) -> impl Iterator<Item = BlobId> + '_ {
         self.unused.aliases.keys()
     }
 
-    /// Files that no table depends on under any name, ascending.
+    /// Returns the files that no table depends on under any blob id, ascending.
     pub fn unused_files(&self) -> impl Iterator<Item = u64> + '_ {
         self.unused.files.keys()
     }
 
-    /// True if no table references some alias or file.
+    /// Returns true if there is an unreferenced alias or file.
     pub fn has_unused(&self) -> bool {
         !self.unused.aliases.is_empty() || !self.unused.files.is_empty()
     }
 
-    /// Files on the speed disk that may leave it, all but hot ones, the oldest first.
+    /// Returns the files that may leave the fast tier, all but hot ones, the oldest first.
     pub fn lasting(&self) -> impl Iterator<Item = u64> + '_ {
         self.lasting.keys()
     }
 
-    /// Bytes that these occupy.
+    /// Returns the bytes that these files occupy.
     pub fn lasting_bytes(&self) -> u64 {
         narrow(self.sums.lasting_bytes)
     }
 
-    /// Bytes that all files on the speed disk occupy.
+    /// Returns the bytes that all files on the fast tier occupy.
     pub fn speed_bytes(&self) -> u64 {
         narrow(self.sums.speed_bytes)
     }
 
-    /// Bytes of all records of all files.
+    /// Returns the bytes of all records of all files.
     pub fn record_bytes(&self) -> u64 {
         narrow(self.sums.record_bytes)
     }
 
-    /// Bytes of the records that tables reference.
+    /// Returns the bytes of the records that tables reference.
     pub fn referenced_bytes(&self) -> u64 {
         narrow(self.sums.referenced_bytes)
     }
 
-    /// References of all tables.
+    /// Returns the number of references of all tables.
     pub fn references(&self) -> u64 {
         narrow(self.sums.references)
     }
 
-    /// Mean bytes of the records that a collection may have to copy; at least 1.
+    /// Returns the mean bytes of the records that a collection may have to copy; at least 1.
     pub fn mean_copied_bytes(&self) -> u64 {
         (narrow(self.sums.copied_bytes) / narrow(self.sums.copied_entries).max(1)).max(1)
     }
 
-    /// Bytes of the records of the longest file that a collection may have to copy.
+    /// Returns the record bytes of the longest file that a collection may have to copy.
     pub fn longest_copied_bytes(&self) -> u64 {
         self.by_length.keys().next().map_or(0, |(bytes, _)| bytes.0)
     }
 
-    /// Exposed garbage of all files: exact, whatever names lead to several files.
+    /// Returns the exposed garbage of all files: exact even if blob ids lead to several files.
     pub fn exposed_bytes(&self) -> u64 {
         self.record_bytes().saturating_sub(self.referenced_bytes())
     }
@@ -308,7 +317,7 @@ impl Sums {
         *self = self.changed(&Sums::of(meta), u128::sub);
     }
 
-    /// What a file brings, without references to it.
+    /// Returns the sums of one file, without references to it.
     fn of(meta: &VsstMeta) -> Sums {
         let part = |counts: bool, n: u64| if counts { u128::from(n) } else { 0 };
         Sums {

@@ -1,22 +1,26 @@
-//! Separated values: who references them, which of them are garbage, and how garbage is collected.
+//! Separated values: references, garbage, and garbage collection.
 //!
-//! A value of some size is written once, into a vSST, and the tree keeps a reference to it: compaction then moves a few
-//! bytes instead of the value. References name a vSST by a stable blob id; the version knows which file that is now
-//! (LavaStore's and TerarkDB's inheritance of file numbers). Garbage collection is decoupled from compaction: it copies
-//! the live records of some files into a new one and lets the names of the old files lead there, without touching a
+//! A value above a size limit is written once, into a vSST, and the tree keeps a reference to it.
+//! Then compaction moves a few bytes instead of the value. References name a vSST by a stable blob
+//! id, which the version maps to the current file (LavaStore's and TerarkDB's inheritance of file
+//! numbers). Garbage collection is decoupled from compaction: it copies the live records of some
+//! files into a new one, and lets the blob ids of the old files lead there, without changing any
 //! reference.
 //!
-//! * [`drop_cache`]: which keys were overwritten lately, so that hot and cold values go to files of their own.
-//! * [`series`]: writes values into vSSTs and makes the references (flush, and merges that change values).
-//! * [`ledger`]: how much of each file is garbage: derived from the tables of a version, never counted.
-//! * [`mod@pick`]: which files to collect next.
+//! * [`drop_cache`]: remembers recently overwritten keys, so that hot and cold values go to
+//!   separate files.
+//! * [`series`]: writes values into vSSTs and returns the references (flush, and merges that change
+//!   values).
+//! * [`ledger`]: the amount of garbage in each file, computed from the tables of a version.
+//! * [`mod@pick`]: chooses the next files to collect.
 //! * [`job`]: the collection, in bounded steps.
-//! * [`pins`]: which names running jobs may still emit, and the pruning of names and files that nothing needs.
-//! * [`meta`]: what a version is to know of a vSST just written.
-//! * `scale`: what all that costs in a store of terabytes, measured without its data.
+//! * [`pins`]: blob ids that running jobs may still emit, and the pruning of unneeded blob ids and
+//!   files.
+//! * [`meta`]: the version's metadata of a new vSST.
+//! * `scale`: measures the cost of all this in a store of terabytes, without its data.
 //!
-//! Everything that decides is a pure function of a version. This crate and `lsm` do not know each other: what they
-//! tell each other passes through the engine above.
+//! Every decision is a pure function of a version. This crate and `lsm` do not know each other: the
+//! engine above passes data between them.
 
 pub mod drop_cache;
 pub mod job;

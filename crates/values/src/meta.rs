@@ -1,14 +1,14 @@
-//! What a version is to know of a vSST just written.
+//! The version's metadata of a new vSST.
 
 use base::{Error, ErrorKind, Result};
 use table::FinishedVsst;
 use version::{VsstClass, VsstMeta};
 
-/// The description of a finished vSST: the same for flush, merge and garbage collection. Location and sharing are the
-/// caller's to fill in.
+/// Returns the description of a finished vSST: the same for flush, merge and garbage collection.
+/// The caller fills in location and sharing.
 ///
 /// # Errors
-/// `Unsupported` if its class is not known to this release.
+/// `Unsupported` if this release does not know its class.
 pub fn vsst_meta(file: &FinishedVsst) -> Result<VsstMeta> {
     let p = &file.properties;
     Ok(VsstMeta {
@@ -29,7 +29,7 @@ pub fn vsst_meta(file: &FinishedVsst) -> Result<VsstMeta> {
     })
 }
 
-/// The class with the number `class` in a file.
+/// Returns the class with the number `class` in a file.
 fn class_from(class: u8) -> Result<VsstClass> {
     [VsstClass::Mixed, VsstClass::Hot, VsstClass::Cold].into_iter().find(|c| *c as u8 == class).ok_or_else(
         || {

@@ -1,7 +1,7 @@
-//! The vSSTs that a job writes, one after the other, and where one ends.
+//! The vSSTs that a job writes, one after the other.
 //!
-//! A file ends when it has its size, but never between two versions of a user key. Every file that was begun is listed,
-//! finished or not, so that after a failure the caller can remove them.
+//! A file ends when it has its size, but never between two versions of a user key. Every begun file
+//! is listed, finished or not, so that after a failure the caller can remove them.
 
 use crate::meta::vsst_meta;
 use base::{Result, Uid};
@@ -11,28 +11,28 @@ use version::{BlobId, Volume, VsstMeta};
 
 /// A vSST begun by the caller.
 pub struct OutputVsst {
-    /// Its file number.
+    /// File number.
     pub number: u64,
-    /// Its path.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Which volume it is made on.
+    /// Volume of the file.
     pub volume: Volume,
-    /// The identity that the builder was given.
+    /// Identity given to the builder.
     pub uid: Uid,
-    /// What writes it.
+    /// Builder of the file.
     pub builder: VsstBuilder,
 }
 
-/// The file that is open.
+/// The open file.
 struct Open {
     number: u64,
     volume: Volume,
     builder: VsstBuilder,
-    /// The user key of its last record.
+    /// User key of the last record.
     last_key: Vec<u8>,
 }
 
-/// See the module.
+/// Output files of a job: see the module.
 #[derive(Default)]
 pub(crate) struct Outputs {
     open: Option<Open>,
@@ -46,8 +46,8 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// The file for a record of `user_key`: the open one, or a new one if there is none or `full` says of the open one
-    /// that it has its size.
+    /// Returns the file for a record of `user_key`: the open one, or a new one if there is none or
+    /// `full` is true for the open one.
     pub(crate) fn file_for(
         &mut self,
         user_key: &[u8],
@@ -69,7 +69,7 @@ impl Outputs {
         Ok(&mut open.builder)
     }
 
-    /// The blob id of the open file.
+    /// Returns the blob id of the open file.
     pub(crate) fn blob_id(&self) -> Option<BlobId> {
         self.open.as_ref().map(|open| open.number)
     }
@@ -79,7 +79,7 @@ impl Outputs {
         self.record_bytes += lens.stored_len;
     }
 
-    /// Bytes of all records so far.
+    /// Returns the bytes of all records so far.
     pub(crate) fn record_bytes(&self) -> u64 {
         self.record_bytes
     }
@@ -93,18 +93,18 @@ impl Outputs {
         Ok(())
     }
 
-    /// The finished files, in the order of their keys.
+    /// Returns the finished files, in key order.
     pub(crate) fn take_finished(&mut self) -> Vec<VsstMeta> {
         debug_assert!(self.open.is_none(), "a file is open");
         std::mem::take(&mut self.finished)
     }
 
-    /// Every file begun: number and path.
+    /// Returns the number and path of every begun file.
     pub(crate) fn created(&self) -> &[(u64, PathBuf)] {
         &self.created
     }
 
-    /// Bytes written since the last call; those of the open file are estimated.
+    /// Returns the bytes written since the last call; those of the open file are estimated.
     pub(crate) fn take_written_bytes(&mut self) -> u64 {
         let open = self.open.as_ref().map_or(0, |open| open.builder.len_estimate());
         let total = self.finished_bytes + open;

@@ -1,74 +1,78 @@
-//! What to collect next: a pure function of a version, its ledger and the options.
+//! Chooses the next files to collect: a pure function of a version, its ledger and the options.
 //!
-//! Greedy: the files with the highest ratio of garbage first, down to the threshold, until their live records fill one
-//! output. Many inputs with one output is what garbage collection is about: the names of all inputs lead to that one
-//! file, so aliases keep one target and the ledger stays exact.
+//! The choice is greedy: the files with the highest ratio of garbage first, down to the threshold,
+//! until their live records fill one output. A job should have many inputs and one output: the blob
+//! ids of all inputs lead to that one file, so aliases keep one target and the ledger stays exact.
 //!
-//! * A file of which nothing is referenced is taken first, and alone: it costs no writing.
-//! * Hot files are collected with hot files only. Hot and cold values are apart since the flush that wrote them, and a job
-//!   that mixed them would undo that. All survivors of a job go to one class, so that a name keeps one target. What outlives
-//!   most of a hot file is written more rarely than the rest of it was, and more often than what nobody took for hot: it is
-//!   *warm* ([`Heat`]), and collected with its like. What survives that is cold, as is what survives of cold files. Files
-//!   that nobody has classified go with cold ones.
-//! * A segment is one large value: it goes when nothing references it, and is never copied. Nor are ingested files, whose
-//!   entries have one sequence for all.
+//! * An unreferenced file is taken first, and alone: it costs no writing.
+//! * Hot files are collected with hot files only. The flush that wrote them separated hot from cold
+//!   values, and a job that mixed them would undo that. All survivors of a job go to one class, so
+//!   that a blob id keeps one target. Survivors of a hot file are overwritten more rarely than the
+//!   rest of it, but more often than values never classified as hot. They are *warm* ([`Heat`]),
+//!   and collected together. Survivors of warm and of cold files are cold. Unclassified files go
+//!   with cold ones.
+//! * A segment is one large value: it is deleted when it is unreferenced, and never copied.
+//!   Ingested files, whose entries have one sequence for all, are not copied either.
 //! * With no file over the threshold there is no job.
-//! * Files may also be copied for another reason than their garbage, such as the disk they are on ([`of_files`]): whoever has it says which.
+//! * Files may also be copied for another reason than their garbage, such as their tier
+//!   ([`of_files`]); the caller chooses them.
 //!
-//! The ledger keeps the files in the order of their garbage, so no more of them are looked at than are taken, skipped or
-//! do not fit, and of the last `LOOKED_AT_MAX` at most: those that follow have less garbage.
+//! The ledger keeps the files in the order of their garbage. So only files that are taken, skipped
+//! or do not fit are visited, and at most `LOOKED_AT_MAX`: those that follow have less garbage.
 
 use crate::job::GAP_UNKNOWN;
 use crate::ledger::{FileGarbage, Ledger, is_copyable};
 use std::sync::Arc;
 use version::{FamilyId, Heat, Version, VsstClass, VsstMeta};
 
-/// So many candidates are looked at for one job.
+/// Maximum number of candidates for one job.
 const LOOKED_AT_MAX: usize = 1024;
 
-/// How the tables are asked which records are live.
+/// Method of looking up which records are live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lookups {
-    /// Each table in the way that is cheaper for as many keys as it is asked.
+    /// Search each table in the way that is cheapest for the number of keys.
     #[default]
     Cheaper,
-    /// Always by a merge join over the references.
+    /// Always use a merge join over the references.
     Join,
-    /// Always key by key.
+    /// Always look up key by key.
     Points,
 }
 
-/// How garbage is collected.
+/// Options of garbage collection.
 #[derive(Clone, Debug)]
 pub struct GcOptions {
-    /// A file is a candidate from this share of garbage on. The scheduler lowers it as the disk fills.
+    /// Share of garbage from which a file is a candidate. The scheduler lowers it as the disk
+    /// fills.
     pub ratio_percent: u32,
-    /// About the size of an output; the live records of a job's inputs are to fill one.
+    /// Approximate size of an output, which the live records of a job's inputs should fill.
     pub file_bytes: u64,
-    /// The most files that a job replaces.
+    /// Maximum number of files that a job replaces.
     pub inputs_max: usize,
-    /// The most bytes of files that a job replaces (the first is taken whatever its size). They stay until the job is
-    /// installed, so this and the output are the room it needs.
+    /// Maximum bytes of files that a job replaces (the first is taken whatever its size). They stay
+    /// until the job is installed, so the job needs space for them and the output.
     pub input_bytes_max: u64,
-    /// About how many bytes of records a step reads and copies.
+    /// Approximate bytes of records that a step reads and copies.
     pub step_bytes: u64,
-    /// The most keys that are judged together.
+    /// Maximum number of keys that are judged together.
     pub window_keys: usize,
-    /// The most bytes of keys that are judged together.
+    /// Maximum bytes of keys that are judged together.
     pub window_key_bytes: usize,
-    /// How keys are looked up. All but the default are for measuring.
+    /// Method of lookups. All but the default are for measuring.
     pub lookups: Lookups,
-    /// Live records are read together across gaps of at most so many bytes; `None`: as
-    /// long as costs less than a request does, as far as that is known of the disk ([`io::ReadCosts`]).
+    /// Maximum gap between live records that are read together, in bytes; `None`: while the gap
+    /// costs less than a request, by measured read costs of the disk ([`io::ReadCosts`]).
     pub gap_bytes: Option<u64>,
-    /// Only live records are read. Off, for measuring: all are, and verified, as where values cannot be told from keys
-    /// without reading them.
+    /// Whether only live records are read. Off, for measuring: all are read and verified, as if
+    /// keys could not be read without values.
     pub lazy_read: bool,
-    /// Records are read while others are copied and the next keys are judged. Off, for measuring: by turns.
+    /// Whether records are read while others are copied and the next keys are judged. Off, for
+    /// measuring: these alternate.
     pub pipelined: bool,
-    /// What survives of hot files is kept apart. Off, for measuring: it is cold.
+    /// Whether survivors of hot files are kept separate as warm. Off, for measuring: they are cold.
     pub warm_survivors: bool,
-    /// A job whose inputs were estimated stops early if it finds less garbage than this share of what was expected.
+    /// Share of the expected garbage below which a job with estimated inputs stops early.
     pub abandon_percent: u32,
 }
 
@@ -93,33 +97,34 @@ impl Default for GcOptions {
 }
 
 impl GcOptions {
-    /// True if a job may have so many live bytes of records, and inputs of so many bytes in all.
+    /// Returns true if a job may have this many live bytes of records, and this many input bytes.
     fn fits(&self, live_bytes: u64, input_bytes: u64) -> bool {
         live_bytes <= self.file_bytes && input_bytes <= self.input_bytes_max
     }
 }
 
-/// A garbage collection to do.
+/// A planned garbage collection.
 #[derive(Clone, Debug)]
 pub struct Gc {
-    /// The family.
+    /// Id of the family.
     pub family: FamilyId,
-    /// The files that it replaces, the one with the most garbage first.
+    /// Files to replace, the one with the most garbage first.
     pub inputs: Vec<Arc<VsstMeta>>,
-    /// The class of the outputs.
+    /// Class of the outputs.
     pub class: VsstClass,
     /// Bytes of records that it is expected to drop.
     pub expected_free: u64,
     /// Bytes of records that it is expected to write.
     pub expected_write: u64,
-    /// Bytes of keys and records that it is expected to read, dead records between live ones included.
+    /// Bytes of keys and records that it is expected to read, dead records between live ones
+    /// included.
     pub expected_read: u64,
-    /// True if these figures of all inputs are exact (see [`Ledger`]).
+    /// True if these figures are exact for all inputs (see [`Ledger`]).
     pub exact: bool,
 }
 
 impl Gc {
-    /// Numbers of the inputs.
+    /// Returns the numbers of the inputs.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.inputs.iter().map(|v| v.number)
     }
@@ -139,12 +144,12 @@ impl Gc {
     fn take(&mut self, file: &Arc<VsstMeta>, garbage: &FileGarbage, options: &GcOptions) {
         self.expected_free += garbage.garbage_bytes;
         self.expected_write += garbage.referenced_bytes;
-        // What is not records is keys and index.
+        // The rest of the file is keys and index.
         let keys = if garbage.references == 0 { 0 } else { file.len.saturating_sub(file.record_bytes) };
         let gaps = gap_bytes_read(file, garbage, options);
         self.expected_read += garbage.referenced_bytes.saturating_add(keys).saturating_add(gaps);
         self.exact &= garbage.exact;
-        // Where the inputs do not agree it is cold.
+        // If the inputs disagree, the class is cold.
         let class = survivors_of(file, options);
         let agrees = self.inputs.is_empty() || class == self.class;
         self.class = if agrees { class } else { VsstClass::Cold };
@@ -152,12 +157,15 @@ impl Gc {
     }
 }
 
-/// Bytes of dead records between live ones that a collection reads rather than leaves out, expected.
+/// Returns the expected bytes of dead records between live ones that a collection reads instead of
+/// skipping.
 ///
-/// Records are taken to die independently of their neighbors: behind a live record lie `k` dead ones with the probability
-/// `(1 - d) d^k`, where `d` is the share of dead records. A gap of up to `longest` records is read:
+/// Records are assumed to die independently of their neighbors: behind a live record are `k` dead
+/// ones with the probability `(1 - d) d^k`, where `d` is the share of dead records. A gap of up to
+/// `longest` records is read:
 ///
-/// `sum of k (1 - d) d^k for k to longest = d (1 - (longest + 1) d^longest + longest d^(longest + 1)) / (1 - d)`
+/// `sum of k (1 - d) d^k for k to longest = d (1 - (longest + 1) d^longest + longest d^(longest +
+/// 1)) / (1 - d)`
 fn gap_bytes_read(file: &VsstMeta, garbage: &FileGarbage, options: &GcOptions) -> u64 {
     if garbage.references == 0 {
         return 0;
@@ -174,18 +182,18 @@ fn gap_bytes_read(file: &VsstMeta, garbage: &FileGarbage, options: &GcOptions) -
     ((garbage.references as f64 * records * mean) as u64).min(garbage.garbage_bytes)
 }
 
-/// The class of what survives of a file.
+/// Returns the class of the survivors of a file.
 fn survivors_of(file: &VsstMeta, options: &GcOptions) -> VsstClass {
     match (file.class, file.heat()) {
         (VsstClass::Mixed, _) => VsstClass::Mixed,
-        // An output takes over the names of its inputs, by which it is warm and not hot.
+        // An output takes over the blob ids of its inputs, which makes it warm and not hot.
         (_, Heat::Hot) if options.warm_survivors => VsstClass::Hot,
         _ => VsstClass::Cold,
     }
 }
 
-/// The garbage collection that is most worth doing in `version`, if there is any. `ledger` is that of the version;
-/// `skip` says which files are busy, or were abandoned lately.
+/// Returns the most worthwhile garbage collection in `version`, if there is any. `ledger` is that
+/// of the version; `skip` is true for files that are busy, or were abandoned recently.
 pub fn pick(
     version: &Version,
     ledger: &Ledger,
@@ -224,8 +232,9 @@ pub fn pick(
     Some(gc)
 }
 
-/// The collection of these files, which are copied for another reason than their garbage: the first, and those that fill one output with it, within the bounds of a
-/// job. `None`: there are none.
+/// Returns a collection of these files, which are copied for another reason than their garbage: the
+/// first, and those that fill one output with it, within the limits of a job. `None`: there are no
+/// files.
 pub fn of_files<'a>(
     version: &Version,
     ledger: &Ledger,
@@ -246,7 +255,7 @@ pub fn of_files<'a>(
     (!gc.inputs.is_empty()).then_some(gc)
 }
 
-/// True if collecting the file frees enough, and is allowed.
+/// Returns true if collecting the file is allowed and frees enough.
 fn is_candidate(garbage: &FileGarbage, file: &VsstMeta, options: &GcOptions) -> bool {
     let dead = garbage.references == 0 && garbage.exact;
     garbage.garbage_bytes > 0 && garbage.is_at_least(options.ratio_percent) && (dead || is_copyable(file))

@@ -1,32 +1,38 @@
-//! Pins: names that running jobs may still emit, and pruning, which drops the names and files that nothing needs.
+//! Pins: blob ids that running jobs may still emit. Pruning drops the blob ids and files that are
+//! no longer needed.
 //!
-//! Names come and go: garbage collection replaces file `F` by `G` and leaves the alias `F -> G`; compaction renews the
-//! references it copies to the newest name of their file, so old aliases lose their last reference and are dropped. Two
-//! things must not happen: that a name vanishes which a running job is about to write into a table, and that a file
-//! vanishes which a table references. The argument that neither does:
+//! Blob ids come and go. Garbage collection replaces file `F` by `G` and leaves the alias `F -> G`;
+//! compaction renews the references that it copies to the newest blob id of their file, so old
+//! aliases lose their last reference and are dropped. Two things must not happen: that a blob id
+//! disappears which a running job is about to write into a table, and that a file disappears which
+//! a table references. The argument that neither does:
 //!
-//! 1. *A job emits few names.* A compaction copies references as they are in its inputs, or renewed, in the version it
-//!    started from, to the number of the file they lead to. Both are in [`names_to_pin`] of its inputs in that version.
-//!    Which names its inputs use stands in the tables; until it has read that, nothing of the family is pruned
-//!    ([`Pins::hold`]).
-//!    A flush or a separation emits numbers of files that come into the version with the tables that reference them,
-//!    in one edit: no version knows them before, so nothing can prune them.
-//! 2. *Pinned names stay.* The job pins before it starts, under the lock under which edits are committed (or on a
-//!    version that it revalidates there), and gives the pins up after its own edit. In between [`prune`] leaves these
-//!    names alone, and replacing a file keeps all its names and makes an alias of its number. So a name that was there
-//!    when the job started is there when it is installed.
-//! 3. *Pinned names lead to the records.* An input of a running job is a table of every version until the job is
-//!    installed: inputs are busy. So each reference that it copies stays in the latest version under its old name, that
-//!    name is referenced, and its file is not pruned; and since the reference counts as live, garbage collection copies
-//!    its record to wherever the name leads next. The old and the new name of a reference lead to the same file at the
-//!    start, and every replacement moves all names of a file alike, with the same borders: they lead to the same file
-//!    ever after.
-//! 4. *A file of which nothing is live can go*, even with pinned names: by 3, no running job copies a reference to it.
-//!    For the same reason liveness only falls: a reference that is in no table of a version comes back in no later one,
-//!    so what garbage collection found dead in its version is dead at its install.
+//! 1. *A job emits few blob ids.* A compaction copies references as they are in its inputs. Or it
+//!    renews them to the number of the file to which they lead in the version from which it
+//!    started. Both are in [`names_to_pin`] of its inputs in that version. Only the tables list the
+//!    blob ids that they use; until the job has read these lists, nothing of the family is pruned
+//!    ([`Pins::hold`]). A flush or a separation emits numbers of files that enter the version with
+//!    the tables that reference them, in one edit: no version knows them before, so they cannot be
+//!    pruned.
+//! 2. *Pinned blob ids stay.* The job pins before it starts, under the lock under which edits are
+//!    committed, or on a version that it revalidates there. It releases the pins after its own
+//!    edit. In between [`prune`] keeps these blob ids, and replacing a file keeps all its blob ids
+//!    and makes an alias of its number. So a blob id that existed when the job started exists when
+//!    it is installed.
+//! 3. *Pinned blob ids lead to the records.* An input of a running job is a table of every version
+//!    until the job is installed: inputs are busy. So each reference that the job copies stays in
+//!    the latest version under its old blob id, that blob id is referenced, and its file is not
+//!    pruned. Since the reference counts as live, garbage collection copies its record to the next
+//!    target of the blob id. The old and the new blob id of a reference lead to the same file at
+//!    the start. Every replacement moves all blob ids of a file alike, with the same key bounds. So
+//!    they lead to the same file ever after.
+//! 4. *A file without live records may be deleted*, even with pinned blob ids: by 3, no running job
+//!    copies a reference to it. For the same reason liveness only decreases: a reference that is in
+//!    no table of a version comes back in no later one. So a record that garbage collection found
+//!    dead in its version is dead at its install.
 //!
-//! Renewed names that a compaction takes from a *later* version than the one it pinned in need pins of their own
-//! ([`PinGuard::extend`], under the same lock).
+//! Renewed blob ids that a compaction takes from a *later* version than the one it pinned in need
+//! separate pins ([`PinGuard::extend`], under the same lock).
 
 use crate::ledger::Ledger;
 use base::HashMap;
@@ -34,17 +40,17 @@ use base::sync::{Mutex, lock, rank};
 use std::sync::Arc;
 use version::{BlobId, Dependency, FamilyId, IdMap, Record, Version, VsstMeta};
 
-/// The pinned names of a store. See the module.
+/// Pinned blob ids of a store: see the module.
 #[derive(Debug, Default)]
 pub struct Pins {
-    /// How many guards hold each name, and each family.
+    /// Number of guards that hold each blob id, and each family.
     pinned: Mutex<Pinned, rank::Pins>,
 }
 
 #[derive(Debug, Default)]
 struct Pinned {
     names: HashMap<BlobId, u32>,
-    /// Families of which some job does not know yet what it may emit.
+    /// Families with a job that does not know yet which blob ids it may emit.
     families: HashMap<FamilyId, u32>,
 }
 
@@ -58,7 +64,7 @@ impl Pinned {
     }
 }
 
-/// One less.
+/// Decrements a count.
 fn count_down<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) {
     let count = counts.get_mut(&key).expect("a guard counts what it holds");
     *count -= 1;
@@ -68,7 +74,7 @@ fn count_down<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) {
 }
 
 impl Pins {
-    /// Nothing is pinned.
+    /// Returns an empty set of pins.
     pub fn new() -> Arc<Pins> {
         Arc::default()
     }
@@ -80,41 +86,42 @@ impl Pins {
         guard
     }
 
-    /// Keeps all names and files of a family until the guard knows its own ([`PinGuard::narrow`]), or is dropped.
+    /// Keeps all blob ids and files of a family until the guard knows its own
+    /// ([`PinGuard::narrow`]), or is dropped.
     pub fn hold(self: &Arc<Self>, family: FamilyId) -> PinGuard {
         lock(&self.pinned).hold(family);
         PinGuard { pins: self.clone(), names: Vec::new(), family: Some(family) }
     }
 
-    /// True if a running job may emit `name` in this family.
+    /// Returns true if a running job may emit `name` in this family.
     pub fn is_pinned(&self, family: FamilyId, name: BlobId) -> bool {
         let pinned = lock(&self.pinned);
         pinned.families.contains_key(&family) || pinned.names.contains_key(&name)
     }
 
-    /// Number of pinned names, and of families of which all are.
+    /// Returns the number of pinned blob ids, plus that of completely pinned families.
     pub fn len(&self) -> usize {
         let pinned = lock(&self.pinned);
         pinned.names.len() + pinned.families.len()
     }
 
-    /// True if nothing is pinned.
+    /// Returns true if nothing is pinned.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Keeps names pinned until it is dropped.
+/// Keeps blob ids pinned until it is dropped.
 #[derive(Debug)]
 pub struct PinGuard {
     pins: Arc<Pins>,
     names: Vec<BlobId>,
-    /// All of this family is held.
+    /// A family that is held completely.
     family: Option<FamilyId>,
 }
 
 impl PinGuard {
-    /// Pins more names.
+    /// Pins more blob ids.
     pub fn extend(&mut self, names: impl IntoIterator<Item = BlobId>) {
         let from = self.names.len();
         self.names.extend(names);
@@ -124,7 +131,7 @@ impl PinGuard {
         }
     }
 
-    /// Pins these names, and lets go of the rest of the family.
+    /// Pins these blob ids, and releases the rest of the family.
     pub fn narrow(&mut self, names: impl IntoIterator<Item = BlobId>) {
         self.extend(names);
         if let Some(family) = self.family.take() {
@@ -132,7 +139,7 @@ impl PinGuard {
         }
     }
 
-    /// The names, as often as they were pinned.
+    /// Returns the blob ids, as often as they were pinned.
     pub fn names(&self) -> &[BlobId] {
         &self.names
     }
@@ -146,7 +153,7 @@ impl Drop for PinGuard {
     }
 }
 
-/// The names in lists of what tables reference, ascending.
+/// Returns the blob ids in these dependency lists of tables, ascending.
 pub fn used_names<'l>(lists: impl IntoIterator<Item = &'l [Dependency]>) -> Vec<BlobId> {
     let mut names: Vec<BlobId> = lists.into_iter().flatten().map(|d| d.blob_id).collect();
     names.sort_unstable();
@@ -154,8 +161,8 @@ pub fn used_names<'l>(lists: impl IntoIterator<Item = &'l [Dependency]>) -> Vec<
     names
 }
 
-/// Every name that a job over tables of `version` that use these names can emit: they, and the numbers of the files they lead
-/// to. Ascending.
+/// Returns every blob id that a job over tables of `version` with these blob ids can emit: these,
+/// and the numbers of the files to which they lead. Ascending.
 pub fn names_to_pin(version: &Version, used: &[BlobId]) -> Vec<BlobId> {
     let leads = used.iter().flat_map(|&name| version.resolve_all(name)).map(|file| file.number);
     let mut names: Vec<BlobId> = used.iter().copied().chain(leads).collect();
@@ -164,16 +171,17 @@ pub fn names_to_pin(version: &Version, used: &[BlobId]) -> Vec<BlobId> {
     names
 }
 
-/// `version` for a job over tables of it that use these names, which resolves references, but reads no vSST other than `read`: it
-/// tells where the names lead, and holds no other. Those that a collection replaces while the job runs need not wait for its
-/// end.
+/// Returns an outline of `version` for a job over tables of it that use these blob ids. The job
+/// resolves references, but reads no vSST other than `read`. The outline has the targets of the
+/// blob ids, and holds no other file, so files that a collection replaces while the job runs need
+/// not wait for its end.
 pub fn outline(version: &Version, used: &[BlobId], read: &[u64]) -> Version {
     let mut vssts = IdMap::new();
     for file in used.iter().flat_map(|&name| version.resolve_all(name)) {
         if read.contains(&file.number) {
             vssts.insert(file.number, file.clone());
         } else if !vssts.contains_key(&file.number) {
-            // Another description, which does not count among the copies of this one.
+            // A separate description, which does not count among the copies of this one.
             let (blob_ids, copies) = (Vec::new(), Arc::default());
             vssts.insert(file.number, Arc::new(VsstMeta { blob_ids, copies, ..VsstMeta::clone(file) }));
         }
@@ -181,11 +189,11 @@ pub fn outline(version: &Version, used: &[BlobId], read: &[u64]) -> Version {
     Version { vssts, references: IdMap::new(), ..version.clone() }
 }
 
-/// What nothing needs any more: the records that drop it from `version` (which must be the latest, or what the edit at
-/// hand makes of it, with its ledger), and the files that leave.
+/// Returns the records that drop unneeded blob ids and files from `version`, and the removed files.
+/// `version` must be the latest, or the result of the current edit, with its ledger.
 ///
-/// An alias goes when no table depends on it and nobody pinned it, a file when that is true of each of its names. Of a family that
-/// somebody holds nothing goes.
+/// An alias is dropped when no table depends on it and no job has pinned it, a file when that is
+/// true of each of its blob ids. Nothing is dropped of a family that is held.
 pub fn prune(version: &Version, ledger: &Ledger, pins: &Pins) -> (Vec<Record>, Vec<Arc<VsstMeta>>) {
     let family = version.family;
     if !ledger.has_unused() {

@@ -1,12 +1,16 @@
-//! What the bookkeeping of values costs in a store of terabytes, without its data. For benchmarks (`lava bench scale-meta`).
+//! Measures the bookkeeping cost of values in a store of terabytes, without its data. For
+//! benchmarks (`lava bench scale-meta`).
 //!
-//! It makes the description of a store under random overwrites: vSSTs that are up to a third garbage, tables in one level, each of which
-//! references vSSTs at random. How many names a table uses grows with the store; the lists of names, which are in the tables, are kept
-//! here in place of these. So that they fit into memory, the level has no more tables than use [`Scale::names_max`] names together, and
-//! what all tables have is told beside it. Then it does what
-//! a running store does, and tells how long each takes, the best of some: a flush, a compaction of a table, the replacement of vSSTs, a
-//! pick, a prune, a snapshot of the manifest, an open. What an edit takes is told for what is done before the lock of the manifest is taken, and for
-//! what is done under it, where another flush came in between. What the caller counts time with may be the time of the processor.
+//! It builds the metadata of a store under random overwrites: vSSTs that are up to a third garbage,
+//! and tables in one level, each of which references vSSTs at random. The number of blob ids that a
+//! table uses grows with the store. The dependency lists, which are normally in the tables, are
+//! kept in memory here. To fit into memory, the level is limited to tables that together use
+//! [`Scale::names_max`] blob ids, and the totals for all tables are reported in addition.
+//!
+//! Then it performs the operations of a running store, and reports the best time of each: a flush,
+//! a compaction of a table, the replacement of vSSTs, a pick, a prune, a snapshot of the manifest,
+//! an open. The time of an edit is split into the work before the manifest lock is taken, and the
+//! work under it, with another flush in between. The caller's clock may be processor time.
 
 use crate::{GcOptions, Ledger, Pins, pick, prune};
 use base::{HashMap, Result, Uid, ValueKind, key};
@@ -16,55 +20,56 @@ use version::{Dependency, Edit, FileMeta, Record, ReferenceTotals, State, Versio
 
 const FAMILY: u32 = 0;
 const LEVEL: u32 = 6;
-/// Bytes of a vSST, and of a table.
+/// Length of a vSST, and of a table, in bytes.
 const FILE_BYTES: u64 = 64 << 20;
-/// Bytes of an entry of a table that references a value.
+/// Bytes of a table entry that references a value.
 const ENTRY_BYTES: u64 = 25;
 
-/// The store that is made.
+/// Parameters of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Bytes of all values.
     pub bytes: u64,
     /// Bytes of a value.
     pub value_bytes: u64,
-    /// The most names that all tables together use.
+    /// Maximum number of blob ids that all tables together use.
     pub names_max: u64,
-    /// How often each thing is done, at least once.
+    /// Number of repetitions of each operation, at least 1.
     pub rounds: u64,
 }
 
-/// How much of everything there is.
+/// Sizes of the store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Files of values.
+    /// Number of value files.
     pub vssts: u64,
-    /// Tables that such a store has.
+    /// Number of tables of such a store.
     pub tables: u64,
-    /// Tables that were made.
+    /// Number of tables that were built.
     pub tables_made: u64,
-    /// Names that a table uses.
+    /// Number of blob ids that a table uses.
     pub names_per_table: u64,
-    /// Memory of the sums under all names, which a version has.
+    /// Memory of the sums under all blob ids in a version.
     pub sums_bytes: u64,
-    /// The lists of names that are in all tables, in memory: what a version had if it kept them.
+    /// Memory of the dependency lists of all tables, if a version kept them.
     pub lists_bytes: u64,
-    /// A snapshot of the manifest with all tables, about.
+    /// Approximate bytes of a manifest snapshot with all tables.
     pub manifest_bytes: u64,
-    /// The snapshot that was made.
+    /// Bytes of the snapshot that was made.
     pub manifest_made_bytes: u64,
 }
 
-/// What an edit takes, where a flush of somebody else was installed since it was worked out.
+/// Times of an edit, with another flush installed since the edit was prepared.
 #[derive(Clone, Copy, Debug)]
 pub struct EditTimes {
-    /// To make the next state, and to encode the edit, with what was worked out: under the lock of the manifest, nanoseconds.
+    /// Time to apply and encode the prepared edit under the manifest lock, in nanoseconds.
     pub apply_ns: u64,
-    /// To derive the ledger of that with what was worked out, likewise, nanoseconds.
+    /// Time to derive the next ledger under the manifest lock, in nanoseconds.
     pub ledger_ns: u64,
-    /// To work out both before the lock is taken, nanoseconds.
+    /// Time to prepare both before the lock is taken, in nanoseconds.
     pub prepared_ns: u64,
-    /// To work out what tables that come and go make of the sums under names, nanoseconds: a job does that before it installs.
+    /// Time to compute the changes of the sums under blob ids by added and removed tables, in
+    /// nanoseconds: a job does that before it installs.
     pub sums_ns: u64,
 }
 
@@ -83,40 +88,41 @@ impl EditTimes {
     }
 }
 
-/// What everything takes, the best of all rounds.
+/// Times of all operations, the best of all rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// To derive the ledger by a walk over everything, nanoseconds.
+    /// Time to compute the ledger by a full walk, in nanoseconds.
     pub walk_ns: u64,
-    /// A table and a file of values of a flush.
+    /// A flush of a table and a value file.
     pub flush: EditTimes,
-    /// A compaction of one table that drops a record of each tenth name.
+    /// A compaction of one table that drops a record of each tenth blob id.
     pub compaction: EditTimes,
-    /// The replacement of the files that a pick names; `None`: there was nothing to pick.
+    /// The replacement of the picked files; `None`: there was nothing to pick.
     pub collection: Option<EditTimes>,
-    /// A pick, nanoseconds.
+    /// Time of a pick, in nanoseconds.
     pub pick_ns: u64,
-    /// A pruning, nanoseconds.
+    /// Time of a prune, in nanoseconds.
     pub prune_ns: u64,
-    /// To encode a snapshot of the manifest, nanoseconds.
+    /// Time to encode a snapshot of the manifest, in nanoseconds.
     pub snapshot_ns: u64,
-    /// To read it, and to check what it says, nanoseconds.
+    /// Time to read and verify the snapshot, in nanoseconds.
     pub open_ns: u64,
 }
 
-/// What was found.
+/// Results of the benchmark.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
     pub counts: Counts,
     pub times: Times,
-    /// The ledger that was carried from edit to edit is the one that a walk finds, and the snapshot was read as it was written.
+    /// True if the ledger derived from edit to edit equals that of a walk, and the snapshot was
+    /// read back unchanged.
     pub is_exact: bool,
 }
 
-/// Makes the description of such a store, and does with it what a running store does.
+/// Builds the metadata of such a store, and performs the operations of a running store on it.
 ///
 /// # Errors
-/// `Corruption`: an edit does not fit the state, which is a fault of this module.
+/// `Corruption` if an edit does not fit the state, which is a fault of this module.
 pub fn run(scale: &Scale, now_ns: &dyn Fn() -> u64) -> Result<Found> {
     let mut shop = Shop::new(scale, now_ns)?;
     let version = shop.version()?;
@@ -172,16 +178,16 @@ fn timed<T>(now_ns: &dyn Fn() -> u64, work: impl FnOnce() -> T) -> (T, u64) {
     (made, now_ns().saturating_sub(begun_ns))
 }
 
-/// The store, and what it is measured with.
+/// The store, with the tools for measuring it.
 struct Shop<'a> {
     scale: &'a Scale,
     now_ns: &'a dyn Fn() -> u64,
     rng: Rng,
     state: State,
     ledger: Ledger,
-    /// What each table of the level references, as it says.
+    /// Dependency list of each table of the level.
     lists: HashMap<u64, Vec<Dependency>>,
-    /// The last number that a file got.
+    /// Last file number in use.
     last: u64,
     vssts: u64,
     tables: u64,
@@ -236,19 +242,20 @@ impl<'a> Shop<'a> {
         }
     }
 
-    /// References to a file by one table.
+    /// Returns the references to a file by one table.
     fn dependency(&self, blob_id: u64, bytes: u64) -> Dependency {
         Dependency { blob_id, count: bytes / self.scale.value_bytes, raw_bytes: bytes, stored_bytes: bytes }
     }
 
-    /// Files of which 67 to 99 of 100 records are referenced, by tables that each use as many names as there are in it.
+    /// Creates files with 67 to 99 % of their records referenced, by tables that each use `names`
+    /// blob ids.
     fn fill(&mut self) -> Result<()> {
         let create = Record::CreateFamily { id: FAMILY, name: "default".into(), options: vec![] };
         let files =
             (1..=self.vssts).map(|number| Record::AddVsst { family: FAMILY, meta: self.vsst(number) });
         let records = [create].into_iter().chain(files).collect();
         self.state = self.state.clone().apply(Edit(records))?;
-        // All that is referenced, shared by the tables that there are.
+        // All referenced bytes, divided among the tables that are built.
         let each_bytes = FILE_BYTES * self.vssts / (self.tables_made * self.names);
         let live: Vec<u64> = (0..self.vssts).map(|_| self.rng.range(67, 100)).collect();
         let step = (self.vssts / self.names).max(1);
@@ -269,8 +276,8 @@ impl<'a> Shop<'a> {
         Ok(())
     }
 
-    /// The records by which a table comes, in place of another one or not, and how long it takes to work out what they make of the
-    /// sums under names.
+    /// Returns the records that add a table, replacing another one or not, and the time to compute
+    /// the changes of the sums under blob ids.
     fn tables(&self, level: u32, meta: FileMeta, old: Option<u64>) -> (Vec<Record>, u64) {
         let mut come = [meta];
         let gone = old.and_then(|number| self.lists.get(&number)).map(Vec::as_slice);
@@ -280,7 +287,8 @@ impl<'a> Shop<'a> {
         (old.map(remove).into_iter().chain(come.map(add)).chain(sums).collect(), sums_ns)
     }
 
-    /// An edit, worked out and then applied when somebody else has installed a flush, and the ledger of what comes of it.
+    /// Prepares an edit, installs a flush of another thread, and then applies the edit and derives
+    /// the ledger.
     fn edit(&mut self, records: Vec<Record>) -> Result<EditTimes> {
         let (before, tried) = (self.version()?, Edit(records));
         let work_out = || -> Result<_> {
@@ -318,7 +326,7 @@ impl<'a> Shop<'a> {
         Ok(EditTimes { sums_ns, ..self.edit(records)? })
     }
 
-    /// Somebody else installs a flush.
+    /// Installs a flush of another thread.
     fn others(&mut self) -> Result<()> {
         let (before, (records, _)) = (self.version()?, self.flushed());
         self.state = self.state.apply(Edit(records))?;
@@ -397,7 +405,7 @@ mod tests {
             assert_eq!(counts.names_per_table, 298);
             let tables = 20_000_000_000 / value_bytes * ENTRY_BYTES / FILE_BYTES;
             assert_eq!((counts.tables, counts.tables_made), (tables.max(1), tables.clamp(1, 6)));
-            // 298 files, twelve of flushes; what is collected becomes no more.
+            // 298 files and twelve of flushes; collections do not increase the number.
             assert!((290..=310).contains(&counts.vssts), "{counts:?}");
             assert_eq!(counts.lists_bytes, counts.tables * 298 * 32);
             assert!((290 * 40..=310 * 40).contains(&counts.sums_bytes), "{counts:?}");

@@ -1,10 +1,12 @@
-//! A series of vSSTs: takes values in key order, writes them into vSSTs, and gives back the references.
+//! A series of vSSTs: takes values in key order, writes them into vSSTs, and returns the
+//! references.
 //!
-//! It stands behind a flush (hot and cold values go to two series), and behind a merge that makes new values. Its
-//! state is that of the file being written: bounded, whatever it is given. A file ends at its size, between user keys.
+//! It serves a flush (hot and cold values go to two series), and a merge that creates new values.
+//! Its memory is that of the file being written: bounded for any input. A file ends at its size,
+//! between user keys.
 //!
-//! References name the new file itself: no alias is involved, and the files come into the version in the same edit as
-//! the tables that reference them.
+//! References name the new file itself: no alias is involved, and the files enter the version in
+//! the same edit as the tables that reference them.
 
 use crate::outputs::{OutputVsst, Outputs};
 use base::{Error, Result, SeqNo};
@@ -12,31 +14,32 @@ use std::path::PathBuf;
 use table::{Record, RecordLens, Reference, VsstBuilder};
 use version::VsstMeta;
 
-/// See the module. `F` begins a file.
+/// A series of vSSTs: see the module. `F` begins a file.
 pub struct VsstSeries<F> {
     create: F,
     vsst_bytes: u64,
     outputs: Outputs,
-    /// The error after which nothing goes on.
+    /// The error after which the series fails.
     failed: Option<Error>,
 }
 
 impl<F: FnMut() -> Result<OutputVsst>> VsstSeries<F> {
-    /// A series whose files are begun by `create`, and have about `vsst_bytes`. Nothing is begun before the first value.
+    /// Returns a series whose files are begun by `create`, and have about `vsst_bytes`. No file is
+    /// begun before the first value.
     pub fn new(vsst_bytes: u64, create: F) -> Self {
         VsstSeries { create, vsst_bytes, outputs: Outputs::default(), failed: None }
     }
 
-    /// Writes a value. Keys ascend strictly: user keys ascending, then sequences descending.
+    /// Writes a value. Keys must ascend strictly: user keys ascending, then sequences descending.
     ///
     /// # Errors
-    /// Those of beginning and writing files; every later call then returns the same.
+    /// The errors of beginning and writing files; every later call then returns the same error.
     pub fn add(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<Reference> {
         self.write(user_key, |builder| builder.add(user_key, seq, value))
     }
 
-    /// Writes a record of another vSST as it is stored there, in its place among the keys of [`VsstSeries::add`]. Its
-    /// length must fit the alignment that `create` gives its files.
+    /// Writes a record of another vSST verbatim, in its place among the keys of
+    /// [`VsstSeries::add`]. Its length must fit the alignment that `create` gives its files.
     ///
     /// # Errors
     /// As [`VsstSeries::add`].
@@ -59,8 +62,8 @@ impl<F: FnMut() -> Result<OutputVsst>> VsstSeries<F> {
         })
     }
 
-    /// Finishes and syncs the last file; returns the descriptions of all, in the order of their keys. The series can
-    /// be used again, from any key on.
+    /// Finishes and syncs the last file. Returns the descriptions of all files, in key order. The
+    /// series can be used again, from any key on.
     ///
     /// # Errors
     /// As [`VsstSeries::add`].
@@ -71,17 +74,18 @@ impl<F: FnMut() -> Result<OutputVsst>> VsstSeries<F> {
         })
     }
 
-    /// Every file begun so far, finished or not: number and path. After a failure the caller removes them.
+    /// Returns the number and path of every file begun so far, finished or not. After a failure the
+    /// caller removes them.
     pub fn created(&self) -> &[(u64, PathBuf)] {
         self.outputs.created()
     }
 
-    /// Physical bytes written since the last call (estimated for the file that is open).
+    /// Returns the physical bytes written since the last call, estimated for the open file.
     pub fn take_written_bytes(&mut self) -> u64 {
         self.outputs.take_written_bytes()
     }
 
-    /// Bytes of the records written so far.
+    /// Returns the bytes of the records written so far.
     pub fn record_bytes(&self) -> u64 {
         self.outputs.record_bytes()
     }

@@ -1,6 +1,6 @@
-//! Random histories: flushes, compactions and collections on real files, in any order and on top of each other. Every
-//! reference in every version that somebody holds leads to its value, and files vanish exactly when nothing can reach
-//! them.
+//! Random histories: flushes, compactions and collections on real files, in any order and
+//! overlapping. Every reference in every held version leads to its value, and files are deleted
+//! exactly when they are unreachable.
 
 mod store;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use store::{Compaction, FAMILY, Store};
 use version::{Heat, IdMap, Record, Version, VsstClass};
 
-/// A collection under way.
+/// A collection in progress.
 struct Running {
     job: GcJob,
     version: Arc<Version>,
@@ -21,12 +21,12 @@ struct History {
     store: Store,
     rng: Rng,
     keys: u64,
-    /// Carried along from check to check, and the version it is of.
+    /// Ledger derived from check to check; `ledger_of` is its version.
     ledger: Ledger,
     ledger_of: Arc<Version>,
     compaction: Option<Compaction>,
     collections: Vec<Running>,
-    /// How much of what happened.
+    /// Counters of events.
     installed: u64,
     emptied: u64,
     abandoned: u64,
@@ -91,7 +91,8 @@ impl History {
         }
     }
 
-    /// Removes what nobody holds. Of the vSSTs collections hold their inputs, and compactions none.
+    /// Removes files that no version or job holds. Of the vSSTs, collections hold their inputs, and
+    /// compactions none.
     fn clean(&mut self) {
         let with = |version: &Version, vssts| Arc::new(Version { vssts, ..version.clone() });
         let inputs = |job: &GcJob| job.gc().inputs.iter().map(|v| (v.number, v.clone())).collect();
@@ -146,7 +147,7 @@ impl History {
             GcOutcome::Replace { inputs, outputs } => {
                 let version = self.store.version();
                 if !inputs.iter().all(|n| version.vssts.contains_key(n)) {
-                    // Its last reference went meanwhile, and it was pruned.
+                    // Its last reference disappeared meanwhile, and it was pruned.
                     self.overtaken += 1;
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Collections made by hand: what is copied, what is refused, and what ends a job early.
+//! Hand-made collections: copied records, refused inputs, and early ends of a job.
 
 mod store;
 
@@ -17,7 +17,7 @@ fn user_key(i: u64) -> Vec<u8> {
     format!("key{i:05}").into_bytes()
 }
 
-/// Long enough to be separated, and to tell it from others.
+/// Returns a value that is long enough to be separated, and unique.
 fn long_value(i: u64, seq: SeqNo) -> Vec<u8> {
     [value_of(&user_key(i), seq), vec![7; 50]].concat()
 }
@@ -69,7 +69,7 @@ fn value(store: &Store, version: &Version, i: u64, seq: SeqNo, reference: &Refer
     vsst.get(&user_key(i), seq, reference, false, &mut ReadCounters::default()).unwrap().to_vec()
 }
 
-/// One vSST of 100 records of which every third is referenced.
+/// Returns one vSST of 100 records of which every third is referenced.
 fn a_third_live(store: &mut Store) -> (VsstMeta, Vec<(u64, Reference)>) {
     let (meta, references) = vsst(store, 0, 5, &(0..100).collect::<Vec<_>>());
     let live: Vec<_> = references.into_iter().step_by(3).collect();
@@ -117,11 +117,12 @@ fn survivors_of_many_files_go_to_one_and_every_name_leads_there() {
     assert_eq!(Ledger::of(&store.version()).exposed_bytes(), 0);
 }
 
-/// What lookups have to read is read together, so that a device works on many at once: one submission for the filters of 64 keys, one for the index, one for the
-/// blocks. It was one for each block, each waited for.
+/// The reads of lookups are made together, so that a device works on many at once: one submission
+/// for the filters of 64 keys, one for the index, one for the blocks. Before, each block had its
+/// own submission and wait.
 #[test]
 fn the_reads_of_many_lookups_are_submitted_together() {
-    // Of each ten references in the table one is of the file that is collected, if it is there still.
+    // One in ten references of the table leads to the collected file, if that still exists.
     let keys: Vec<u64> = (0..640).map(|i| i * 10).collect();
     let others: Vec<u64> = (0..6400).filter(|i| i % 10 != 0).collect();
     let collect = |lookups| {
@@ -206,7 +207,8 @@ fn reads_of_records_are_predicted_to_a_fifth() {
     }
 }
 
-/// Collects three files of 200 records, of which one in three is live; the output and its bytes, or why there is none, and what it cost.
+/// Collects three files of 200 records, of which one in three is live. Returns the bytes of the
+/// output, or the error, and the cost.
 fn collected(seed: u64, options: &GcOptions, prepare: impl Fn(&Store)) -> (Result<Vec<u8>>, GcStats) {
     let mut store = Store::new(seed);
     for n in 0..3 {
@@ -237,7 +239,7 @@ fn collected(seed: u64, options: &GcOptions, prepare: impl Fn(&Store)) -> (Resul
     (bytes, stats)
 }
 
-/// Windows and batches so small that many of both are under way.
+/// Returns options with windows and batches so small that many of both are in flight.
 fn in_many_batches(rng: &mut Rng) -> GcOptions {
     GcOptions {
         step_bytes: rng.range(1, 3000),
@@ -268,8 +270,8 @@ fn a_pipeline_makes_the_same_file_with_reads_ahead() {
     assert!(ahead > 1000, "{ahead}");
 }
 
-/// Collects three files of `entries` records with values of `len` bytes, one in three live: as they arrived, or in the order of keys. The output's bytes, and what it
-/// cost.
+/// Collects three files of `entries` records with values of `len` bytes, one in three live, in
+/// order of arrival or in key order. Returns the bytes of the output, and the cost.
 fn collected_of(
     is_arrival: bool,
     seed: u64,
@@ -326,8 +328,9 @@ fn collected_of(
     (fs.read_all(&path_of(&names::vsst(output.number)), 64 << 20).unwrap(), job.stats())
 }
 
-/// What comes of a file in order of arrival is what comes of one in the order of keys. It is read in as long runs, but for gaps that cost more than
-/// a request: of records of 4 KB more than three dead ones.
+/// A value log file yields the same output as a file in key order. It is read in runs of the same
+/// length, except for gaps that cost more than a request: with records of 4 KB more than three dead
+/// ones.
 #[test]
 fn a_file_in_order_of_arrival_is_read_by_place_and_copied_by_key() {
     let options = GcOptions::default();
@@ -353,7 +356,7 @@ fn arrival_order_in_many_batches_makes_the_same_file() {
     }
 }
 
-/// Long values that lie anywhere: what is held of them is bounded all the same.
+/// With long values at random offsets, the held bytes are still bounded.
 #[test]
 fn what_is_held_of_arrival_order_is_bounded() {
     let (_, stats) = collected_of(true, 3, (300, 100 << 10), &GcOptions::default());
@@ -367,7 +370,7 @@ fn a_read_that_fails_ahead_is_told_and_nothing_is_made_of_the_others() {
     for seed in 0..60 {
         let options = in_many_batches(&mut Rng::new(seed));
         let (_, sound) = collected(seed, &options, |_| {});
-        // Keys and tables are read as well, so that some are beyond the end.
+        // Keys and tables are read as well, so some reads are beyond the end.
         let nth = Rng::new(seed).below(sound.record_reads + 10);
         let fault = FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[OpKind::Read]);
         let (bytes, stats) = collected(seed, &options, |store| store.sim.inject(fault.clone()));
@@ -379,7 +382,7 @@ fn a_read_that_fails_ahead_is_told_and_nothing_is_made_of_the_others() {
     assert!(failed > 40 && ahead > 20, "{failed} {ahead}");
 }
 
-/// A job that is let go of in the middle, with reads on their way, leaves nothing but what it says.
+/// A job that is dropped in the middle, with reads in flight, leaves only the files that it lists.
 #[test]
 fn a_job_may_be_let_go_of_after_any_step() {
     let mut store = Store::new(2);
@@ -468,7 +471,8 @@ fn damaged_keys_stop_the_job() {
     assert_eq!((e.kind(), e.file()), (ErrorKind::Corruption, Some(&*path)), "{e}");
 }
 
-/// What collection says when each byte of the dense keys is changed by one, under a checksum that fits.
+/// Returns the errors of a collection when each byte of the dense keys is changed by one, under a
+/// valid checksum.
 fn told_of_dense_keys(store: &mut Store, meta: &VsstMeta) -> BTreeSet<String> {
     let path = path_of(&names::vsst(meta.number));
     let env = store.sim.env();
@@ -507,7 +511,7 @@ fn dense_keys_that_are_not_those_of_the_records_stop_the_job() {
     let mut store = Store::new(4);
     let (meta, references) = vsst(&mut store, 1, 5, &[0, 1, 2, 5]);
     add_vsst(&mut store, meta.clone());
-    // The table knows a key that is one byte off another of the file.
+    // The table has a key that is one byte off another key of the file.
     let (first, last) = (references[0].1, references[3].1);
     add_table(&mut store, 5, &[(0, first), (6, last)]);
     let told = told_of_dense_keys(&mut store, &meta);
@@ -519,7 +523,8 @@ fn dense_keys_that_are_not_those_of_the_records_stop_the_job() {
     }
 }
 
-/// The picker chooses none; a job that is given one all the same copies nothing under a wrong sequence.
+/// The picker chooses no ingested file; a job that is given one copies nothing under a wrong
+/// sequence.
 #[test]
 fn an_ingested_file_is_not_collected() {
     let mut store = Store::new(4);
@@ -572,7 +577,8 @@ fn a_file_with_nothing_live_is_not_even_opened() {
     assert!(store.version().vssts.is_empty() && store.version().aliases.is_empty());
 }
 
-/// Two files under one name, of which the first is all live and the second all garbage: each looks half garbage.
+/// Two files under one blob id, of which the first is all live and the second all garbage: each is
+/// estimated as half garbage.
 #[test]
 fn a_wrong_estimate_is_found_out_early() {
     let mut store = Store::new(8);
@@ -608,7 +614,7 @@ fn a_wrong_estimate_is_found_out_early() {
     };
     assert!(outputs.is_empty());
 
-    // Both together are exact: every name leads to inputs only.
+    // Both together are exact: every blob id leads to inputs only.
     let mut both = job(&version, &options, &[]);
     let GcOutcome::Replace { inputs, outputs } = run(&mut both, &mut store.world).unwrap() else {
         panic!("abandoned")

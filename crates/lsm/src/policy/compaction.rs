@@ -38,7 +38,7 @@ pub enum Reason {
     Relocation,
     /// Space is short, and the compaction may free some.
     Space,
-    /// Writers are throttled for garbage, and the compaction exposes the most hidden garbage.
+    /// Writers are throttled for garbage, and the compaction exposes the most garbage.
     Exposes,
     /// Moves an unreadable table down, out of the way of newer data.
     SetAside,

@@ -117,7 +117,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
         for_space::pick(facts, &*moves, need).or_else(|| for_space::pick_rewrite(facts, &*moves, released))
     }
 
-    /// Returns the compaction that exposes the most hidden garbage of separated values for each
+    /// Returns the compaction that exposes the most garbage of separated values for each
     /// byte written, if that ratio exceeds `worth`. `met` has the overlap statistics.
     fn exposing(&self, facts: &Facts<'_>, met: &Met, worth: f64) -> Option<Compaction> {
         exposing::pick(facts, met, &*self.moves(facts), worth)

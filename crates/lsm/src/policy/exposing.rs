@@ -1,8 +1,8 @@
-//! Picks the compaction that exposes the most hidden garbage for each byte written.
+//! Picks the compaction that exposes the most garbage for each byte written.
 //!
 //! A separated value that was overwritten is garbage, which collection can free once a compaction
 //! has dropped the reference to it. While the levels are within their targets, no policy picks such
-//! a compaction. But hidden garbage occupies as much space as exposed garbage, and no collection
+//! a compaction. But unexposed garbage occupies as much space as exposed garbage, and no collection
 //! can free it. So when writers are throttled for garbage and most of it is hidden, the engine
 //! calls this module (`plan::hidden`).
 //!

@@ -1,9 +1,9 @@
 //! Estimates the bytes that a compaction frees, and the bytes that it writes.
 //!
-//! **Freed bytes** are estimated like the hidden garbage of the ledger. That many entries, thrown
-//! at random at the entries below, hit some twice, and each hit frees the mean stored size of an
-//! entry below. Tombstones free at least the bytes that they are known to hide. **Written bytes**
-//! are the tables, without the freed part of them.
+//! **Freed bytes** are estimated like the unexposed garbage of the ledger. That many entries,
+//! thrown at random at the entries below, hit some twice, and each hit frees the mean stored size
+//! of an entry below. Tombstones free at least the bytes that they are known to hide. **Written
+//! bytes** are the tables, without the freed part of them.
 
 use super::compaction::Compaction;
 use std::sync::Arc;

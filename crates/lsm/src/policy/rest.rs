@@ -1,11 +1,13 @@
-//! Compactions that free deleted data: tombstones with the entries below them, and versions kept for dropped snapshots.
+//! Compactions that free deleted data: tombstones with the entries below them, and versions kept
+//! for dropped snapshots.
 //!
 //! The engine requests them in a store at rest, and when iterators skip many tombstones. Unlike the
 //! compactions of [`super::quiet`], these may write more than they free. The engine sets how many
 //! bytes they may rewrite. In this order:
 //!
 //! 1. Level 0 goes down, if it has tombstones or such versions, or if all tables are there.
-//! 2. Of the tables of the levels between, the one with the highest ratio of freed to written bytes goes down.
+//! 2. Of the tables of the levels between, the one with the highest ratio of freed to written bytes
+//!    goes down.
 //! 3. Tables of the deepest level with many tombstones or such versions are rewritten in place.
 //!
 //! **End.** A compaction of the first two kinds moves its entries to a deeper level. One of the
@@ -29,7 +31,8 @@ pub struct RestRequest<'a> {
     pub reason: Reason,
     /// Maximum bytes that a compaction may write.
     pub rewrite_bytes_max: u64,
-    /// True for the number of a table with versions that were kept for snapshots, and that no snapshot reads any more.
+    /// True for the number of a table with versions that were kept for snapshots, and that no
+    /// snapshot reads any more.
     pub has_released: &'a dyn Fn(u64) -> bool,
 }
 

@@ -1,8 +1,11 @@
-//! Ranges without a visible key: a long walk over hidden entries is made once, and later moves seek past its range.
+//! Ranges without a visible key: a long walk over hidden entries is made once, and later moves seek
+//! past its range.
 //!
-//! A queue is the usual case: its head is a run of tombstones, and every read of the first key passes all of them. A `Walk` counts the keys
-//! that a move passes in a row. After `ASK_AFTER` it asks the [`EmptyRanges`] of the family for a range around the key, and the move seeks
-//! to the border of that range. A walk of `TELL_AFTER` keys or more reports its own range. Short walks, so most moves, do neither.
+//! A queue is the usual case: its head is a run of tombstones, and every read of the first key
+//! passes all of them. A `Walk` counts the keys that a move passes in a row. After `ASK_AFTER` it
+//! asks the [`EmptyRanges`] of the family for a range around the key, and the move seeks to the
+//! border of that range. A walk of `TELL_AFTER` keys or more reports its own range. Short walks, so
+//! most moves, do neither.
 
 use base::SeqNo;
 use std::sync::Arc;

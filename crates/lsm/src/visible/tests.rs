@@ -327,8 +327,8 @@ fn what_a_lying_index_says_does_not_lead_back() {
                 }
                 assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}: it goes back");
                 assert!(!seen.contains(&bad), "{seen:?}");
-                // Going backward, the entry before a key decides the key, so the neighbor of the bad
-                // key may be missing.
+                // Going backward, the entry before a key decides the key, so the neighbor of the
+                // bad key may be missing.
                 let passed = |key: &u8| *key != lie && if forward { *key < bad } else { *key > bad + 1 };
                 assert!((0..10).filter(passed).all(|key| seen.contains(&key)), "{seen:?}");
                 if lie == bad {

@@ -90,7 +90,8 @@ impl<I: InternalIterator> Versions<I> {
         Ok(())
     }
 
-    /// Moves to the next entry. A gap that begins behind the versions of `user_key` stops the next move, not this one.
+    /// Moves to the next entry. A gap that begins behind the versions of `user_key` stops the next
+    /// move, not this one.
     pub fn next_of(&mut self, user_key: &[u8]) -> Result<()> {
         match self.inner.next() {
             Err(e) if self.inner.gap().is_some_and(|gap| gap::begins_behind(&gap, user_key)) => {

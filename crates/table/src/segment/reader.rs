@@ -30,8 +30,8 @@ impl SegmentReader {
     /// Opens the segment with this file number and uid: reads and checks footer and header.
     ///
     /// # Errors
-    /// `Corruption` naming file and offset, if it is damaged, cut, or another file; `Unsupported` if a newer release
-    /// wrote it; those of reading.
+    /// `Corruption` naming file and offset, if it is damaged, cut, or another file; `Unsupported`
+    /// if a newer release wrote it; those of reading.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid) -> Result<SegmentReader> {
         let blame = |e: Error, offset: u64| e.at_offset(offset).at_file(file.path());
         let len = file.len()?;
@@ -110,7 +110,8 @@ impl SegmentReader {
     /// that the range overlaps.
     ///
     /// # Errors
-    /// `InvalidArgument` if the range is not inside the value; `Corruption` naming file and offset; those of reading.
+    /// `InvalidArgument` if the range is not inside the value; `Corruption` naming file and offset;
+    /// those of reading.
     pub fn read_range(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= self.footer.raw_len);
         let Some(end) = end else {

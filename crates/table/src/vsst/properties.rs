@@ -76,7 +76,8 @@ impl VsstProperties {
     /// Decodes the block.
     ///
     /// # Errors
-    /// `Corruption` if a field is malformed, `Unsupported` for a file that this release does not read.
+    /// `Corruption` if a field is malformed, `Unsupported` for a file that this release does not
+    /// read.
     pub fn decode(bytes: &[u8]) -> Result<VsstProperties> {
         let mut p = VsstProperties::default();
         let identity = read_fields(bytes, |tag, field| {

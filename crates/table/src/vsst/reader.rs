@@ -59,8 +59,8 @@ impl Vsst {
     /// of the file.
     ///
     /// # Errors
-    /// `Corruption` if it is damaged, cut or another file; `Unsupported` if it was written by a newer release or with a
-    /// codec that this build lacks.
+    /// `Corruption` if it is damaged, cut or another file; `Unsupported` if it was written by a
+    /// newer release or with a codec that this build lacks.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid, cache: Arc<Cache>) -> Result<Vsst> {
         Self::open_from(file, number, uid, cache, &mut ReadCounters::default())
     }

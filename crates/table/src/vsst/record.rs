@@ -149,7 +149,8 @@ pub fn read_loose(file: &dyn ReadFile, uid: Uid, offset: u64, stored_len: u64) -
 /// Verifies a record that belongs at `offset` of the file `uid`, from any source.
 ///
 /// # Errors
-/// `Corruption` if the bytes are not exactly that record; `Unsupported` for a codec of a later release.
+/// `Corruption` if the bytes are not exactly that record; `Unsupported` for a codec of a later
+/// release.
 pub fn open_loose(bytes: &[u8], uid: Uid, offset: u64) -> Result<LooseRecord> {
     verify(bytes, uid, offset)?;
     let shape = parse(bytes)?;

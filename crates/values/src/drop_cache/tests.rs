@@ -10,7 +10,7 @@ fn remember(cache: &DropCache, keys: std::ops::Range<u64>) {
     keys.for_each(|i| cache.remember(hash(i)));
 }
 
-/// Keys of a range that are taken for hot.
+/// Returns the number of keys of a range that are classified as hot.
 fn hot(cache: &DropCache, keys: std::ops::Range<u64>) -> u64 {
     keys.filter(|&i| cache.is_hot(hash(i))).count() as u64
 }
@@ -45,7 +45,7 @@ fn a_key_dropped_within_one_generation_of_others_is_hot() {
     assert_eq!(hot(&cache, 0..generation), 0);
     for i in 0..generation * 10 {
         cache.remember(hash(i));
-        // Now and then all that a generation holds.
+        // Checks all keys that a generation holds now and then.
         if i % 1999 == 0 {
             let from = i.saturating_sub(generation - 1);
             assert_eq!(hot(&cache, from..i + 1), i + 1 - from, "{i}");
@@ -70,7 +70,7 @@ fn what_was_dropped_long_ago_is_forgotten_unless_it_comes_again() {
 fn few_strangers_are_taken_for_remembered_keys() {
     let cache = DropCache::new(64 << 10);
     let generation = cache.keys_max() as u64;
-    // One key before the younger generation gives way: both are as full as they get.
+    // One key before a rotation: both generations are as full as they get.
     let mut i = 0;
     while cache.keys.load(Relaxed) + 1 < cache.keys_max() || i < generation * 3 / 2 {
         cache.remember(hash(i));

@@ -1,17 +1,21 @@
-//! The copy: live records are read in runs and go, verified but otherwise as they are, to the output.
+//! The copy: live records are read in runs and go, verified but otherwise unchanged, to the output.
 //!
-//! The lookup has left a bitmap. Records that are neighbours in their file make a run, also across a gap that costs less
-//! to read than a request of its own (the adaptive read-ahead of Scavenger+: the size of a request follows from what is
-//! live, and from what reads of the disk were measured to cost, not from a setting). The runs of a batch are read together, each from its exact offset; then the records are
-//! taken in key order, from whichever input has them. Which batches are on their way at once, [`super::pipeline`] says.
+//! The lookup has left a bitmap. Neighboring records of a file form a run, also across a gap that
+//! costs less to read than a separate request. This is the adaptive read-ahead of Scavenger+: the
+//! size of a request follows from the live records, and from measured read costs of the disk, not
+//! from a setting. The runs of a batch are read together, each from its exact offset; then the
+//! records are taken in key order, from any input. [`super::pipeline`] decides which batches are
+//! read at once.
 //!
-//! Where the records of an input are in order of arrival, neighbours by key lie anywhere. What a batch takes of such a file is sorted by place, and
-//! then makes runs as in any other; the records are still copied in key order, from where they are in the batch. Batches are longer where there is such a file: the more of it one takes, the
-//! closer they lie ([`super::pipeline`]).
+//! In a value log file, records of neighboring keys may be anywhere. The records that a batch takes
+//! from such a file are sorted by offset, and then form runs as in any other file. They are still
+//! copied in key order, from their places in the batch. Batches are longer with such a file: the
+//! more records a batch takes from it, the closer they lie ([`super::pipeline`]).
 //!
-//! The checksum of each record is verified where it was read, and its key compared with the one that was looked up,
-//! before it is copied: a damaged record stops the job, which then has replaced nothing. The checksum knows file and offset, so what was read for another
-//! record, or another batch, is not taken for this one.
+//! The checksum of each record is verified at the place where it was read, and its key compared
+//! with the looked-up key, before it is copied. A damaged record stops the job before it has
+//! replaced anything. The checksum covers file and offset, so bytes read for another record, or
+//! another batch, are not taken for this one.
 
 use super::window::{Entry, Window};
 use base::{Error, Result};
@@ -20,25 +24,26 @@ use std::ops::Range;
 use std::sync::Arc;
 use table::{Record, Vsst};
 
-/// The longest gap that is read over where nobody knows what reads cost: what is read in the time that a request of its own
-/// would take, with dozens in flight. A fast local device needs 2 us for a request and moves 4 to 8 KiB in these, a
-/// network device 20 us and 24 KiB, the kernel's page cache 1 us and 5 KiB.
+/// Maximum gap that is read over if read costs are unknown: the bytes read in the time of a
+/// separate request, with dozens in flight. A fast local device needs 2 us for a request and moves
+/// 4 to 8 KiB in that time. A network device needs 20 us and moves 24 KiB, and the kernel's page
+/// cache 1 us and 5 KiB.
 pub(crate) const GAP_UNKNOWN: u64 = 12 << 10;
-/// The most requests of a batch.
+/// Maximum number of requests of a batch.
 const BATCH_RUNS_MAX: usize = 1 << 10;
-/// The most records of a batch that are in order of arrival: each may be a request of its own.
+/// Maximum number of records of a batch from value log files: each may need its own request.
 const BATCH_SCATTERED_MAX: usize = 8 << 10;
 
-/// What copying has cost.
+/// Cost of copying.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CopyStats {
-    /// Requests.
+    /// Number of requests.
     pub(crate) reads: u64,
-    /// Those of them that went on while something else was done.
+    /// Number of these requests that ran in the background.
     pub(crate) reads_ahead: u64,
-    /// Bytes of all.
+    /// Bytes of all requests.
     pub(crate) read_bytes: u64,
-    /// The most bytes that were held at a time.
+    /// Maximum bytes held at a time.
     pub(crate) held_bytes_max: u64,
 }
 
@@ -50,55 +55,55 @@ struct Run {
     len: u64,
 }
 
-/// What was read of a run.
+/// Bytes of a run.
 #[derive(Default)]
 enum Bytes {
-    /// Nothing yet.
+    /// Not read yet.
     #[default]
     None,
-    /// From here on in the buffer of the batch.
+    /// In the buffer of the batch, from this offset on.
     Here(usize),
-    /// In a buffer of its own.
+    /// In a separate buffer.
     Own(Arc<[u8]>),
 }
 
 /// Some live records of a window, read together.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// The window, once something was chosen of it.
+    /// The window of the records, once any are chosen.
     pub(crate) window: Arc<Window>,
     runs: Vec<Run>,
-    /// The runs by file and place: so they are read.
+    /// The order in which the runs are read: by file and offset.
     order: Vec<usize>,
-    /// The records in key order: the entry, its run, and where it begins in it.
+    /// Records in key order: the entry, its run, and its offset in the run.
     records: Vec<(usize, usize, usize)>,
     buffer: Vec<u8>,
-    /// What was read of each run.
+    /// Bytes of each run.
     read: Vec<Bytes>,
-    /// Records of files in order of arrival: their input and place, bytes, and which of the records it is.
+    /// Records of value log files: input, offset, length, and index in `records`.
     scattered: Vec<(usize, u64, u64, usize)>,
-    /// Records that were copied.
+    /// Number of copied records.
     pub(crate) copied: usize,
     /// Bytes of all runs.
     pub(crate) read_bytes: u64,
-    /// The number of the first of its reads, if they go on by themselves, and how many of these have not ended.
+    /// Number of the first read in the queue; `lacks` counts the reads that have not ended.
     first: u64,
     lacks: usize,
-    /// Of the first read, by file and place, that failed.
+    /// Error of the first failed read, by file and offset.
     failed: Option<(u64, Error)>,
 }
 
-/// True if the records of an input are in order of arrival.
+/// Returns true if the input is a value log file.
 pub(crate) fn is_scattered(input: &Vsst) -> bool {
     input.properties().segment
 }
 
-/// How records are grouped.
+/// Parameters for grouping records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Grouping {
-    /// Bytes of records that a batch is to have.
+    /// Bytes of records in a batch.
     pub(crate) batch_bytes: u64,
-    /// The most that it reads, gaps included, unless a single record is longer.
+    /// Maximum bytes that a batch reads, gaps included, unless a single record is longer.
     pub(crate) read_bytes_max: u64,
     /// See [`crate::GcOptions::gap_bytes`].
     pub(crate) gap_bytes: Option<u64>,
@@ -107,7 +112,7 @@ pub(crate) struct Grouping {
 }
 
 impl Grouping {
-    /// The longest gap that is read over in each of these.
+    /// Returns the maximum gap that is read over in each input.
     fn gaps(&self, inputs: &[Arc<Vsst>]) -> Vec<u64> {
         let measured = |input: &Arc<Vsst>| ReadCosts::of(&**input.file()).gap_bytes.unwrap_or(GAP_UNKNOWN);
         inputs.iter().map(|input| self.gap_bytes.unwrap_or_else(|| measured(input))).collect()
@@ -115,8 +120,8 @@ impl Grouping {
 }
 
 impl Batch {
-    /// Chooses the next live entries of the window from `keys` on (all, if reading is not lazy); returns how many entries this
-    /// passes.
+    /// Chooses the next live entries of the window from `keys` on (all, if reading is not lazy).
+    /// Returns the number of entries passed.
     pub(crate) fn plan(
         &mut self,
         window: &Arc<Window>,
@@ -150,7 +155,7 @@ impl Batch {
     ) -> usize {
         let mut bytes = 0u64;
         self.read_bytes = 0;
-        // The run that is open in each input.
+        // The open run of each input.
         let mut open: Vec<Option<usize>> = vec![None; inputs.len()];
         for at in keys.clone() {
             let entry = &self.window.entries[at];
@@ -196,7 +201,7 @@ impl Batch {
         keys.len()
     }
 
-    /// Makes runs of the records that are in order of arrival, by their places.
+    /// Forms runs of the records from value log files, by offset.
     fn gather(&mut self, grouping: Grouping, gaps: &[u64]) {
         self.scattered.sort_unstable();
         let mut last = None;
@@ -217,24 +222,24 @@ impl Batch {
         }
     }
 
-    /// True if all its records were copied.
+    /// Returns true if all records were copied.
     pub(crate) fn is_copied(&self) -> bool {
         self.copied >= self.records.len()
     }
 
-    /// True if there is nothing in it.
+    /// Returns true if the batch has no records.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// How many reads it takes.
+    /// Returns the number of reads.
     pub(crate) fn reads(&self) -> usize {
         self.runs.len()
     }
 
     /// Reads the runs, with as many requests in flight as the file system allows.
     pub(crate) fn read(&mut self, inputs: &[Arc<Vsst>]) -> Result<()> {
-        // It never shrinks: what is grown again is zeroed again.
+        // The buffer never shrinks, because regrowing it would zero it again.
         self.buffer.resize(self.buffer.len().max(self.read_bytes as usize), 0);
         let mut rest = self.buffer.as_mut_slice();
         let mut reads = Vec::with_capacity(self.runs.len());
@@ -250,7 +255,8 @@ impl Batch {
         io::read_files(&mut reads)
     }
 
-    /// The reads that it takes, by file and place. From now on it waits for them, as numbers from `first` on.
+    /// Returns the reads of the batch, by file and offset. The batch then waits for them, numbered
+    /// from `first` on.
     pub(crate) fn begin<'v>(&mut self, inputs: &'v [Arc<Vsst>], first: u64) -> Vec<Wanted<'v>> {
         (self.first, self.lacks) = (first, self.runs.len());
         let read = |&i: &usize| {
@@ -260,14 +266,14 @@ impl Batch {
         self.order.iter().map(read).collect()
     }
 
-    /// A read has ended. False: it is of another batch.
+    /// Takes a finished read. Returns false if it belongs to another batch.
     pub(crate) fn land(&mut self, number: u64, read: &Result<Arc<[u8]>>) -> bool {
         let at = number.checked_sub(self.first).and_then(|at| self.order.get(usize::try_from(at).ok()?));
         let Some(&run) = at.filter(|_| self.lacks > 0) else { return false };
         self.lacks -= 1;
         match read {
             Ok(bytes) => self.read[run] = Bytes::Own(bytes.clone()),
-            // That of the first place, whichever was told first.
+            // Keeps the error of the first read by place, in whatever order they finish.
             Err(e) if self.failed.as_ref().is_none_or(|(of, _)| number < *of) => {
                 self.failed = Some((number, e.clone()));
             }
@@ -276,30 +282,31 @@ impl Batch {
         true
     }
 
-    /// True if none of its reads is on its way.
+    /// Returns true if no read is in flight.
     pub(crate) fn has_landed(&self) -> bool {
         self.lacks == 0
     }
 
-    /// The error of its reads, if one failed.
+    /// Returns the error of the reads, if one failed.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), |(_, e)| Err(e))
     }
 
-    /// Lets go of what was read and of the window.
+    /// Releases the read bytes, and returns the window.
     pub(crate) fn clear(&mut self) -> Arc<Window> {
         self.read.clear();
         self.records.clear();
         std::mem::take(&mut self.window)
     }
 
-    /// Entries of the window whose records are in the batch and not copied yet, in key order.
+    /// Returns the entries of the window whose records are in the batch and not copied yet, in key
+    /// order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> + '_ {
         let records = self.records.iter().enumerate().skip(self.copied);
         records.map(|(record, &(entry, ..))| (record, &self.window.entries[entry]))
     }
 
-    /// A record of the batch, verified.
+    /// Returns a verified record of the batch.
     pub(crate) fn open(&self, record: usize, inputs: &[Arc<Vsst>]) -> Result<Record<'_>> {
         let (at, run, offset) = self.records[record];
         let entry = &self.window.entries[at];
@@ -334,7 +341,7 @@ fn stranger(input: &Vsst, window: &Window, entry: &Entry) -> Error {
 mod tests {
     use super::*;
 
-    /// A run is a part of one file, however near the places in two files are.
+    /// A run is part of one file, however close the offsets in two files are.
     #[test]
     fn records_of_two_files_are_two_reads() {
         let grouping = Grouping { read_bytes_max: u64::MAX, ..Grouping::default() };

@@ -1,8 +1,9 @@
 //! A forecast of the reads that the lookups of a collection will make.
 //!
-//! The forecast asks the same tables as the job, and looks into the cache as the job will: a block that is
-//! cached costs nothing. Assumptions where nothing is known without reading: within its range of keys, an
-//! input has keys like any others, and levels hold live references in proportion to all their references.
+//! The forecast considers the same tables as the job, and checks the cache as the job will: a
+//! cached block costs nothing. It makes two assumptions about data that it does not read. The keys
+//! of an input are spread like any others within its key range. Levels hold live references in
+//! proportion to all their references.
 
 use super::lookup::SEEK_AFTER_JOINING;
 use super::names::Names;
@@ -12,10 +13,10 @@ use std::sync::Arc;
 use table::{Ksst, UncachedReferences};
 use version::{FileMeta, Version};
 
-/// One key in so many passes a filter that does not have it.
+/// One in this many absent keys passes a filter.
 const FALSE_POSITIVE_EVERY: f64 = 100.0;
 
-/// The forecasts of some collections, one after another. See the module.
+/// Forecasts of several collections, one after another: see the module.
 #[derive(Debug)]
 pub struct LookupForecast {
     /// Bytes that lookups can bring into the cache before it evicts any of them.
@@ -24,13 +25,13 @@ pub struct LookupForecast {
     brought_in: HashMap<u64, u64>,
 }
 
-/// A table that is asked.
+/// A table to look up.
 struct AskedTable {
     number: u64,
     uncached: UncachedReferences,
 }
 
-/// The tables of one level that are asked.
+/// Tables of one level to look up.
 #[derive(Default)]
 struct AskedLevel {
     tables: Vec<AskedTable>,
@@ -38,15 +39,16 @@ struct AskedLevel {
 }
 
 impl LookupForecast {
-    /// A forecast beside a cache of so many bytes.
+    /// Returns a forecast for a cache of `cache_bytes`.
     pub fn new(cache_bytes: u64) -> LookupForecast {
         LookupForecast { room: cache_bytes, brought_in: HashMap::default() }
     }
 
-    /// Returns the bytes of tables that the next collection is expected to read to find its live records.
+    /// Returns the bytes of tables that the next collection is expected to read to find its live
+    /// records.
     ///
     /// # Errors
-    /// Those of `open`, and of reading the index of a table.
+    /// The errors of `open`, and of reading the index of a table.
     pub fn bytes_of(
         &mut self,
         gc: &Gc,
@@ -83,7 +85,8 @@ impl LookupForecast {
         Ok(bytes)
     }
 
-    /// Lookups of so many keys, of which so many are live, from the deepest level up.
+    /// Returns the bytes read by lookups of `keys` keys, of which `live` are live, from the deepest
+    /// level up.
     fn bytes_of_levels(&mut self, levels: &[AskedLevel], keys: u64, live: u64, lookups: Lookups) -> u64 {
         let most = levels.iter().map(|level| level.references).max().unwrap_or(0);
         let all: u64 = levels.iter().map(|level| level.references).sum();
@@ -91,7 +94,7 @@ impl LookupForecast {
         for (depth, level) in levels.iter().enumerate().rev() {
             let in_table = share(level.references, most);
             for table in &level.tables {
-                // Tables of level 0 overlap: each is asked for all keys that are left.
+                // Tables of level 0 overlap: each is searched for all remaining keys.
                 let own = if depth == 0 { 1.0 } else { share(table.uncached.references, level.references) };
                 let read = self.bytes_of_table(table, left * own, in_table, lookups);
                 bytes = bytes.saturating_add(read);
@@ -101,7 +104,8 @@ impl LookupForecast {
         bytes
     }
 
-    /// Lookups of so many keys in one table that has this share of them in some version.
+    /// Returns the bytes read by lookups of `keys` keys in one table. `in_table` is the share of
+    /// the keys with a version in the table.
     fn bytes_of_table(&mut self, asked: &AskedTable, keys: f64, in_table: f64, lookups: Lookups) -> u64 {
         if keys < 0.5 {
             return 0;
@@ -114,7 +118,7 @@ impl LookupForecast {
             Lookups::Cheaper => table.references as f64 <= keys * f64::from(SEEK_AFTER_JOINING),
         };
         let blocks = table.uncached_block_bytes as f64 * (1.0 - cached);
-        // Index and filters are read by the first lookups of a table.
+        // The first lookups of a table read its index and filters.
         let heads = |bytes: u64| if cached > 0.0 { 0 } else { bytes };
         if is_joined {
             return heads(table.uncached_index_bytes).saturating_add(blocks as u64);
@@ -133,14 +137,14 @@ impl LookupForecast {
     }
 }
 
-/// Keys of inputs that lie among each other.
+/// Keys of inputs with overlapping ranges.
 struct KeyRange<'a> {
     first: &'a [u8],
     last: &'a [u8],
     keys: u64,
 }
 
-/// The ranges of the inputs. Inputs whose ranges meet are one.
+/// Returns the ranges of the inputs, with overlapping ones merged.
 fn ranges_of(gc: &Gc) -> Vec<KeyRange<'_>> {
     let mut all: Vec<KeyRange<'_>> = Vec::new();
     for input in &gc.inputs {

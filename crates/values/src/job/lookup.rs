@@ -1,21 +1,22 @@
-//! The lookup: which keys of a window are live.
+//! The lookup: decides which keys of a window are live.
 //!
-//! A record is live if and only if its exact internal key is a reference in a table of the version, under a name that
-//! leads to the file of the record. Snapshots, memtables and tombstones do not matter: a reference that is physically
-//! there may be read, and one that is not cannot come back.
+//! A record is live if and only if a table of the version has a reference with its exact internal
+//! key, under a blob id that leads to the record's file. Snapshots, memtables and tombstones do not
+//! matter: a reference that exists may be read, and one that does not exist cannot come back.
 //!
-//! Only the reference streams of the tables are asked, and of the tables only those that may use a name of the inputs: the
-//! version knows between which names those of a table lie. Each is asked in the way that is cheapest for as many keys as it is asked:
+//! The lookup reads only the reference streams, and only of tables that may use a blob id of the
+//! inputs: the version knows the first and last blob id of each table. It searches each table in
+//! the way that is cheapest for the number of keys:
 //!
-//! * **Merge join.** A cursor over the stream and the keys of the window move on together, through the cache. Where the
-//!   next key is far away, the cursor seeks.
-//! * **Point lookups**, of some keys at a time: the filter ends most of them in tables that do not have the key, and what the others
-//!   have to read they read together (`points`).
-//! * **Scan.** Where point lookups find nothing in the cache, each costs a read from the device; reading the whole
-//!   stream in long runs past the cache is then cheaper over a wide range.
+//! * **Merge join.** A cursor over the stream and the keys of the window advance together, through
+//!   the cache. If the next key is far away, the cursor seeks.
+//! * **Point lookups**, of several keys at a time: the filter ends most of them in tables without
+//!   the key, and the others read their blocks together (`points`).
+//! * **Scan.** If point lookups find nothing in the cache, each costs a read from the device;
+//!   reading the whole stream in long runs past the cache is then cheaper over a wide range.
 //!
-//! An entry is in one table only, and most are at the bottom: the tables are asked from the deepest level up, and a key
-//! that was found is not asked for again.
+//! An entry is in one table only, and most are at the bottom. So the tables are searched from the
+//! deepest level up, and a key that was found is not looked up again.
 
 use super::GcWorld;
 use super::names::Names;
@@ -30,69 +31,69 @@ use std::sync::Arc;
 use table::{IterOptions, Ksst, KsstIter, ReadCounters, Reference, Vsst};
 use version::FileMeta;
 
-/// About what a step may take.
+/// Approximate maximum time of a step.
 const STEP_NS: u64 = 1_500_000;
-/// Turning to a table.
+/// Cost of starting a table.
 const TABLE_NS: u64 = 2000;
-/// After so many references without a key that was asked, a join seeks.
+/// Number of references without a wanted key after which a join seeks.
 pub(super) const SEEK_AFTER_JOINING: u32 = 32;
-/// The same for a scan, which would drop what it has read ahead.
+/// The same for a scan, which would lose its read-ahead.
 const SEEK_AFTER_SCANNING: u32 = 32 << 10;
-/// Bytes that a scan reads at once.
+/// Length of a read of a scan, in bytes.
 const SCAN_BYTES: usize = 256 << 10;
-/// So many point lookups are made together. After each of these it is asked anew whether a scan is cheaper.
+/// Number of point lookups made together. After each batch the choice of a scan is reconsidered.
 const TOGETHER: usize = 64;
 
-/// A shorter walk says little about what a reference costs.
+/// Minimum number of references of a walk for timing.
 const TIMED_REFERENCES_MIN: u64 = 1 << 10;
 
-/// What lookups have cost.
+/// Cost of lookups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LookupStats {
     pub(crate) point_lookups: u64,
     pub(crate) joined_references: u64,
-    /// Live records under names that lead to inputs only.
+    /// Number of live records under blob ids that lead to inputs only.
     pub(crate) whole_live: u64,
     pub(crate) counters: ReadCounters,
     pub(crate) pace: Pace,
 }
 
-/// The judging of one window.
+/// The lookup of one window.
 pub(crate) struct Lookup {
-    /// Tables not asked yet, the next one last.
+    /// Tables not searched yet, the next one last.
     tables: Vec<Arc<FileMeta>>,
     asking: Option<Asking>,
 }
 
-/// One table being asked.
+/// The search of one table.
 struct Asking {
     table: Arc<Ksst>,
-    /// Keys of the window that are left to ask for.
+    /// Keys of the window that are left to look up.
     keys: Range<usize>,
-    /// References among so many keys.
+    /// Number of references among the keys; `of_keys` is the number of keys.
     references: u64,
     of_keys: u64,
     way: Way,
     points: Points,
 }
 
-/// How a table is asked.
+/// Method of searching a table.
 enum Way {
     Points,
     Cursor(Box<Walk>),
 }
 
-/// A cursor that moves on with the keys.
+/// A cursor that advances with the keys.
 struct Walk {
     cursor: KsstIter,
-    /// After so many references without a key it seeks.
+    /// Number of references without a wanted key after which it seeks.
     seek_after: u32,
-    /// References passed since the last match or seek.
+    /// Number of references passed since the last match or seek.
     passed: u32,
     target: Vec<u8>,
 }
 
-/// All that judging needs to know.
+/// Inputs of a lookup.
 pub(crate) struct LookupContext<'a> {
     pub(crate) names: &'a Names,
     pub(crate) inputs: &'a [Arc<Vsst>],
@@ -101,8 +102,8 @@ pub(crate) struct LookupContext<'a> {
 }
 
 impl Lookup {
-    /// Plans the judging of `window`, which holds something. `tables` are all that may use names of the inputs, from level
-    /// 0 down.
+    /// Plans the lookup of `window`, which must not be empty. `tables` are all that may use blob
+    /// ids of the inputs, from level 0 down.
     pub(crate) fn new(tables: &[Arc<FileMeta>], window: &Window) -> Lookup {
         let ends = (window.entries.first(), window.entries.last());
         let (Some(first), Some(last)) = ends else { panic!("an empty window is judged") };
@@ -111,7 +112,7 @@ impl Lookup {
         Lookup { tables: tables.iter().filter(meets).cloned().collect(), asking: None }
     }
 
-    /// Does a bounded part; true when the whole window is judged.
+    /// Does a bounded part. Returns true when the whole window is judged.
     pub(crate) fn step(
         &mut self,
         context: &LookupContext<'_>,
@@ -159,7 +160,7 @@ fn add_difference(sum: &mut ReadCounters, now: &ReadCounters, before: &ReadCount
 }
 
 impl Asking {
-    /// Opens the table and chooses how to ask it; `None` if there is nothing to ask.
+    /// Opens the table and chooses the method; `None` if no key is to be looked up.
     fn new(
         context: &LookupContext<'_>,
         file: &FileMeta,
@@ -179,7 +180,7 @@ impl Asking {
         match context.lookups {
             Lookups::Points => {}
             Lookups::Join => asking.walk(0, SEEK_AFTER_JOINING),
-            // Dense enough that a cursor passes faster than it could seek.
+            // The keys are so dense that a cursor passes references faster than it could seek.
             Lookups::Cheaper if references <= of_keys.saturating_mul(u64::from(SEEK_AFTER_JOINING)) => {
                 asking.walk(0, SEEK_AFTER_JOINING);
             }
@@ -194,8 +195,8 @@ impl Asking {
         self.way = Way::Cursor(Box::new(Walk { cursor, seek_after, passed: 0, target: Vec::new() }));
     }
 
-    /// Goes over to a scan if that is cheaper than point lookups of the keys that are left. (Some of them may be found
-    /// already; those of other tables are not counted apart either.)
+    /// Switches to a scan if that is cheaper than point lookups of the remaining keys. (Some of
+    /// them may be found already; those of other tables are not counted separately either.)
     fn reconsider(&mut self, stats: &LookupStats) {
         let (left, all) = (self.keys.len() as u128, self.of_keys.max(1).max(self.keys.len() as u64) as u128);
         let references = (u128::from(self.references) * left / all) as u64;
@@ -204,7 +205,7 @@ impl Asking {
         }
     }
 
-    /// Some point lookups; true when all were done.
+    /// Makes some point lookups. Returns true when all are done.
     fn ask(
         &mut self,
         context: &LookupContext<'_>,
@@ -231,7 +232,7 @@ impl Asking {
         Ok(true)
     }
 
-    /// The next point lookups, as many as are made together.
+    /// Makes the next batch of point lookups.
     fn ask_some(
         &mut self,
         context: &LookupContext<'_>,
@@ -253,7 +254,7 @@ impl Asking {
 }
 
 impl Walk {
-    /// A part of a merge join; true when it is complete.
+    /// Makes a part of a merge join. Returns true when it is complete.
     fn join(
         &mut self,
         context: &LookupContext<'_>,
@@ -311,7 +312,7 @@ impl Walk {
     }
 }
 
-/// A reference to entry `at` was found: the entry is live if the reference leads to its file.
+/// Judges entry `at` by a reference: the entry is live if the reference leads to its file.
 fn judge(
     context: &LookupContext<'_>,
     window: &mut Window,
@@ -321,7 +322,8 @@ fn judge(
 ) -> Result<()> {
     let entry = window.entries[at];
     let lead = context.names.input_of(reference.blob_id, window.user_key(&entry), entry.seq);
-    // A reference elsewhere: the value was rewritten into another file, and the record here is garbage.
+    // The reference leads elsewhere: the value was rewritten into another file, and the record here
+    // is garbage.
     let Some((_, whole)) = lead.filter(|(input, _)| *input == entry.input) else { return Ok(()) };
     if reference.stored_len != u64::from(entry.stored_len) {
         return Err(disagreement(context, window, &entry, reference));
@@ -342,10 +344,10 @@ fn disagreement(context: &LookupContext<'_>, window: &Window, entry: &Entry, ref
     Error::corruption(why).at_file(context.inputs[entry.input as usize].file().path()).at_offset(entry.offset)
 }
 
-/// About how many references of the table lie between the first and the last of the keys asked.
+/// Returns the approximate number of references of the table between the first and the last key.
 fn references_among(table: &Ksst, file: &FileMeta, window: &Window, keys: &Range<usize>) -> Result<u64> {
     let all = table.properties().references;
-    // Keys of the window on both sides of the table: all of it.
+    // The window has keys on both sides of the table, so all its references count.
     let (Some(first), Some(last)) = (window.entries.get(keys.start), window.entries.get(keys.end - 1)) else {
         return Ok(all);
     };

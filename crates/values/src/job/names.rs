@@ -1,36 +1,38 @@
-//! Which input a reference leads to.
+//! Resolves references to inputs.
 //!
-//! The names that lead to the inputs are known before the job looks at a table: most names it meets are not among them,
-//! and most of those that are lead to one input alone, so that a reference is resolved by one probe of a small table.
+//! The blob ids that lead to the inputs are known before the job reads a table. Most blob ids in
+//! tables are not among them, and most of those that are lead to one input alone, so one probe of a
+//! small table resolves a reference.
 //!
-//! Invariant: of the version only the inputs are held. The other files may go while the job runs.
+//! Invariant: of the version's files only the inputs are held. Other files may be deleted while the
+//! job runs.
 
 use base::{HashMap, SeqNo};
 use std::sync::Arc;
 use version::{BlobId, FileMeta, Version, VsstMeta};
 
-/// Where a name leads.
+/// Targets of a blob id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lead {
-    /// To one input, all of it.
+    /// One input.
     Input(u32),
-    /// To several files, all of them inputs.
+    /// Several files, all of them inputs.
     Inputs,
-    /// To inputs and to other files.
+    /// Inputs and other files.
     Parted,
 }
 
-/// The names of the inputs.
+/// Blob ids of the inputs.
 pub(crate) struct Names {
-    /// The aliases of the version, and no file but the inputs.
+    /// Aliases of the version, and of its files only the inputs.
     version: Version,
     inputs: Vec<u64>,
-    /// The names, ascending.
+    /// Blob ids, ascending.
     all: Vec<BlobId>,
     leads: HashMap<BlobId, Lead>,
-    /// References under names that lead to inputs only.
+    /// Number of references under blob ids that lead to inputs only.
     expected: u64,
-    /// True if some name leads elsewhere too.
+    /// True if references under some blob id lead to other files too.
     parted: bool,
 }
 
@@ -79,16 +81,17 @@ impl Names {
         })
     }
 
-    /// The names, ascending: what the outputs take over.
+    /// Returns the blob ids that the outputs take over, ascending.
     ///
-    /// Every output takes all of them, also those that lead only to keys of another output. While the job runs, another
-    /// job may replace other files that such a name leads to, and that may move its borders; a file that is not listed
-    /// where the name then leads would be refused.
+    /// Every output takes all of them, including those that lead only to keys of another output.
+    /// While the job runs, another job may replace other files of such a blob id, and that may move
+    /// its key bounds. A file that the blob id then leads to, but that does not list it, would be
+    /// refused.
     pub(crate) fn took_over(&self) -> &[BlobId] {
         &self.all
     }
 
-    /// The input that a reference leads to, and whether its name leads to inputs only.
+    /// Returns the input to which a reference leads, and whether its blob id leads to inputs only.
     #[inline]
     pub(crate) fn input_of(&self, name: BlobId, user_key: &[u8], seq: SeqNo) -> Option<(u32, bool)> {
         match self.leads.get(&name)? {
@@ -101,24 +104,25 @@ impl Names {
         }
     }
 
-    /// False if the table is known to use none of the names.
+    /// Returns false if the table is known to use none of the blob ids.
     pub(crate) fn may_be_used_by(&self, table: &FileMeta) -> bool {
-        // A job has few names.
+        // A job has few blob ids.
         self.all.iter().any(|&name| table.uses.may_have(name))
     }
 
-    /// References under names that lead to inputs only: exactly so many records are found live under these.
+    /// Returns the number of references under blob ids that lead to inputs only, which equals the
+    /// number of live records under them.
     pub(crate) fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// True if references under some name lead to inputs and to other files: how much of the inputs is garbage was then
-    /// an estimate.
+    /// Returns true if references under some blob id lead to inputs and to other files: then the
+    /// garbage of the inputs was an estimate.
     pub(crate) fn are_parted(&self) -> bool {
         self.parted
     }
 
-    /// True if no table references any record of the inputs.
+    /// Returns true if no table references any record of the inputs.
     pub(crate) fn are_dead(&self) -> bool {
         self.expected == 0 && !self.parted
     }

@@ -1,23 +1,24 @@
-//! What lookups cost, as measured while they go on.
+//! Measured cost of lookups.
 //!
-//! Whether keys are looked up one by one or a whole stream is read past them depends on where the blocks are: in the
-//! engine's cache a point lookup takes a microsecond, from the kernel's cache a few, from a device a hundred; a reference
-//! that a cursor passes takes some tens of nanoseconds from anywhere. So both are timed as they happen, and the choice
-//! follows the figures. Without a clock, reads are counted and priced as those of a fast device.
+//! The choice between point lookups and passing a whole stream depends on where the blocks are. A
+//! point lookup takes a microsecond from the engine's cache, a few from the kernel's cache, and a
+//! hundred from a device. A reference that a cursor passes takes some tens of nanoseconds from
+//! anywhere. So both are timed as they happen, and the choice follows the measurements. Without a
+//! clock, reads are counted and priced as those of a fast device.
 
-/// A reference passed by a cursor, before anything is measured.
+/// Initial cost of a reference passed by a cursor.
 pub(crate) const REFERENCE_NS: u64 = 40;
-/// A point lookup in the cache, before anything is measured.
+/// Initial cost of a point lookup in the cache.
 pub(crate) const POINT_NS: u64 = 1000;
-/// A read from the device, where nothing can be measured.
+/// Cost of a read from the device without a clock.
 pub(crate) const DEVICE_READ_NS: u64 = 25_000;
 
-/// A running mean of what one of something takes, in parts of a nanosecond.
+/// A running mean of the duration of one operation, in fractions of a nanosecond.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mean(u64);
 
 const PARTS: u64 = 256;
-/// A mean is never nothing, and never so much that it overflows.
+/// Maximum of a mean, against overflow; it is never 0 either.
 const MEAN_MAX: u64 = 1 << 40;
 
 impl Mean {
@@ -25,8 +26,8 @@ impl Mean {
         Mean(ns * PARTS)
     }
 
-    /// Takes in that `count` of it took `ns`. One measurement moves the mean by little: the thread may have been off the
-    /// processor meanwhile.
+    /// Records that `count` operations took `ns`. One measurement moves the mean only a little: the
+    /// thread may have been off the processor meanwhile.
     pub(crate) fn observe(&mut self, count: u64, ns: u64) {
         if let Some(one) = ns.saturating_mul(PARTS).checked_div(count) {
             let one = one.clamp(self.0 / 4, self.0 * 4);
@@ -34,13 +35,13 @@ impl Mean {
         }
     }
 
-    /// What `count` of it take.
+    /// Returns the expected duration of `count` operations.
     pub(crate) fn of(self, count: u64) -> u64 {
         count.saturating_mul(self.0) / PARTS
     }
 }
 
-/// See the module.
+/// Measured cost of lookups: see the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// A point lookup.
@@ -56,7 +57,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// True if passing so many references is cheaper than looking up so many keys.
+    /// Returns true if passing `references` references is cheaper than looking up `keys` keys.
     pub(crate) fn prefers_passing(&self, references: u64, keys: u64) -> bool {
         self.reference.of(references) <= self.point.of(keys)
     }
@@ -69,12 +70,14 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// `now_ns` is the clock if there is one, `reads` the reads from the device so far.
+    /// Starts timing. `now_ns` is the clock if there is one, `reads` the number of device reads so
+    /// far.
     pub(crate) fn start(now_ns: Option<u64>, reads: u64) -> Stopwatch {
         Stopwatch { from_ns: now_ns, reads }
     }
 
-    /// What the stretch took; without a clock, `estimate_ns` and the price of its reads.
+    /// Returns the duration of the stretch; without a clock, `estimate_ns` plus the price of its
+    /// reads.
     pub(crate) fn stop(&self, now_ns: Option<u64>, reads: u64, estimate_ns: u64) -> u64 {
         match (self.from_ns, now_ns) {
             (Some(from), Some(to)) => to.saturating_sub(from),

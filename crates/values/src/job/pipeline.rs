@@ -1,4 +1,5 @@
-//! The pipeline: while a batch of records is copied those behind it are being read, and the keys behind these are judged.
+//! The pipeline: copies a batch of records while the next batches are being read, and the following
+//! keys are judged.
 //!
 //! ```text
 //! judged      |======= window n =======|-- window n + 1, judged while reads are waited for --
@@ -7,20 +8,25 @@
 //! written     (the file has what it is given written behind)
 //! ```
 //!
-//! So the device has reads of this job as long as there are live records, whoever's turn it is: those of the next batches are begun before one is judged or
-//! copied, in one queue ([`io::ReadQueue`]) that goes on with them between the steps. What is left for the job's thread is waited for only where nothing
-//! else can be done.
+//! The job keeps the device busy as long as there are live records, whatever its thread does. The
+//! reads of the next batches start before one is judged or copied, in one queue ([`io::ReadQueue`])
+//! that runs between the steps. The job's thread waits for reads only if it has nothing else to do.
 //!
-//! * **Order.** Batches are copied in the order in which they were planned, which is that of keys, whichever is read first. A batch has its own
-//!   window, which nobody changes any more once it is judged.
-//! * **Bounded.** What is held of records is at most [`HELD_BYTES_MAX`] and a batch; where an input is in order of arrival, twice that and a batch that is four times as long. There are two windows at most, of half the size that one has
-//!   without a pipeline, so that both take no more memory.
-//! * **Whose it is.** The queue owns the buffers until they are read, the job the queue: a job that fails or is given up waits for what is on its way when it lets go
-//!   of it, before its files. A read that fails is told when its batch is the next; nothing of the job is installed then.
-//! * **Pace.** Where somebody reads in the foreground the queue waits for each batch in pieces, as without a pipeline ([`io::ReadQueue::submit_all`]).
-//! * **The first batch** of a job is waited for: what reads cost is learnt from reads that somebody waits for ([`io::ReadCosts`]).
+//! * **Order.** Batches are copied in the order in which they were planned, which is key order,
+//!   whichever is read first. A batch has its own window, which is immutable once it is judged.
+//! * **Bounded.** Held records take at most [`HELD_BYTES_MAX`] and a batch; with a value log file
+//!   among the inputs, twice that and a batch that is four times as long. There are at most two
+//!   windows, of half the size of a single one, so that both take no more memory.
+//! * **Ownership.** The queue owns the buffers until they are read, and the job owns the queue. A
+//!   job that fails or is dropped waits for reads in flight when it drops the queue, before its
+//!   files. A failed read is reported when its batch is next; the job installs nothing then.
+//! * **Pace.** If foreground reads are active, the queue waits for each batch in pieces, as without
+//!   a pipeline ([`io::ReadQueue::submit_all`]).
+//! * **The first batch** of a job is read synchronously: read costs are learned from synchronous
+//!   reads ([`io::ReadCosts`]).
 //!
-//! Without a pipeline (`GcOptions::pipelined` off, or no queue) the same steps go by turns: a window is judged, then batch for batch read and copied.
+//! Without a pipeline (`GcOptions::pipelined` off, or no queue) the same steps alternate: a window
+//! is judged, then its batches are read and copied one by one.
 
 use super::copy::{Batch, CopyStats, Grouping, is_scattered};
 use super::window::Window;
@@ -31,39 +37,42 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use table::Vsst;
 
-/// The most bytes that one batch reads, gaps included, where batches are read one by one.
+/// Maximum bytes that one batch reads, gaps included, without a pipeline.
 const ALONE_BYTES_MAX: u64 = 4 << 20;
-/// The same where several are on their way, and how much is begun at most before the next one is.
+/// The same with a pipeline; `HELD_BYTES_MAX` bounds the bytes in flight before the next batch
+/// starts.
 const AHEAD_BYTES_MAX: u64 = 2 << 20;
 const HELD_BYTES_MAX: u64 = 4 << 20;
-/// Where records are in order of arrival a batch is so many times as long: what is taken of a file at once lies so much closer. And two of them are held.
+/// Factor on the length of a batch with value log files, whose chosen records then lie that much
+/// closer. Two such batches are held.
 const SCATTERED_TIMES: u64 = 4;
 
-/// See the module.
+/// The pipeline of a job: see the module.
 #[derive(Default)]
 pub(crate) struct Pipeline {
-    /// `None`: each batch is waited for.
+    /// Read queue; `None`: each batch is read synchronously.
     queue: Option<ReadQueue>,
     grouping: Grouping,
-    /// The most that is begun before the next batch is.
+    /// Maximum bytes in flight before the next batch starts.
     held_bytes_max: u64,
-    /// Judged, and from which entry on it is to be planned.
+    /// The judged window being planned, with the first entry left to plan.
     planning: Option<(Arc<Window>, usize)>,
-    /// Judged as well, and behind that one.
+    /// The judged window after that one.
     next: Option<Arc<Window>>,
-    /// Those that are read and not copied, in the order of their keys.
+    /// Batches that are read or being read, and not copied, in key order.
     batches: VecDeque<Batch>,
-    /// The number of the next read.
+    /// Number of the next read.
     number: u64,
     held_bytes: u64,
-    /// For the next that is planned.
+    /// Recycled batch for the next plan.
     spare: Option<Batch>,
     spare_window: Option<Window>,
     pub(crate) stats: CopyStats,
 }
 
 impl Pipeline {
-    /// Of a job of these options over these inputs, with a queue if there is one.
+    /// Returns the pipeline of a job with these options over these inputs, with a queue if there is
+    /// one.
     pub(crate) fn new(options: &GcOptions, inputs: &[Arc<Vsst>], queue: Option<ReadQueue>) -> Pipeline {
         let times = if inputs.iter().any(|input| is_scattered(input)) { SCATTERED_TIMES } else { 1 };
         let read_bytes_max = if queue.is_some() { AHEAD_BYTES_MAX } else { ALONE_BYTES_MAX };
@@ -77,28 +86,28 @@ impl Pipeline {
         Pipeline { queue, grouping, held_bytes_max, ..Pipeline::default() }
     }
 
-    /// How many keys, and bytes of them, a window may have.
+    /// Returns the maximum number of keys, and bytes of keys, in a window.
     pub(crate) fn window_max(&self, options: &GcOptions) -> (usize, usize) {
         let windows = if self.is_one() { 2 } else { 1 };
         ((options.window_keys / windows).max(1), (options.window_key_bytes / windows).max(1))
     }
 
-    /// True if something may be done ahead.
+    /// Returns true if work may be done ahead.
     pub(crate) fn is_one(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// True if nothing is read, and nothing that was judged is left.
+    /// Returns true if no reads are in flight, and no judged entries are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty() && self.planning.is_none() && self.next.is_none()
     }
 
-    /// True if another window may be filled and judged now.
+    /// Returns true if another window may be filled and judged now.
     pub(crate) fn may_judge(&self) -> bool {
         if !self.is_one() {
             return self.is_empty();
         }
-        // Of the batches only the first ones can be of an older window than the one that is planned.
+        // Only the first batches can belong to an older window than the one being planned.
         let oldest = self.batches.front().map(|batch| &batch.window);
         let planned = self.planning.as_ref().map(|(window, _)| window);
         let is_one = oldest.zip(planned).is_none_or(|(a, b)| Arc::ptr_eq(a, b));
@@ -106,7 +115,7 @@ impl Pipeline {
         self.next.is_none() && is_one && oldest.zip(newest).is_none_or(|(a, b)| Arc::ptr_eq(a, b))
     }
 
-    /// Takes a window that is judged, and gives one to be filled.
+    /// Takes a judged window, and returns one to fill.
     pub(crate) fn take(&mut self, judged: Window) -> Window {
         debug_assert!(self.next.is_none(), "a window is judged too early");
         self.next = Some(Arc::new(judged));
@@ -121,10 +130,10 @@ impl Pipeline {
         }
     }
 
-    /// Begins to read as many batches as may be held.
+    /// Starts reading as many batches as may be held.
     ///
     /// # Errors
-    /// Of a batch that was waited for.
+    /// The errors of a batch that is read synchronously.
     pub(crate) fn fill(&mut self, inputs: &[Arc<Vsst>]) -> Result<()> {
         self.look(false);
         loop {
@@ -136,14 +145,14 @@ impl Pipeline {
                 return Ok(());
             }
             let Some(batch) = self.plan(inputs) else { return Ok(()) };
-            // Who was to be waited for was; the others wait until that is copied.
+            // A synchronous batch is complete; further batches wait until it is copied.
             if !self.read(batch, inputs)? {
                 return Ok(());
             }
         }
     }
 
-    /// The next batch; `None` if there is nothing to plan.
+    /// Plans the next batch; `None` if there is nothing to plan.
     fn plan(&mut self, inputs: &[Arc<Vsst>]) -> Option<Batch> {
         let mut batch = self.spare.take().unwrap_or_default();
         loop {
@@ -164,7 +173,7 @@ impl Pipeline {
         }
     }
 
-    /// Reads a batch, or begins to. True if its reads go on by themselves.
+    /// Reads a batch, or starts to. Returns true if its reads run in the background.
     fn read(&mut self, mut batch: Batch, inputs: &[Arc<Vsst>]) -> Result<bool> {
         let reads = batch.reads() as u64;
         self.stats.reads += reads;
@@ -184,7 +193,7 @@ impl Pipeline {
             }
         };
         self.batches.push_back(batch);
-        // They go to the device now, and not when somebody waits for them.
+        // Submits the reads to the device now, not at the first wait for them.
         self.look(false);
         if goes_on {
             self.stats.reads_ahead += reads;
@@ -192,7 +201,7 @@ impl Pipeline {
         Ok(goes_on || is_first)
     }
 
-    /// Takes what has been read; with `wait` waits until something is.
+    /// Takes finished reads; with `wait` waits until there is one.
     fn look(&mut self, wait: bool) {
         let Some(queue) = &mut self.queue else { return };
         for done in queue.complete(wait) {
@@ -200,15 +209,15 @@ impl Pipeline {
         }
     }
 
-    /// True if the next batch can be copied without waiting.
+    /// Returns true if the next batch can be copied without waiting.
     pub(crate) fn has_landed(&self) -> bool {
         self.batches.front().is_some_and(Batch::has_landed)
     }
 
-    /// The next batch, which is waited for.
+    /// Returns the next batch, and waits for its reads.
     ///
     /// # Errors
-    /// Of the first of its reads that failed.
+    /// The error of the first of its reads that failed.
     pub(crate) fn next(&mut self) -> Result<Option<Batch>> {
         while !self.batches.is_empty() && !self.has_landed() {
             let is_on_its_way = self.queue.as_ref().is_some_and(|queue| queue.in_flight() > 0);
@@ -220,7 +229,7 @@ impl Pipeline {
         Ok(Some(batch))
     }
 
-    /// As much of a batch was copied as is in one step: all, or it is the next again.
+    /// Takes back a batch after a step of copying. An incomplete batch is the next one again.
     pub(crate) fn copied(&mut self, mut batch: Batch) {
         if !batch.is_copied() {
             self.batches.push_front(batch);
@@ -232,7 +241,7 @@ impl Pipeline {
         self.spare = Some(batch);
     }
 
-    /// Keeps the memory of a window that nobody uses any more.
+    /// Recycles the memory of a window that is no longer in use.
     fn keep(&mut self, window: Arc<Window>) {
         if let Ok(mut window) = Arc::try_unwrap(window) {
             window.clear();
@@ -240,7 +249,7 @@ impl Pipeline {
         }
     }
 
-    /// Lets go of all, and waits for what is on its way.
+    /// Drops everything, and waits for reads in flight.
     pub(crate) fn end(&mut self) {
         *self = Pipeline { stats: self.stats, ..Pipeline::default() };
     }

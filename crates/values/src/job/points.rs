@@ -1,42 +1,44 @@
 //! Point lookups of many keys in one table, whose reads are made together.
 //!
-//! Each key goes as far as it comes without a read. What all that have stopped wait for is read in one submission, a block that several wait for once, and
-//! each of them goes on. A lookup passes a filter, a partition of the index and a block of references, so three submissions are the most for any
-//! number of keys, and one where only the last of these is not in the cache. One key after the other a lookup waits for each of its blocks by itself, where the device could
-//! work on dozens.
+//! Each key advances until it needs a read. The blocks that all keys need are read in one
+//! submission, a block that several need only once, and each key continues. A lookup passes a
+//! filter, an index partition and a reference block. So there are at most three submissions for any
+//! number of keys, and one if only the reference blocks are not cached. Sequential lookups would
+//! wait for each block separately, while the device could serve dozens.
 //!
-//! What was read is kept until the keys that were asked together have their answers, so that none is read twice, however small the cache.
+//! Read blocks are kept until all keys of a batch are answered, so that no block is read twice,
+//! however small the cache.
 
 use super::GcWorld;
 use super::window::Window;
 use base::Result;
 use table::{Fetched, Ksst, ReadCounters, Reference, Source, Stopped};
 
-/// See the module.
+/// Pending point lookups: see the module.
 #[derive(Default)]
 pub(crate) struct Points {
     fetched: Fetched,
-    /// Entries of the window that have no answer yet.
+    /// Entries of the window without an answer yet.
     asked: Vec<usize>,
-    /// Those that are in the table, with what is there.
+    /// Entries found in the table, with their references.
     found: Vec<(usize, Reference)>,
 }
 
 impl Points {
-    /// This entry of the window is asked for with the others.
+    /// Adds an entry of the window to the batch.
     pub(crate) fn add(&mut self, entry: usize) {
         self.asked.push(entry);
     }
 
-    /// How many are asked for.
+    /// Returns the number of entries in the batch.
     pub(crate) fn len(&self) -> usize {
         self.asked.len()
     }
 
-    /// Looks up all that were added, and gives those that are there.
+    /// Looks up all added entries, and returns those that are in the table.
     ///
     /// # Errors
-    /// Of the first of them that has one.
+    /// The error of the first lookup that fails.
     pub(crate) fn ask(
         &mut self,
         table: &Ksst,
@@ -60,7 +62,7 @@ impl Points {
         done.map(|_| self.found.drain(..))
     }
 
-    /// Each goes as far as it comes. True if some wait for reads.
+    /// Advances each lookup as far as possible. Returns true if some wait for reads.
     fn go_on(&mut self, table: &Ksst, window: &Window) -> Result<bool> {
         let asked = std::mem::take(&mut self.asked);
         for at in asked {

@@ -1,9 +1,9 @@
 //! The keys of all inputs, merged into one order and cut into windows.
 //!
-//! The dense partitions of a vSST list its keys and the places of its records without the values (the lazy read of
-//! Scavenger+). The cursors of all inputs are merged, so that a lookup passes over each table once, and survivors come
-//! out in the order in which the output wants them. A [`Window`] holds as many keys as are judged together, at a bounded
-//! cost of memory.
+//! The dense partitions of a vSST list its keys and the places of its records without the values
+//! (the lazy read of Scavenger+). The cursors of all inputs are merged, so that a lookup passes
+//! over each table once, and live records come out in the key order of the output. A [`Window`]
+//! holds the keys that are judged together, in bounded memory.
 
 use base::hash::key_hash;
 use base::{Error, Result, SeqNo};
@@ -20,16 +20,17 @@ pub(crate) struct Entry {
     pub(crate) seq: SeqNo,
     /// Hash of the user key, for the filters of tables.
     pub(crate) hash: u64,
-    /// Which input holds it.
+    /// Index of the input that holds it.
     pub(crate) input: u32,
-    /// Bytes of the record.
+    /// Length of the record, in bytes.
     pub(crate) stored_len: u32,
-    /// Where it begins.
+    /// Offset of the record.
     pub(crate) offset: u64,
     pub(crate) live: bool,
 }
 
-/// Keys that are judged together, in the order of internal keys. Two inputs may hold records of the same key.
+/// Keys that are judged together, in the order of internal keys. Two inputs may hold records of the
+/// same key.
 #[derive(Default)]
 pub(crate) struct Window {
     keys: Vec<u8>,
@@ -46,13 +47,13 @@ impl Window {
         self.entries.len()
     }
 
-    /// The user key of an entry.
+    /// Returns the user key of an entry.
     #[inline]
     pub(crate) fn user_key(&self, entry: &Entry) -> &[u8] {
         &self.keys[entry.key_at as usize..][..entry.key_len as usize]
     }
 
-    /// The entries whose user keys are in `[low, high]`; with `exclusive`, below `high`.
+    /// Returns the entries whose user keys are in `[low, high]`; with `exclusive`, below `high`.
     pub(crate) fn range(&self, low: &[u8], high: &[u8], exclusive: bool) -> Range<usize> {
         let from = self.entries.partition_point(|e| self.user_key(e) < low);
         let to = self.entries.partition_point(|e| match self.user_key(e).cmp(high) {
@@ -77,7 +78,7 @@ impl Window {
             seq: key.seq,
             hash: key_hash(key.user_key),
             input: input as u32,
-            // The cursor stands on no record that is longer than any can be.
+            // The cursor refuses records over the maximum length.
             stored_len: key.stored_len as u32,
             offset: key.offset,
             live: false,
@@ -93,7 +94,7 @@ impl Window {
 pub(crate) struct MergedKeys {
     inputs: Vec<Arc<Vsst>>,
     cursors: Vec<VsstKeys>,
-    /// Inputs that have keys left, the one with the smallest last.
+    /// Inputs with keys left, the one with the smallest key last.
     order: Vec<usize>,
 }
 
@@ -106,7 +107,7 @@ impl MergedKeys {
         Ok(())
     }
 
-    /// True if all keys were taken.
+    /// Returns true if all keys were taken.
     pub(crate) fn is_done(&self) -> bool {
         self.order.is_empty()
     }
@@ -123,8 +124,8 @@ impl MergedKeys {
         }
     }
 
-    /// Moves the next keys into `window`: `count` of them, or all there are, or until it is full, which it is with so
-    /// many keys or bytes of them. True if it is.
+    /// Moves at most `count` next keys into `window`. Returns true if the window is full, by its
+    /// number of keys or their bytes.
     pub(crate) fn fill(
         &mut self,
         window: &mut Window,
@@ -140,7 +141,7 @@ impl MergedKeys {
             let cursor = &mut self.cursors[input];
             let moved = window.push(input, cursor).and_then(|()| cursor.next());
             moved.map_err(|e| e.at_file(self.inputs[input].file().path()))?;
-            // Neighbours mostly come from one input: compare with the second only.
+            // Neighbors mostly come from one input: compare with the second only.
             let stays = cursor.valid()
                 && (self.order.len() < 2 || {
                     let second = self.order[self.order.len() - 2];
@@ -154,7 +155,7 @@ impl MergedKeys {
         Ok(is_full(window))
     }
 
-    /// What reading the keys has cost.
+    /// Returns the counters of the key reads.
     pub(crate) fn counters(&self) -> ReadCounters {
         let mut sum = ReadCounters::default();
         self.cursors.iter().for_each(|c| sum.add(c.counters()));

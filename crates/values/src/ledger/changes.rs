@@ -1,42 +1,44 @@
-//! The ledger of a version, of that of another one of the same family: what is different between the two is worked out anew, and
-//! nothing else is looked at.
+//! Derives the ledger of a version from that of another version of the same family, by their
+//! differences alone.
 //!
-//! Versions share what they have in common, so the differences are found without a walk ([`version::IdMap::changes`]). What
-//! a file's garbage follows from: its own description, the sums under the names that lead to it, and, where such a name leads
-//! to other files as well, theirs. So whatever changes, the files that its names lead to are *touched*, before and after, and
-//! the garbage of each of them is summed up from its names. Where most files are touched a pass over all of them is cheaper.
+//! Versions share unchanged data, so the differences are found without a walk
+//! ([`version::IdMap::changes`]). A file's garbage depends on its own description and on the sums
+//! under the blob ids that lead to it. If such a blob id leads to other files as well, it also
+//! depends on theirs. So the files that a changed blob id leads to, before and after, are
+//! *touched*, and the garbage of each touched file is summed up from its blob ids. If many files
+//! are touched, a pass over all of them is cheaper.
 
 use super::{FileGarbage, Ledger, has_lasted};
 use std::cmp::Reverse;
 use version::{BlobId, IdMap, Version, VsstMeta};
 
-/// If more than this part of the files is touched, the ledger is made anew.
+/// The ledger is computed anew if more than one in this many files is touched.
 const ANEW_PART: usize = 4;
 
-/// Puts numbers in order, each once.
+/// Sorts and deduplicates numbers.
 fn sort_once(numbers: &mut Vec<u64>) {
     numbers.sort_unstable();
     numbers.dedup();
 }
 
 impl Ledger {
-    /// The ledger of `now`; `self` must be that of `before`.
+    /// Returns the ledger of `now`; `self` must be that of `before`.
     #[must_use]
     pub fn after(&self, before: &Version, now: &Version) -> Ledger {
         let ledger = self.changed(before, now).unwrap_or_else(|| Ledger::of(now));
-        // Not each time: a walk is what this saves, and tests make many versions.
+        // Checked only sometimes: this code exists to save a walk, and tests make many versions.
         if cfg!(debug_assertions) && (now.references.len() < 64 || self.sums.references.is_multiple_of(16)) {
             assert_eq!(ledger, Ledger::of(now), "what is kept is what a walk finds");
         }
         ledger
     }
 
-    /// `None`: too much is different.
+    /// Returns `None` if there are too many differences.
     fn changed(&self, before: &Version, now: &Version) -> Option<Ledger> {
         let (of_names, of_files) =
             (now.references.changes(&before.references), now.vssts.changes(&before.vssts));
         let most = now.vssts.len() / ANEW_PART + 64;
-        // Found out before anything is done for each of them.
+        // Checked before any work for each of them.
         if of_names.len().max(of_files.len()) > most {
             return None;
         }
@@ -114,7 +116,7 @@ impl Ledger {
     }
 }
 
-/// Says of keys, which ascend, if they are in a set.
+/// Sets the membership of keys, which must ascend.
 fn set_members(set: &mut IdMap<u64, ()>, are_in: impl Iterator<Item = (u64, bool)>) {
     let differs = |(key, is_in): &(u64, bool)| set.contains_key(key) != *is_in;
     let changes: Vec<(u64, Option<()>)> =
@@ -122,7 +124,8 @@ fn set_members(set: &mut IdMap<u64, ()>, are_in: impl Iterator<Item = (u64, bool
     set.set_all(&changes);
 }
 
-/// The garbage of a file, and true if none of its names is referenced. `None`: it is not in the version.
+/// Returns the garbage of a file, and whether none of its blob ids is referenced. `None`: it is not
+/// in the version.
 fn garbage_in(now: &Version, number: u64) -> Option<(FileGarbage, bool)> {
     let meta = now.vssts.get(&number)?;
     let mut file = FileGarbage { record_bytes: meta.record_bytes, exact: true, ..FileGarbage::default() };

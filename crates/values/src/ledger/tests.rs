@@ -36,7 +36,7 @@ fn names_that_lead_to_one_file_are_exact_and_others_are_shared_out() {
     shop.table(2, &[dependency(7, 10, 500)]);
     let version = shop.version();
     let ledger = Ledger::of(&version);
-    // 10 has two parts of 1000 in it, 11 one of 3000.
+    // File 10 has two parts of 1000 in it, file 11 one of 3000.
     assert_eq!(ledger.garbage_of(10).referenced_bytes, 350 + 200);
     assert_eq!(ledger.garbage_of(11).referenced_bytes, 300);
     assert!(!ledger.garbage_of(10).exact && !ledger.garbage_of(11).exact);
@@ -46,7 +46,7 @@ fn names_that_lead_to_one_file_are_exact_and_others_are_shared_out() {
     }
 }
 
-/// Files on the speed disk that may leave it are kept in order, from version to version.
+/// Files that may leave the fast tier are kept in order, from version to version.
 #[test]
 fn what_has_lasted_on_the_speed_disk_is_known() {
     let mut shop = Shop::new();
@@ -60,9 +60,9 @@ fn what_has_lasted_on_the_speed_disk_is_known() {
     let mut ledger = Ledger::of(&version);
     assert_eq!(ledger.lasting().collect::<Vec<_>>(), [11, 13]);
     assert_eq!((ledger.lasting_bytes(), ledger.speed_bytes()), (2 * 4096, 5 * 4096), "in whole pages");
-    // One comes, and two are not any more what they were.
+    // One file comes, and two change their class.
     let lasting_then: [&[u64]; 3] = [&[11, 13, 16], &[11, 16], &[16]];
-    // What survived the collection of a hot file has lasted.
+    // Survivors of the collection of a hot file are long-lived.
     let warm = shop.edit(12, |v| v.blob_ids = vec![5]).version();
     assert_eq!(ledger.after(&version, &warm).lasting().collect::<Vec<_>>(), [11, 12, 13]);
     shop.edit(12, |v| v.blob_ids.clear());

@@ -5,7 +5,7 @@ use base::key::encode;
 use std::collections::BTreeMap;
 use version::{AliasTarget, Dependency, FileMeta};
 
-/// Makes versions of descriptions alone.
+/// Builds versions from metadata alone.
 pub(crate) struct Shop {
     levels: Vec<Vec<FileMeta>>,
     vssts: BTreeMap<u64, VsstMeta>,
@@ -115,7 +115,7 @@ fn numbers(gc: Option<Gc>) -> Vec<u64> {
     gc.map(|gc| gc.numbers().collect()).unwrap_or_default()
 }
 
-/// Files of 1000 bytes with so many bytes referenced.
+/// Returns files of 1000 bytes with these bytes referenced.
 fn shop(referenced: &[(u64, u64)]) -> Shop {
     let mut shop = Shop::new();
     for &(number, bytes) in referenced {
@@ -155,7 +155,8 @@ fn bounds_hold() {
     assert_eq!(of(0, 0), [20]);
 }
 
-/// Files that are copied for the disk they are on: in the order in which they are given, within the same bounds.
+/// Files that are copied because of their tier are taken in the given order, within the same
+/// limits.
 #[test]
 fn bounds_hold_for_files_that_are_given() {
     let shop = shop(&[(20, 100), (21, 100), (22, 100), (23, 100)]);
@@ -196,7 +197,7 @@ fn hot_files_are_collected_apart_and_what_survives_of_them_is_warm_once() {
     let mut shop = shop(&[(20, 100), (21, 200), (22, 300), (23, 400), (24, 500), (30, 150), (31, 350)]);
     shop.edit(20, |v| v.class = VsstClass::Hot).edit(22, |v| v.class = VsstClass::Hot);
     shop.edit(23, |v| v.class = VsstClass::Cold);
-    // What a collection wrote has taken over names.
+    // An output of a collection has taken over blob ids.
     for warm in [30, 31] {
         shop.edit(warm, |v| (v.class, v.blob_ids) = (VsstClass::Hot, vec![warm - 20]));
     }

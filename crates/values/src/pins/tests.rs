@@ -2,7 +2,7 @@ use super::*;
 use crate::pick::tests::{Shop, dependency};
 use version::FileMeta;
 
-/// The names that tables use.
+/// Returns the blob ids that tables use.
 fn used(tables: &[Arc<FileMeta>]) -> Vec<u64> {
     used_names(tables.iter().filter_map(|f| f.uses.list()))
 }
@@ -22,7 +22,7 @@ fn a_name_is_pinned_until_the_last_guard_is_gone() {
     assert!(pins.is_empty());
 }
 
-/// At no time is a name of the guard free: the family goes last.
+/// At no time is a blob id of the guard unpinned: the family is released last.
 #[test]
 fn a_guard_lets_go_of_the_family_after_it_pinned_its_names() {
     let pins = Pins::new();
@@ -111,7 +111,7 @@ fn describe(pruned: (Vec<Record>, Vec<Arc<VsstMeta>>)) -> (Vec<u64>, Vec<u64>) {
 #[test]
 fn what_nothing_references_and_nobody_pinned_goes() {
     let mut shop = Shop::new();
-    // 10 is used by its own name, 11 by an alias only, 12 by nothing.
+    // 10 is used by its own blob id, 11 by an alias only, 12 not at all.
     shop.vsst(10, 100).vsst(11, 100).vsst(12, 100).alias(5, &[11]).alias(6, &[11]).alias(7, &[12]);
     shop.table(1, &[dependency(5, 1, 10), dependency(10, 1, 10)]);
     let version = shop.version();

@@ -1,5 +1,6 @@
-//! A store made by hand: real tables and vSSTs on the simulated file system, real edits, and jobs that other edits come
-//! between. Every value follows from its key and sequence, so that any reference in any version can be checked.
+//! A hand-made store: real tables and vSSTs on the simulated file system, real edits, and jobs with
+//! other edits in between. Every value follows from its key and sequence, so that any reference in
+//! any version can be checked.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -25,7 +26,7 @@ pub const FAMILY: FamilyId = 1;
 /// Shorter values stay in the tables.
 pub const SEPARATE_FROM: usize = 40;
 
-/// The one value of an entry.
+/// Returns the only possible value of an entry.
 pub fn value_of(user_key: &[u8], seq: SeqNo) -> Vec<u8> {
     let mut rng = Rng::new(seq ^ base::hash::key_hash(user_key));
     let len = if rng.one_in(4) { rng.below(SEPARATE_FROM as u64) } else { rng.range(40, 400) };
@@ -84,7 +85,7 @@ pub struct World {
     pub files: Arc<Files>,
     pub next_number: u64,
     pub compression: Compression,
-    /// How often reads of lookups were submitted, and how many in all.
+    /// Number of submissions of lookup reads; `lookup_reads` counts the reads.
     pub submissions: Cell<u64>,
     pub lookup_reads: Cell<u64>,
 }
@@ -151,22 +152,22 @@ pub fn table_meta(builder: KsstBuilder) -> Result<FileMeta> {
 pub struct Compaction {
     pub inputs: Vec<(u32, Arc<FileMeta>)>,
     pub output_level: u32,
-    /// An outline of the version it started from.
+    /// Outline of the version from which it started.
     pub version: Arc<Version>,
-    /// References are renewed to the number of their file in that version.
+    /// Whether references are renewed to the number of their file in that version.
     pub renews: bool,
-    /// One value in so many is written anew, into a vSST of this compaction; 0: none.
+    /// One in this many values is rewritten into a vSST of this compaction; 0: none.
     pub rewrites: u64,
     pub pins: Option<PinGuard>,
 }
 
-/// What becomes of an entry.
+/// Outcome of an entry.
 enum What {
     Tombstone,
-    /// Its value follows from its key; a long one goes into a new vSST.
+    /// A value, which follows from its key; a long one goes into a new vSST.
     Value,
     Reference(Reference),
-    /// Nothing, but what it hid stays hidden.
+    /// Dropped, but the entries that it hid stay hidden.
     Gone,
 }
 
@@ -182,7 +183,7 @@ pub struct Store {
     pub busy: BTreeSet<u64>,
     /// Versions that readers hold.
     pub kept: Vec<Arc<Version>>,
-    /// Every entry is either newest of its key or may vanish.
+    /// Newest entry of each key; all other entries may be dropped.
     pub newest: BTreeMap<Vec<u8>, (SeqNo, ValueKind)>,
 }
 
@@ -223,7 +224,7 @@ impl Store {
         self.state.family(FAMILY).unwrap().version.clone()
     }
 
-    /// Commits an edit and removes the files that nobody holds any more.
+    /// Commits an edit and removes the files that are no longer held.
     pub fn commit(&mut self, records: Vec<Record>) {
         if records.is_empty() {
             return;
@@ -282,7 +283,8 @@ impl Store {
         self.world.files.env.fs.list(Path::new("/store")).unwrap().len()
     }
 
-    /// Writes the memtable into a table at level 0, and its values into vSSTs, hot and cold apart or not.
+    /// Writes the memtable into a table at level 0, and its values into vSSTs, with hot and cold
+    /// split or not.
     pub fn flush(&mut self, rng: &mut Rng) {
         let memtable = std::mem::take(&mut self.memtable);
         if memtable.is_empty() {
@@ -302,7 +304,8 @@ impl Store {
         self.commit(records);
     }
 
-    /// The records by which tables come, and what they and those that go make of the sums under names.
+    /// Returns the records that add tables, with the changes of the sums under blob ids by these
+    /// and the removed tables.
     fn tables_come(&self, mut come: Vec<FileMeta>, level: u32, go: &[Arc<FileMeta>]) -> Vec<Record> {
         let gone = self.lists(go);
         let sums = Record::references(FAMILY, &mut come, gone.iter().map(Vec::as_slice));
@@ -310,7 +313,7 @@ impl Store {
         come.into_iter().map(add).chain(sums).collect()
     }
 
-    /// What tables reference, as they say.
+    /// Reads the dependency lists of tables.
     fn lists(&self, files: &[Arc<FileMeta>]) -> Vec<Vec<Dependency>> {
         let list = |f: &Arc<FileMeta>| {
             self.world.files.table(f).unwrap().dependencies(&mut ReadCounters::default()).unwrap()
@@ -318,7 +321,7 @@ impl Store {
         files.iter().map(list).collect()
     }
 
-    /// Writes entries into tables of at most so many entries, and the values that are new into vSSTs.
+    /// Writes entries into tables with a maximum number of entries, and new values into vSSTs.
     fn write_files(
         &mut self,
         entries: Vec<(Vec<u8>, SeqNo, What)>,
@@ -365,7 +368,8 @@ impl Store {
         (tables, vssts)
     }
 
-    /// Chooses the inputs of a compaction, pins, and marks them busy. `None` if there is nothing to do.
+    /// Chooses the inputs of a compaction, pins, and marks them busy. `None` if there is nothing to
+    /// do.
     pub fn begin_compaction(&mut self, rng: &mut Rng) -> Option<Compaction> {
         let version = self.version();
         let level = rng.below(3) as u32;
@@ -386,7 +390,7 @@ impl Store {
             let below = version.overlapping(output_level as usize, Some(low), Some(high));
             inputs.extend(below.into_iter().map(|f| (output_level, f)));
         }
-        // Nothing that another compaction will put there may overlap: take no chances with two at the same levels.
+        // No other compaction may write an overlapping file there, so none runs at the same time.
         if !self.busy.is_empty() || !inputs.iter().all(|(_, f)| idle(f)) {
             return None;
         }
@@ -401,7 +405,8 @@ impl Store {
         Some(Compaction { inputs, output_level, version, renews: rng.one_in(2), rewrites, pins: Some(pins) })
     }
 
-    /// Merges the inputs, drops what newer entries hide (but now and then what a snapshot may see), and installs.
+    /// Merges the inputs, drops hidden entries (sometimes keeping those that a snapshot may see),
+    /// and installs the result.
     pub fn finish_compaction(&mut self, mut job: Compaction, rng: &mut Rng) {
         let mut entries: BTreeMap<(Vec<u8>, Reverse<SeqNo>), What> = BTreeMap::new();
         for (_, file) in &job.inputs {
@@ -433,7 +438,7 @@ impl Store {
             let bottom = job.output_level == 2 && matches!(what, What::Tombstone);
             if (hidden && (uncovered || !rng.one_in(8))) || (bottom && !hidden && self.is_bottom(&job, &key))
             {
-                // A tombstone that goes must not uncover what it hid here.
+                // A dropped tombstone must not uncover the entries that it hid here.
                 if bottom && !hidden {
                     kept.push((key, 0, What::Gone));
                 }
@@ -460,13 +465,14 @@ impl Store {
         drop(job.pins.take());
     }
 
-    /// True if nothing of the key lies under the outputs.
+    /// Returns true if no entry of the key lies under the outputs.
     fn is_bottom(&self, job: &Compaction, key: &[u8]) -> bool {
         let inputs: BTreeSet<u64> = job.inputs.iter().map(|(_, f)| f.number).collect();
         self.version().lookup(key).all(|(level, f)| level < 2 || inputs.contains(&f.number))
     }
 
-    /// Checks every entry of `version` that lies in a table: what it references is there and is the right value.
+    /// Checks every entry of `version` in a table: its referenced record exists and has the right
+    /// value.
     pub fn check(&self, version: &Version) -> u64 {
         let mut checked = 0;
         for file in version.levels.iter().flatten() {
@@ -492,7 +498,7 @@ impl Store {
         checked
     }
 
-    /// Checks that every key that was flushed has its newest entry in the current version.
+    /// Checks that the current version has the newest entry of every flushed key.
     pub fn check_newest(&self) {
         let version = self.version();
         for (key, (seq, kind)) in &self.newest {

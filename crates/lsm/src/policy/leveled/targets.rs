@@ -24,7 +24,7 @@ use version::{FileMeta, Version};
 
 /// Factor by which the base level may be larger if values are separated. A merge of level 0 into it
 /// reads about that many references for each new one. That is a few microseconds of work for a
-/// value of several kilobytes, against a tenth of the store as hidden garbage.
+/// value of several kilobytes, against a tenth of the store as unexposed garbage.
 pub(in crate::policy) const SEPARATED_BASE_FACTOR: u64 = 48;
 
 /// Values count as separated if the tables of a level have at most one part in `SEPARATED_PART` of

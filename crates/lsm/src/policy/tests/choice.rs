@@ -3,7 +3,7 @@
 //! The trees are scaled-down full stores: tables of some hundred entries, and levels ten times as
 //! large as those above. A table of references overlaps as many bytes as ten of them have. Bytes of
 //! the separated values themselves are the same for both choices, and are not counted. Values that
-//! tables still reference are counted, as hidden garbage.
+//! tables still reference are counted, as unexposed garbage.
 
 use super::*;
 

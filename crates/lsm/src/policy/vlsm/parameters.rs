@@ -21,7 +21,8 @@ pub enum OverlapOf {
     FullTable,
 }
 
-/// The parameters of the compaction policy `vlsm` ([`PolicyChoice::vlsm`](crate::policy::PolicyChoice::vlsm)).
+/// The parameters of the compaction policy `vlsm`
+/// ([`PolicyChoice::vlsm`](crate::policy::PolicyChoice::vlsm)).
 ///
 /// ```
 /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};
