@@ -1,7 +1,9 @@
-//! What a commit costs in a store of many files: `cargo run --release -p lavastore-version --example manifest_commits`.
+//! The cost of a commit in a store of many files: `cargo run --release -p lavastore-version
+//! --example manifest_commits`.
 //!
-//! Each edit replaces one table of level 1 by another, as a small compaction does, on the simulated file system, so that
-//! what is measured is the manifest's work and not the device's. The median of all commits, microseconds.
+//! Each edit replaces one table of level 1 by another, like a small compaction. It runs on the
+//! simulated file system, so the measurement covers the manifest's work and not the device's. The
+//! result is the median of all commits, in microseconds.
 
 #![allow(clippy::print_stdout, reason = "an example tells what it measures")]
 

@@ -19,7 +19,7 @@ fn bytes(rng: &mut Rng, len_max: u64) -> Vec<u8> {
     out
 }
 
-/// Small and large numbers alike.
+/// Returns small and large numbers alike.
 fn number(rng: &mut Rng) -> u64 {
     (rng.next_u64() >> rng.range(8, 64)).max(1)
 }
@@ -28,7 +28,7 @@ fn uid(rng: &mut Rng) -> Uid {
     Uid::from_words(rng.next_u64(), rng.next_u64())
 }
 
-/// A table with any contents that pass validation.
+/// Returns a table with random contents that pass validation.
 pub(crate) fn any_file(rng: &mut Rng) -> FileMeta {
     let mut keys = [[vec![1], bytes(rng, 20)].concat(), [vec![1], bytes(rng, 20)].concat()];
     keys.sort();
@@ -59,7 +59,7 @@ pub(crate) fn any_file(rng: &mut Rng) -> FileMeta {
     }
 }
 
-/// A vSST with any contents that pass validation.
+/// Returns a vSST with random contents that pass validation.
 pub(crate) fn any_vsst(rng: &mut Rng) -> VsstMeta {
     let like = any_file(rng);
     let mut blob_ids: Vec<u64> =
@@ -89,10 +89,10 @@ pub(crate) fn any_vsst(rng: &mut Rng) -> VsstMeta {
 
 /// Number of kinds of records.
 pub(crate) const KINDS: u64 = 22;
-/// Of those that there were when the records of before were written.
+/// Number of kinds of records when the older golden records were written.
 pub(crate) const KINDS_BEFORE: u64 = 20;
 
-/// A record of the given kind with random contents, valid in itself.
+/// Returns a record of the given kind with random contents, valid in itself.
 pub(crate) fn any_record(rng: &mut Rng, kind: u64) -> Record {
     let (family, level) = (rng.next_u64() as u32, rng.below(7) as u32);
     let n = number(rng);
@@ -124,7 +124,7 @@ pub(crate) fn any_record(rng: &mut Rng, kind: u64) -> Record {
             let discarded = rng.one_in(2);
             let uid = rng.one_in(2).then(|| Uid::from_words(rng.next_u64(), rng.next_u64()));
             let volume = Volume(7);
-            // Groups of other lanes are in the store's own tests.
+            // Groups of other lanes are tested in the crate of the store.
             let group =
                 LogGroupMeta { ltn: n, file, len, volume, sealed_end, discarded, uid, ..Default::default() };
             Record::Store(StoreRecord::AddLogGroup { group })
@@ -160,14 +160,15 @@ pub(crate) fn any_record(rng: &mut Rng, kind: u64) -> Record {
     }
 }
 
-/// Makes edits that are valid for the state at hand, as a store would make them.
+/// Makes edits that are valid for the given state, like those of a store.
 pub(crate) struct Editor {
     pub(crate) rng: Rng,
-    /// What each table references, as it would say itself, by its identity. `None`: the manifest says it, as those of before do.
+    /// Dependency list of each table, by its uid. `None`: the manifest has the lists, in the older
+    /// encoding.
     lists: Option<BTreeMap<Uid, Vec<Dependency>>>,
 }
 
-/// The user keys of the tests.
+/// Returns a user key of the tests.
 pub(crate) fn user_key(n: u64) -> Vec<u8> {
     format!("key{n:04}").into_bytes()
 }
@@ -177,18 +178,19 @@ impl Editor {
         Editor { rng: Rng::new(seed), lists: Some(BTreeMap::new()) }
     }
 
-    /// One that writes the lists of tables into the manifest.
+    /// Returns an editor that writes the lists of tables into the manifest.
     pub(crate) fn of_before(seed: u64) -> Self {
         Editor { lists: None, ..Editor::new(seed) }
     }
 
-    /// What a table references. `None`: another one wrote it.
+    /// Returns the dependency list of a table. `None`: another editor wrote it.
     fn list(&self, file: &FileMeta) -> Option<Vec<Dependency>> {
         let own = || self.lists.as_ref()?.get(&file.uid).cloned();
         file.uses.list().map(<[Dependency]>::to_vec).or_else(own)
     }
 
-    /// The lists of tables stay in these; what follows for the sums under names is told.
+    /// Removes the dependency lists from the tables, and adds a record of the changes of the sums
+    /// under blob ids.
     fn tell(&mut self, state: &State, family: FamilyId, mut records: Vec<Record>) -> Vec<Record> {
         if self.lists.is_none() {
             return records;
@@ -215,7 +217,7 @@ impl Editor {
         records
     }
 
-    /// A table over `[low, high]`.
+    /// Returns a table over `[low, high]`.
     fn file(&mut self, number: u64, (low, high): (u64, u64), (min_seq, max_seq): (SeqNo, SeqNo)) -> FileMeta {
         FileMeta {
             number,
@@ -247,7 +249,7 @@ impl Editor {
         }
     }
 
-    /// A valid edit; empty where the chosen kind of change has nothing to change.
+    /// Returns a valid edit; empty if the chosen kind of change has nothing to change.
     pub(crate) fn edit(&mut self, state: &State) -> Edit {
         let families: Vec<&Arc<FamilyState>> = state.families.values().collect();
         let pick = self.rng.below(families.len() as u64 + 1) as usize;
@@ -304,7 +306,8 @@ impl Editor {
         records
     }
 
-    /// All of level 0, or one file of a deeper level, into the next level; often without any change of the file.
+    /// Compacts all of level 0, or one file of a deeper level, into the next level; often moves the
+    /// file unchanged.
     fn compact(&mut self, state: &State, family: &FamilyState) -> Vec<Record> {
         let (id, version) = (family.id, &family.version);
         let level = self.rng.below(4) as usize;
@@ -377,7 +380,7 @@ impl Editor {
         if inputs.is_empty() { Vec::new() } else { vec![Record::ReplaceVsst { family: id, inputs, outputs }] }
     }
 
-    /// Drops names and files on which nothing depends.
+    /// Drops unreferenced blob ids and files.
     fn tidy(&mut self, family: &FamilyState) -> Vec<Record> {
         let id = family.id;
         let (aliases, vssts) = family.version.unreferenced();
@@ -405,7 +408,7 @@ impl Editor {
                 ],
                 1 => vec![Record::Store(StoreRecord::DiscardLogGroup { ltn: first.ltn })],
                 2 => vec![Record::Store(StoreRecord::RemoveLogGroup { ltn: first.ltn })],
-                // Recycled: the same file under a new tag.
+                // Recycled: the same file under a new segment number.
                 _ => vec![
                     Record::Store(StoreRecord::AddLogGroup {
                         group: LogGroupMeta { file: first.file, ..new },

@@ -1,19 +1,22 @@
-//! What an edit changes of the sums under names, as one thing that is handed on by reference.
+//! Changes of the reference sums by an edit, as one shared object.
 //!
-//! A compaction that drops entries changes the sums under each name that these led to: of a store of ten terabytes that may be all
-//! 150,000. So what costs as much as there are such names is done before the lock of the manifest is taken: the changes are encoded
-//! when they are made, and the sums of the version that is published then are worked out with them.
+//! A compaction that drops entries changes the sums under every blob id of these entries: in a
+//! store of ten terabytes possibly under all 150,000. So all work proportional to the number of
+//! blob ids is done before the manifest lock is taken. The changes are encoded when they are made,
+//! and the sums of the next version are computed with them.
 //!
-//! Others may install meanwhile. What was worked out is not thrown away for that: with the version that it began with, it is a
-//! *footing* ([`crate::Edit::rest_on`]). The sums after the edit are those of the footing, with what others have changed since, which is
-//! found without a look at the rest, since versions share what they have in common ([`IdMap::changes`]):
+//! Other edits may be installed meanwhile. The computed sums stay useful: together with the version
+//! from which they started, they form a *footing* ([`crate::Edit::rest_on`]). The sums after the
+//! edit are those of the footing plus the later changes by other edits. The later changes are found
+//! without visiting the rest, since versions share unchanged data ([`IdMap::changes`]):
 //!
 //! ```text
 //! now + changes = (before + changes) + (now - before)
 //! ```
 //!
-//! Invariant: a footing leads from its first version to its second by these changes and nothing else that changes sums. So with it or
-//! without it an edit has the same outcome, which tests and debug builds hold against each other.
+//! Invariant: a footing leads from its first version to its second by these changes and nothing
+//! else that changes sums. So with it or without it an edit has the same result; tests and debug
+//! builds compare them.
 
 use crate::meta::BlobId;
 use crate::uses::{Net, ReferenceChange, ReferenceTotals, decode_changes, encode_changes};
@@ -25,7 +28,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use store::IdMap;
 
-/// See the module. A clone costs a few reference counts; two are the same if they change the same.
+/// Changes of the reference sums: see the module. A clone costs a few reference counts; two are
+/// equal if their changes are equal.
 #[derive(Clone)]
 pub struct ReferenceChanges {
     told: Arc<Told>,
@@ -33,15 +37,15 @@ pub struct ReferenceChanges {
 }
 
 struct Told {
-    /// By ascending name.
+    /// Changes, by ascending blob id.
     changes: Vec<ReferenceChange>,
-    /// Of all names together.
+    /// Sum over all blob ids.
     net: Net,
-    /// `None`: it is encoded when it is written.
+    /// Encoded changes; `None`: they are encoded when they are written.
     encoded: Option<Vec<u8>>,
 }
 
-/// A version, and the same with the changes.
+/// A version before and after the changes.
 #[derive(Clone)]
 struct Footing {
     before: Arc<Version>,
@@ -54,30 +58,31 @@ impl ReferenceChanges {
         ReferenceChanges { told: Arc::new(Told { changes, net, encoded }), footing: None }
     }
 
-    /// For an edit that is about to be written.
+    /// Returns encoded changes for an edit that is about to be written.
     pub(crate) fn ready(changes: Vec<ReferenceChange>) -> ReferenceChanges {
         let mut encoded = Vec::new();
         encode_changes(&changes, &mut encoded);
         Self::told(changes, Some(encoded))
     }
 
-    /// True if these are the very changes that others are, and not only the same ones.
+    /// Returns true if both share the same object, and are not only equal.
     pub(crate) fn is_of(&self, others: &ReferenceChanges) -> bool {
         Arc::ptr_eq(&self.told, &others.told)
     }
 
-    /// They lead from the one version to the other.
+    /// Sets the footing: the changes lead from `before` to `after`.
     pub(crate) fn rest_on(&mut self, before: &Arc<Version>, after: &Arc<Version>) {
         self.footing = Some(Footing { before: before.clone(), after: after.clone() });
     }
 
-    /// Of all names together.
+    /// Returns the sum over all blob ids.
     pub(crate) fn net(&self) -> &Net {
         &self.told.net
     }
 
-    /// What they make of the sums of `now`, by what is known of an earlier version; and the names that are to be looked at all the same, for
-    /// others have changed what they stand for. `None`: nothing is known, or a sum would be out of range.
+    /// Applies the changes to the sums of `now`, using the footing. Also returns the blob ids that
+    /// must be checked again, because other edits have changed their targets. Returns `None`
+    /// without a footing, or if a sum would be out of range.
     pub(crate) fn on_footing(&self, now: &Version) -> Option<(IdMap<BlobId, ReferenceTotals>, Vec<BlobId>)> {
         let Footing { before, after } = self.footing.as_ref()?;
         let mut sums = after.references.clone();
@@ -106,7 +111,7 @@ impl ReferenceChanges {
         }
     }
 
-    /// Reads what [`ReferenceChanges::encode_into`] wrote.
+    /// Decodes the output of [`ReferenceChanges::encode_into`].
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<ReferenceChanges> {
         decode_changes(r).map(ReferenceChanges::from)
     }

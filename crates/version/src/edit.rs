@@ -1,11 +1,12 @@
 //! Edits: the changes from one state of the key-value engine to the next, and their encoding.
 //!
-//! An edit may carry records of the store's own ([`Record::Store`]), which take effect with it.
+//! An edit may contain records of the store itself ([`Record::Store`]), which take effect with it.
 //!
-//! An [`Edit`] is a list of [`Record`]s that take effect together or not at all. Encoded, each record is its tag
-//! (varint), the length of its body (varint) and the body. A tag this release does not know, or a body with bytes left
-//! over, was written by a newer release: the edit is refused as `Unsupported`, because skipping a change that somebody
-//! thought worth recording cannot be right. The numbers of the tags never change meaning.
+//! An [`Edit`] is a list of [`Record`]s that take effect together or not at all. Encoded, each
+//! record is its tag (varint), the length of its body (varint) and the body. An unknown tag, or a
+//! body with extra bytes, was written by a newer release. The edit is then refused as
+//! `Unsupported`, because skipping a recorded change cannot be right. The numbers of the tags never
+//! change meaning.
 
 use crate::changes::ReferenceChanges;
 use crate::manifest::Kv;
@@ -24,39 +25,41 @@ use store::manifest::{Commit, Record as StoreRecord};
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A table joins a level. In an edit that also removes the same number, the file moves. A description without the list of what
-    /// it references has a tag of its own, which releases refuse that know of none.
+    /// A table joins a level. In an edit that also removes the same number, the file moves. A
+    /// description without a dependency list has a separate tag, which releases that do not know it
+    /// refuse.
     AddFile {
-        /// Its family.
+        /// Family of the table.
         family: FamilyId,
-        /// Its level.
+        /// Level of the table.
         level: u32,
         /// The table.
         meta: FileMeta,
     },
-    /// A table leaves its level. Takes effect before the additions of the same edit, wherever it stands in it.
+    /// A table leaves its level. Takes effect before the additions of the same edit, wherever it is
+    /// in the edit.
     RemoveFile {
-        /// Its family.
+        /// Family of the table.
         family: FamilyId,
-        /// The level it is in.
+        /// Present level of the table.
         level: u32,
-        /// The table.
+        /// Number of the table.
         number: u64,
     },
-    /// Every record of the family with a sequence below `seq` is in tables. Never goes back.
+    /// Every record of the family with a sequence below `seq` is in tables. Never decreases.
     LogFloor {
         /// The family.
         family: FamilyId,
-        /// The first sequence that may still be in the log only.
+        /// First sequence that may still be in the log only.
         seq: SeqNo,
     },
-    /// A column family comes into being.
+    /// A column family is created.
     CreateFamily {
-        /// Its id: larger than every id before it.
+        /// Id of the family: larger than every id before it.
         id: FamilyId,
-        /// Its name: no other living family has it.
+        /// Name of the family: no other live family has it.
         name: String,
-        /// Its options, in an encoding of the layer above.
+        /// Options of the family, in an encoding of the layer above.
         options: Vec<u8>,
     },
     /// The options of a family change.
@@ -73,60 +76,61 @@ pub enum Record {
     },
     /// A vSST joins a family.
     AddVsst {
-        /// Its family.
+        /// Family of the file.
         family: FamilyId,
         /// The file.
         meta: VsstMeta,
     },
-    /// A vSST leaves: no table may depend on a name that leads to it, and its aliases must go with it.
+    /// A vSST leaves. No table may depend on a blob id that leads to it, and its aliases must be
+    /// dropped with it.
     RemoveVsst {
-        /// Its family.
+        /// Family of the file.
         family: FamilyId,
-        /// The file.
+        /// Number of the file.
         number: u64,
     },
-    /// Garbage collection: the outputs (ascending, disjoint key ranges; none if nothing was alive) take the place of
-    /// the inputs under every name that leads to them.
+    /// Garbage collection: the outputs (ascending, disjoint key ranges; none if no record was live)
+    /// replace the inputs under every blob id that leads to them.
     ReplaceVsst {
-        /// Their family.
+        /// Family of the files.
         family: FamilyId,
         /// The files that leave.
         inputs: Vec<u64>,
         /// The files that take over.
         outputs: Vec<VsstMeta>,
     },
-    /// A blob id leads to these files from now on.
+    /// A blob id is mapped to these files.
     SetAlias {
         /// The family.
         family: FamilyId,
-        /// The name.
+        /// The blob id.
         blob_id: BlobId,
-        /// Where it leads: at least one target, the first with an empty key, the others in key order.
+        /// Targets: at least one, the first with an empty key, the others in key order.
         targets: Vec<AliasTarget>,
     },
-    /// A blob id whose own file is gone leads nowhere: no table may depend on it.
+    /// A blob id whose own file is gone is removed: no table may depend on it.
     DropAlias {
         /// The family.
         family: FamilyId,
-        /// The name.
+        /// The blob id.
         blob_id: BlobId,
     },
-    /// What the tables that the edit adds and removes make of the sums under each name, ascending. In an edit that has this the
-    /// tables that are removed have no lists that would count.
+    /// Changes of the sums under each blob id by the tables that the edit adds and removes,
+    /// ascending. With this record, dependency lists of the removed tables do not count.
     References {
         /// The family.
         family: FamilyId,
-        /// By name.
+        /// Changes by blob id.
         changes: ReferenceChanges,
     },
-    /// The next family id is at least this.
+    /// A lower bound of the next family id.
     NextFamily(FamilyId),
     /// A table or vSST is about to get a second hard link.
     ShareFile {
-        /// The file.
+        /// Number of the file.
         number: u64,
     },
-    /// A change of what the store knows of itself, in the same edit.
+    /// A change of the store's own state, in the same edit.
     Store(StoreRecord),
 }
 
@@ -153,7 +157,7 @@ mod tag {
 }
 
 impl From<Edit> for Commit<Kv> {
-    /// What is the store's is put apart.
+    /// Separates the records of the store.
     fn from(edit: Edit) -> Self {
         let mut commit: Commit<Kv> =
             Commit { store: Vec::new(), own: Edit(Vec::with_capacity(edit.0.len())) };
@@ -174,7 +178,7 @@ impl From<&Edit> for Commit<Kv> {
 }
 
 impl Edit {
-    /// The encoding: every record in turn.
+    /// Encodes every record in turn.
     pub fn encode(&self) -> Vec<u8> {
         let (mut out, mut body) = (Vec::new(), Vec::new());
         for record in &self.0 {
@@ -190,10 +194,10 @@ impl Edit {
         out
     }
 
-    /// Decodes what [`Edit::encode`] wrote.
+    /// Decodes the output of [`Edit::encode`].
     ///
     /// # Errors
-    /// `Unsupported` for what only a newer release can have written, `Corruption` for everything else that is wrong.
+    /// `Unsupported` for records of a newer release, `Corruption` for all other faults.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader::new(bytes);
         let mut records = Vec::new();
@@ -212,8 +216,9 @@ impl Edit {
         Ok(Edit(records))
     }
 
-    /// For a family this edit is `tried` once more, which led from one version to another: what was worked out then of the sums under names
-    /// need not be worked out again, whatever state it is applied to. See [`crate::changes`].
+    /// Sets the footing of this edit for a family: `tried`, the same edit, led from `before` to
+    /// `after`. The sums under blob ids that were computed then need not be computed again,
+    /// whatever state this edit is applied to. See [`crate::changes`].
     pub fn rest_on(&mut self, tried: &Edit, id: FamilyId, before: &Arc<Version>, after: &Arc<Version>) {
         let Some(others) = tried.alone_changes_sums(id) else { return };
         for record in &mut self.0 {
@@ -226,7 +231,7 @@ impl Edit {
         }
     }
 
-    /// What the edit says of the sums of a family, if nothing else in it changes them.
+    /// Returns the changes of a family's sums, if nothing else in the edit changes them.
     fn alone_changes_sums(&self, id: FamilyId) -> Option<&ReferenceChanges> {
         let mut all = self.0.iter().filter_map(|record| match record {
             Record::References { family, changes } if *family == id => Some(changes),
@@ -239,8 +244,9 @@ impl Edit {
 }
 
 impl Record {
-    /// What tables that come, and tables that go and have these lists, make of the sums under names. The lists of those that come are
-    /// taken from their descriptions: the edit says what follows from them. `None`: none of them references anything.
+    /// Returns the changes of the sums under blob ids by added tables, and by removed tables with
+    /// these dependency lists. Takes the lists out of the descriptions of the added tables: the
+    /// record replaces them. `None`: no table references anything.
     pub fn references<'l>(
         family: FamilyId,
         added: &mut [FileMeta],
@@ -261,7 +267,7 @@ impl Record {
         Some(Record::References { family, changes: ReferenceChanges::ready(changes) })
     }
 
-    /// Appends the body; returns the tag.
+    /// Appends the body. Returns the tag.
     fn encode_body(&self, out: &mut Vec<u8>) -> u64 {
         match self {
             Record::AddFile { family, level, meta } => {
@@ -293,7 +299,7 @@ impl Record {
         }
     }
 
-    /// The records about vSSTs and aliases.
+    /// Encodes the records about vSSTs and aliases.
     fn encode_values_body(&self, out: &mut Vec<u8>) -> u64 {
         match self {
             Record::AddVsst { family, meta } => {

@@ -1,25 +1,29 @@
-//! Facts about the entries of a table beyond the manifest's.
+//! Statistics of the entries of a table beyond the manifest's data.
 //!
-//! A process knows them of the tables that it wrote. Of a table from before the process reports and surveys read the notes. All
-//! copies of a description share them: they are noted once, whole, and never change. The estimate is fixed before the table
-//! is in a version, so whatever is derived from a version stays true.
+//! A process has them for the tables that it wrote. For older tables, reports and surveys read the
+//! notes. All copies of a description share them: they are set once, completely, and never change.
+//! The estimate is set before the table enters a version, so data derived from a version stays
+//! valid.
 
 use base::TableNotes;
 use base::sync::OnceLock;
 use std::sync::Arc;
 
-/// See the module. Two descriptions of one table are equal whatever is known of it.
+/// Statistics of a table: see the module. Two descriptions of one table are equal whatever their
+/// statistics.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// Shared by all copies of the description: the notes of a table from before the process are read later.
+    /// Shared by all copies of the description, because the notes of a table from an earlier
+    /// process are read later.
     notes: Arc<OnceLock<TableNotes>>,
     hides: Option<Hides>,
 }
 
-/// Older versions that the point entries of a table hide, estimated when the table was written, or by a survey.
+/// Estimate of older versions that the point entries of a table hide, made when the table was
+/// written, or by a survey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hides {
-    /// Keys with an older version in tables that refer to values, in parts of a million.
+    /// Keys with an older version in tables with references, in parts per million.
     pub keys_ppm: u64,
     /// Bytes of the records of these versions.
     pub record_bytes: u64,
@@ -42,22 +46,22 @@ impl From<TableNotes> for Known {
 }
 
 impl Known {
-    /// Its keys and the sizes of its entries, if they are known.
+    /// Returns the statistics of its entries, if they are known.
     pub fn notes(&self) -> Option<&TableNotes> {
         self.notes.get()
     }
 
-    /// Notes them, unless they were known before.
+    /// Sets the statistics, unless they are already set.
     pub fn note(&self, notes: TableNotes) {
         self.notes.get_or_init(|| notes);
     }
 
-    /// The estimate, if there is one.
+    /// Returns the estimate, if there is one.
     pub fn hides(&self) -> Option<Hides> {
         self.hides
     }
 
-    /// With that estimate.
+    /// Sets the estimate.
     #[must_use]
     pub fn with_hides(self, hides: Option<Hides>) -> Known {
         Known { hides, ..self }
@@ -71,7 +75,8 @@ mod tests {
     use io::sim::SimEnv;
     use io::sim::threads::Plan;
 
-    /// Reports read a table at the same time, and others look at copies of its description.
+    /// Several reports read a table at the same time, while other threads read copies of its
+    /// description.
     #[test]
     fn notes_are_seen_whole_and_never_change() {
         for seed in 0..200 {

@@ -1,19 +1,22 @@
-//! Versions, edits and states of the key-value engine: which files it consists of.
+//! Versions, edits and states of the key-value engine: the set of its files.
 //!
-//! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`]).
-//! * [`known`]: facts about the entries of a table that only memory holds.
-//! * [`uses`]: what tables reference, as sums. [`changes`]: what an edit changes of these, worked out before it is installed.
-//! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
-//! * [`placed`]: how many tables of a level lie on which of two disks.
+//! * [`meta`]: the manifest's description of each file ([`FileMeta`], [`VsstMeta`]).
+//! * [`known`]: statistics of the entries of a table, in memory only.
+//! * [`uses`]: references of tables, as sums. [`changes`]: changes of these sums by an edit,
+//!   computed before it is installed.
+//! * [`version`]: one immutable [`Version`] of one column family, and its queries.
+//! * [`placed`]: counts of the tables of a level on each of two tiers.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
-//! * [`state`]: [`KvState`], every family at one edit number; [`KvState::apply`] is pure and refuses contradictions.
-//! * [`manifest`]: all that in the manifest of a store ([`store::manifest`]: the file, group commit, roll, recovery), beside
-//!   what the store and other engines keep there.
-//! * [`witness`]: what is to be learned from a damaged manifest.
+//! * [`state`]: [`KvState`], every family at one edit number; [`KvState::apply`] is pure and
+//!   refuses contradictions.
+//! * [`manifest`]: the engine's part of the manifest of a store ([`store::manifest`]: the file,
+//!   group commit, roll, recovery), beside the parts of the store and other engines.
+//! * [`witness`]: evidence from a damaged manifest.
 //!
-//! A reader takes an `Arc` of a [`Version`] and never sees it change. Everything that is derived (level sizes, how
-//! many bytes the tables reference under each blob id) is carried along by [`KvState::apply`]; [`KvState::verify`] holds it
-//! against the descriptions of the files, and a verification of the store against the files themselves.
+//! A reader takes an `Arc` of a [`Version`] and never sees it change. [`KvState::apply`] maintains
+//! all derived data (level sizes, bytes referenced under each blob id). [`KvState::verify`]
+//! compares it with the descriptions of the files, and a verification of the store compares it with
+//! the files themselves.
 
 #[cfg(test)]
 mod arbitrary;

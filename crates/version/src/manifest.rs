@@ -1,7 +1,8 @@
-//! The key-value engine in the manifest of a store: its part, under the names by which it is known here.
+//! The key-value engine's part of the manifest of a store.
 //!
-//! It was alone before there were engines, so its records have tags of their own, its files are named by its records only,
-//! and a new store of it is the same to the byte as it was.
+//! The key-value engine is older than the engine interface. So its records have their own tags,
+//! only its records name its files, and a new store with it is byte-identical to one from before
+//! that interface.
 
 use crate::edit::{Edit, Record};
 use crate::state::{KvState, Place};
@@ -15,7 +16,7 @@ use store::volumes::Volume;
 #[derive(Debug)]
 pub enum Kv {}
 
-/// The manifest of a store, in the hands of the key-value engine.
+/// The manifest of a store, as a handle of the key-value engine.
 pub type Manifest = history::Handle<Kv>;
 
 /// A store at one edit number, as the key-value engine sees it.

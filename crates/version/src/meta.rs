@@ -1,8 +1,9 @@
-//! What the manifest knows of each file, and how that is encoded.
+//! The manifest's description of each file, and its encoding.
 //!
-//! All numbers are varints except uids (16 bytes) and flag bytes; byte strings carry their length. The layout is in
-//! `docs/format/manifest.md`. Decoding refuses what could not have been written: a file number or sequence out of
-//! range, keys without a trailer or out of order, an empty sequence range.
+//! All numbers are varints except uids (16 bytes) and flag bytes; byte strings carry their length.
+//! The layout is in `docs/format/manifest.md`. Decoding refuses contents that no release writes: a
+//! file number or sequence out of range, keys without a trailer or out of order, an empty sequence
+//! range.
 
 use crate::known::Known;
 use crate::uses::Uses;
@@ -17,114 +18,119 @@ use store::volumes::{Volume, pages};
 
 pub use base::Dependency;
 
-/// The number of a column family. Never reused.
+/// Id of a column family. Never reused.
 pub type FamilyId = u32;
-/// The stable logical name of a file of separated values: the number of the vSST that first held them.
+/// Stable logical name of a value file: the number of the vSST that first held its values.
 pub type BlobId = u64;
 
-/// A kSST.
+/// Description of a kSST.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileMeta {
     /// File number.
     pub number: u64,
-    /// The identity in the file's footer.
+    /// Identity in the file's footer.
     pub uid: Uid,
-    /// Which volume holds it.
+    /// Volume of the file.
     pub volume: Volume,
-    /// Physical length, bytes.
+    /// Physical length, in bytes.
     pub len: u64,
     /// Smallest internal key, encoded.
     pub smallest: Vec<u8>,
-    /// Largest internal key, encoded. The end of a range tombstone is the user key with the sentinel trailer (see
-    /// [`FileMeta::largest_is_exclusive`]).
+    /// Largest internal key, encoded. The end of a range tombstone is the user key with the
+    /// sentinel trailer (see [`FileMeta::largest_is_exclusive`]).
     pub largest: Vec<u8>,
     /// Smallest sequence.
     pub min_seq: SeqNo,
     /// Largest sequence.
     pub max_seq: SeqNo,
-    /// Entries, tombstones included.
+    /// Number of entries, tombstones included.
     pub entries: u64,
-    /// Point tombstones.
+    /// Number of point tombstones.
     pub tombstones: u64,
-    /// Range tombstones.
+    /// Number of range tombstones.
     pub range_tombstones: u64,
-    /// Its own uncompressed bytes and those of the values it references.
+    /// Uncompressed bytes of the table and of the values that it references.
     pub raw_bytes: u64,
     /// Estimated bytes that its tombstones hide in deeper levels.
     pub hidden_bytes: u64,
-    /// The one sequence of all entries of an ingested file.
+    /// The single sequence of all entries of an ingested file.
     pub global_seq: Option<SeqNo>,
-    /// True if the file ever had a second hard link: it is then never changed in place (no hole punching).
+    /// True if the file ever had a second hard link: it is then never changed in place (no hole
+    /// punching).
     pub shared: bool,
-    /// What it references.
+    /// References of the table.
     pub uses: Uses,
-    /// Facts about its entries that the manifest does not hold.
+    /// Statistics of its entries that the manifest does not hold.
     pub known: Known,
-    /// Shared by all copies of this description, in memory only. An edit that moves or marks a file copies its
-    /// description, and readers of older versions hold the older copy: the file is in use while there is any.
+    /// Shared by all copies of this description, in memory only. An edit that moves or marks a file
+    /// copies its description, and readers of older versions hold the older copy. The file is in
+    /// use while any copy exists.
     pub copies: Arc<()>,
 }
 
-/// The trailer word that sorts before every entry of its user key: as the largest key of a file it is exclusive.
+/// A trailer that sorts before every entry of its user key: a file's largest key with it is
+/// exclusive.
 const SENTINEL_TRAILER: u64 = u64::MAX;
 
 impl FileMeta {
-    /// Which file it is: its name says on which disk.
+    /// Returns the kind of the file, which includes its tier.
     pub fn kind(&self) -> FileKind {
         FileKind::of_table(self.number, self.volume == Volume::SPEED)
     }
 
-    /// What the tree would hold for this file if no value were separated and every tombstone had its room.
+    /// Returns the bytes that the tree would hold for this file if no value were separated and
+    /// every tombstone had the size of the entries that it hides.
     pub fn compensated(&self) -> u64 {
         self.raw_bytes.saturating_add(self.hidden_bytes)
     }
 
-    /// The smallest user key.
+    /// Returns the smallest user key.
     pub fn smallest_user_key(&self) -> &[u8] {
         key::user_key(&self.smallest)
     }
 
-    /// The largest user key; not itself covered if [`FileMeta::largest_is_exclusive`].
+    /// Returns the largest user key, which is excluded if [`FileMeta::largest_is_exclusive`].
     pub fn largest_user_key(&self) -> &[u8] {
         key::user_key(&self.largest)
     }
 
-    /// True if the file ends with a range tombstone whose end is the largest user key: the file covers keys below it,
-    /// not the key itself, and the next file of the level may start there.
+    /// Returns true if the file ends with a range tombstone whose end is the largest user key. Then
+    /// the file covers keys below it, not the key itself, and the next file of the level may start
+    /// there.
     pub fn largest_is_exclusive(&self) -> bool {
         key::split(&self.largest).1 == SENTINEL_TRAILER
     }
 
-    /// True if every user key of the file is below `user_key`.
+    /// Returns true if every user key of the file is below `user_key`.
     pub fn ends_before(&self, user_key: &[u8]) -> bool {
         let largest = self.largest_user_key();
         largest < user_key || (largest == user_key && self.largest_is_exclusive())
     }
 
-    /// True if every user key of the file is above `user_key`.
+    /// Returns true if every user key of the file is above `user_key`.
     pub fn starts_after(&self, user_key: &[u8]) -> bool {
         self.smallest_user_key() > user_key
     }
 
-    /// True if the file's range of user keys contains `user_key`.
+    /// Returns true if the file's range of user keys contains `user_key`.
     pub fn covers(&self, user_key: &[u8]) -> bool {
         !self.starts_after(user_key) && !self.ends_before(user_key)
     }
 
-    /// True if the two files' ranges of user keys meet.
+    /// Returns true if the user key ranges of the two files overlap.
     pub fn overlaps(&self, other: &FileMeta) -> bool {
         !self.ends_before(other.smallest_user_key()) && !other.ends_before(self.smallest_user_key())
     }
 
-    /// The sequences that its entries have for readers, smallest and largest.
+    /// Returns the smallest and the largest sequence of its entries as readers see them.
     pub fn seq_range(&self) -> (SeqNo, SeqNo) {
         self.global_seq.map_or((self.min_seq, self.max_seq), |g| (g, g))
     }
 
-    /// Checks what must hold of every file, whoever describes it.
+    /// Checks the invariants of every file description.
     ///
     /// # Errors
-    /// `InvalidArgument` that names the file number and the fault.
+    /// `InvalidArgument` with the file number and the fault.
     pub fn validate(&self) -> Result<()> {
         let number = self.number;
         let fault = |why: &str| Err(Error::invalid(format!("table {number}: {why}")));
@@ -137,7 +143,7 @@ impl FileMeta {
         if key::compare(&self.smallest, &self.largest).is_gt() {
             return fault("its smallest key is above its largest");
         }
-        // Two such files could lie at one place of a level.
+        // Two such files could have the same place in a level.
         if self.ends_before(self.smallest_user_key()) {
             return fault("it covers no key");
         }
@@ -147,7 +153,7 @@ impl FileMeta {
         self.uses.fault().map_or(Ok(()), fault)
     }
 
-    /// With the list of what it references, if that is here, else with the sums.
+    /// Encodes the description with its dependency list, if it has one, else with the sums.
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         out.extend_from_slice(&self.uid.0);
@@ -170,7 +176,7 @@ impl FileMeta {
         }
     }
 
-    /// `has_list`: what it references is a list, not sums.
+    /// Decodes a description. `has_list`: its references are a list, not sums.
     pub(crate) fn decode(r: &mut Reader<'_>, has_list: bool) -> Result<Self> {
         let mut meta = FileMeta {
             number: r.varint()?,
@@ -199,35 +205,35 @@ impl FileMeta {
     }
 }
 
-/// How often the values of a vSST are expected to be overwritten.
+/// Expected overwrite frequency of the values of a vSST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum VsstClass {
     /// Not classified.
     #[default]
     Mixed = 0,
-    /// Keys that compaction dropped lately.
+    /// Keys of which compaction recently dropped versions.
     Hot = 1,
     /// All others.
     Cold = 2,
 }
 
-/// A vSST, or the segment of one large value.
+/// Description of a vSST, or of the segment of one large value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VsstMeta {
     /// File number, and its own blob id.
     pub number: u64,
-    /// The identity in the file's footer.
+    /// Identity in the file's footer.
     pub uid: Uid,
-    /// Which volume holds it.
+    /// Volume of the file.
     pub volume: Volume,
-    /// Physical length, bytes.
+    /// Physical length, in bytes.
     pub len: u64,
-    /// Bytes of all its records, padding included: what its garbage is measured against.
+    /// Bytes of all its records, padding included: the base for its garbage.
     pub record_bytes: u64,
-    /// Bytes of its values, uncompressed.
+    /// Uncompressed bytes of its values.
     pub raw_bytes: u64,
-    /// Records.
+    /// Number of records.
     pub entries: u64,
     /// Smallest internal key, encoded.
     pub smallest: Vec<u8>,
@@ -237,36 +243,37 @@ pub struct VsstMeta {
     pub min_seq: SeqNo,
     /// Largest sequence.
     pub max_seq: SeqNo,
-    /// The one sequence of all records of an ingested file.
+    /// The single sequence of all records of an ingested file.
     pub global_seq: Option<SeqNo>,
-    /// Hot or cold.
+    /// Class of its values.
     pub class: VsstClass,
     /// True if the file ever had a second hard link: no holes are punched into it.
     pub shared: bool,
     /// True if it is a segment: the file of one large value.
     pub segment: bool,
-    /// Blob ids it took over from the files it replaced, ascending; without its own.
+    /// Blob ids that it took over from the files it replaced, ascending; without its own.
     pub blob_ids: Vec<BlobId>,
     /// Shared by all copies of this description, in memory only (see [`FileMeta::copies`]).
     pub copies: Arc<()>,
 }
 
-/// How often the values in a vSST are overwritten, as far as is known.
+/// Overwrite frequency of the values in a vSST, as far as it is known.
 ///
-/// It follows from the class and from whether the file took over names, so a record needs no field for it: a hot file that took over names was written by a
-/// collection of hot ones. Releases that know of no warm files read such a file as hot, and collect it with those.
+/// It follows from the class and from whether the file took over blob ids, so a record needs no
+/// field for it. A hot file that took over blob ids was written by a collection of hot ones.
+/// Releases without warm files read such a file as hot, and collect it with hot ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heat {
-    /// Written by a flush that took their keys for hot.
+    /// Written by a flush that classified their keys as hot.
     Hot,
-    /// They survived the collection of files that were hot.
+    /// Survivors of a collection of hot files.
     Warm,
     /// All others.
     Cold,
 }
 
 impl VsstMeta {
-    /// How often what it holds is overwritten.
+    /// Returns the overwrite frequency of its values.
     pub fn heat(&self) -> Heat {
         match self.class {
             VsstClass::Hot if self.blob_ids.is_empty() => Heat::Hot,
@@ -275,25 +282,26 @@ impl VsstMeta {
         }
     }
 
-    /// What its file occupies.
+    /// Returns the bytes that the file occupies on disk.
     pub fn occupied_bytes(&self) -> u64 {
         pages(self.len)
     }
 
-    /// True if the speed disk has it.
+    /// Returns true if the file is on the fast tier.
     pub fn is_on_speed_disk(&self) -> bool {
         self.volume == Volume::SPEED
     }
 
-    /// Which file it is: its name says on which disk. Segments are in the directory: one that is said to be elsewhere is refused.
+    /// Returns the kind of the file, which includes its tier. Segments are always in the directory:
+    /// a description with another place is refused.
     pub fn kind(&self) -> FileKind {
         FileKind::of_values(self.number, self.is_on_speed_disk() && !self.segment)
     }
 
-    /// Checks what must hold of every vSST, whoever describes it.
+    /// Checks the invariants of every vSST description.
     ///
     /// # Errors
-    /// `InvalidArgument` that names the file number and the fault.
+    /// `InvalidArgument` with the file number and the fault.
     pub fn validate(&self) -> Result<()> {
         let number = self.number;
         let fault = |why: &str| Err(Error::invalid(format!("vSST {number}: {why}")));
@@ -368,7 +376,7 @@ impl VsstMeta {
     }
 }
 
-/// True if `encoded` can be a boundary key: a user key of legal length and a trailer.
+/// Returns true if `encoded` can be a boundary key: a user key of valid length and a trailer.
 fn key_is_sound(encoded: &[u8]) -> bool {
     (TRAILER_LEN..=TRAILER_LEN + limits::KEY_LEN_MAX).contains(&encoded.len())
 }

@@ -1,26 +1,28 @@
-//! How many tables of a level lie on which of two disks, by the part of the level that they are in.
+//! Counts of the tables of a level on each of two tiers, by part of the level.
 //!
-//! A level may belong on the speed disk whole, in part, or not at all. Which tables are in the part their numbers say: [`spread`] gives each a place
-//! among a thousand, and those below the part belong there. So the level counts its tables by the quarter that they are in and by disk, and
-//! whether some are where they do not belong is answered without a look at each of them, where the part ends between two quarters;
-//! elsewhere the answer may be of more tables than there are, never of fewer.
+//! A level may belong on the fast tier completely, in part, or not at all. [`spread`] maps the
+//! number of a table to one of a thousand places, and the places below a limit belong on the fast
+//! tier. The level counts its tables by quarter of the places and by tier, so it knows whether
+//! tables are misplaced without visiting them. The answer is exact if the limit is between two
+//! quarters; otherwise it may be too high, never too low.
 
 use crate::meta::FileMeta;
 use store::volumes::Volume;
 
-/// Places that tables are spread over.
+/// Number of places over which tables are spread.
 pub const PLACES: u32 = 1000;
 const QUARTERS: usize = 4;
 
-/// The place of a table of this number, below [`PLACES`]. Numbers that follow each other are spread evenly.
+/// Returns the place of a table with this number, below [`PLACES`]. Consecutive numbers are spread
+/// evenly.
 pub fn spread(number: u64) -> u32 {
     (((number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * u64::from(PLACES)) >> 32) as u32
 }
 
-/// See the module.
+/// Counts of tables by quarter and tier: see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placed {
-    /// Of each quarter: in the directory, on the speed disk.
+    /// For each quarter: tables in the directory, and on the fast tier.
     quarters: [[u128; 2]; QUARTERS],
 }
 
@@ -37,8 +39,8 @@ impl Placed {
         Placed { quarters: std::array::from_fn(|q| std::array::from_fn(|d| disk(q, d))) }
     }
 
-    /// Tables that are on the speed disk, and of those in the directory that are not: how many at most, if so many places of the level belong on the speed
-    /// disk.
+    /// Returns upper bounds of the misplaced tables in both directions, if the first `places`
+    /// places of the level belong on the fast tier.
     pub fn misplaced(&self, places: u32) -> Misplaced {
         let quarter = PLACES / QUARTERS as u32;
         let mut out = Misplaced::default();
@@ -54,12 +56,12 @@ impl Placed {
     }
 }
 
-/// Tables of a level that are not where they belong, at most.
+/// Upper bounds of the misplaced tables of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misplaced {
-    /// In the directory, and belong on the speed disk.
+    /// Tables in the directory that belong on the fast tier.
     pub to_go_up: u128,
-    /// The other way round.
+    /// Tables on the fast tier that belong in the directory.
     pub to_go_down: u128,
 }
 
@@ -98,7 +100,7 @@ mod tests {
     fn an_edit_carries_the_counts_along() {
         let all: Vec<_> = (1..400).map(|number| table(number, number % 3 == 0)).collect();
         let (first, rest) = all.split_at(200);
-        // Some go, some come, and some come back on the other disk.
+        // Some tables are removed, some are added, and some return on the other tier.
         let (gone, moved) = (&first[10..60], &first[100..150]);
         let back: Vec<_> =
             moved.iter().map(|file| table(file.number, file.volume != Volume::SPEED)).collect();

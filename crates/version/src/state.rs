@@ -1,18 +1,22 @@
-//! The key-value engine's part of a store at one edit number, and the pure function that leads from one to the next.
+//! The key-value engine's part of a store at one edit number, and the pure function from one state
+//! to the next.
 //!
-//! [`KvState::apply`] copies what an edit touches (the levels it changes, a few runs of the maps) and shares the rest,
-//! so it costs about as much as the changed levels are long. It refuses every edit that contradicts the state:
+//! [`KvState::apply`] copies the parts that an edit touches (the levels it changes, a few runs of
+//! the maps) and shares the rest. So its cost is proportional to the length of the changed levels.
+//! It refuses every edit that contradicts the state:
 //!
-//! * a file number lives in one place only; a removal names something that is there, at the level where it is;
-//! * below level 0 the files of a level are disjoint in user keys; at level 0 files that meet in keys do not meet in
-//!   sequences (otherwise "newest first" would have no meaning);
-//! * the sums of references under names change by what those of the tables do ([`crate::uses`]);
-//! * every blob id that a table depends on leads to a vSST, every alias to living ones that list it among the names
-//!   they took over (so that a repair without the manifest finds them);
-//! * log floors never go back; family ids are never used twice.
+//! * a file number exists in one place only; a removal names an existing file, at its level;
+//! * below level 0 the files of a level have disjoint user key ranges; at level 0 files that
+//!   overlap in keys do not overlap in sequences (otherwise "newest first" would have no meaning);
+//! * the sums of references under blob ids change by the same amounts as those of the tables
+//!   ([`crate::uses`]);
+//! * every blob id that a table depends on leads to a vSST. Every alias leads to live vSSTs that
+//!   list it as taken over, so that a repair without the manifest finds them;
+//! * log floors never decrease; family ids are never used twice.
 //!
-//! The order of the records of an edit matters only between records about the same vSST, alias or family; removals of
-//! tables take effect first, and cross-references are checked when the whole edit is in.
+//! The order of the records of an edit matters only between records about the same vSST, alias or
+//! family. Removals of tables take effect first, and cross-references are checked after the whole
+//! edit.
 
 use crate::edit::{Edit, Record};
 use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
@@ -32,29 +36,29 @@ mod verify;
 /// One column family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyState {
-    /// Its id.
+    /// Id of the family.
     pub id: FamilyId,
-    /// Its name.
+    /// Name of the family.
     pub name: String,
-    /// Its options, in an encoding of the layer above.
+    /// Options of the family, in an encoding of the layer above.
     pub options: Vec<u8>,
-    /// Its files.
+    /// Files of the family.
     pub version: Arc<Version>,
 }
 
-/// Where a file number is in use.
+/// Use of a file number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A table.
     Table {
-        /// Its family.
+        /// Family of the table.
         family: FamilyId,
-        /// Its level.
+        /// Level of the table.
         level: u32,
     },
     /// A vSST.
     Vsst {
-        /// Its family.
+        /// Family of the vSST.
         family: FamilyId,
     },
 }
@@ -62,11 +66,11 @@ pub enum Place {
 /// The key-value engine at one edit number. A clone costs a few reference counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KvState {
-    /// No family of a larger or equal id has ever been in the store.
+    /// Lower bound of ids of new families: no family with this or a larger id ever existed.
     pub next_family: FamilyId,
-    /// The living families.
+    /// The live families.
     pub families: IdMap<FamilyId, Arc<FamilyState>>,
-    /// Where each living file is, and what the tables are.
+    /// Place of each live file, with the descriptions of tables.
     index: IdMap<u64, Slot>,
     /// Names and log floors of the families.
     directory: Directory,
@@ -79,7 +83,8 @@ struct Slot {
 }
 
 impl KvState {
-    /// The state after `edit`, with the numbers of its files taken from the store. The state itself does not change.
+    /// Returns the state after `edit`; the numbers of its files are taken from the store. The state
+    /// itself does not change.
     ///
     /// # Errors
     /// `InvalidArgument` if the edit contradicts the state (see the module's documentation).
@@ -87,7 +92,8 @@ impl KvState {
         apply::apply(self, edit, ground)
     }
 
-    /// The edit that leads from an empty state to this one: what a new manifest begins with.
+    /// Returns the edit that leads from an empty state to this one: the first records of a new
+    /// manifest.
     pub fn snapshot(&self) -> Edit {
         let mut records = Vec::new();
         for family in self.families.values() {
@@ -123,8 +129,8 @@ impl KvState {
         Edit(records)
     }
 
-    /// The same without the lists of names that tables had in manifests of before: what such a history leads to. The sums have what
-    /// they said.
+    /// Returns the state without the dependency lists of tables in older manifests, for the end of
+    /// their replay. The sums include the lists.
     #[must_use]
     pub fn without_lists(&self) -> KvState {
         let has_list = |f: &Arc<FileMeta>| f.uses.has_list();
@@ -151,8 +157,8 @@ impl KvState {
         state
     }
 
-    /// The edit that says of all tables and files of values that they are in the store's directory: as the copy of a store has them, or one that gives its
-    /// second disk back.
+    /// Returns the edit that moves all tables and value files to the store's directory: for a copy
+    /// of a store, or a store that removes its fast tier.
     pub fn to_directory(&self) -> Edit {
         let mut records = Vec::new();
         for of in self.families.values() {
@@ -174,7 +180,7 @@ impl KvState {
         Edit(records)
     }
 
-    /// A living family.
+    /// Returns a live family.
     ///
     /// # Errors
     /// `NotFound`.
@@ -182,33 +188,33 @@ impl KvState {
         self.families.get(&id).ok_or_else(|| Error::not_found(format!("column family {id} does not exist")))
     }
 
-    /// The living family of this name.
+    /// Returns the live family with this name.
     pub fn family_named(&self, name: &str) -> Option<&Arc<FamilyState>> {
         let candidates = self.directory.candidates(name).iter();
         candidates.filter_map(|id| self.families.get(id)).find(|f| f.name == name)
     }
 
-    /// Where a living file is; `None` if it is not a living table or vSST.
+    /// Returns the place of a live file; `None` if it is not a live table or vSST.
     pub fn place_of(&self, number: u64) -> Option<Place> {
         self.index.get(&number).map(|slot| slot.place)
     }
 
-    /// A living table.
+    /// Returns a live table.
     pub fn table(&self, number: u64) -> Option<&Arc<FileMeta>> {
         self.index.get(&number)?.table.as_ref()
     }
 
-    /// Every living table and vSST with its place, ascending.
+    /// Returns every live table and vSST with its place, ascending.
     pub fn files(&self) -> impl Iterator<Item = (u64, Place)> + '_ {
         self.index.iter().map(|(number, slot)| (number, slot.place))
     }
 
-    /// The smallest log floor of all families: log records below it are in tables.
+    /// Returns the smallest log floor of all families: log records below it are in tables.
     pub fn log_floor(&self) -> SeqNo {
         self.directory.lowest_floor().unwrap_or(0)
     }
 
-    /// Recomputes everything that is derived and checks every invariant from scratch.
+    /// Recomputes all derived data and checks every invariant from scratch.
     ///
     /// # Errors
     /// `Corruption` with the first contradiction.
@@ -216,7 +222,7 @@ impl KvState {
         verify::verify(self)
     }
 
-    /// A listing for people.
+    /// Returns a human-readable listing.
     pub fn describe(&self) -> String {
         let mut out = String::new();
         for family in self.families.values() {
@@ -226,10 +232,11 @@ impl KvState {
     }
 }
 
-/// So many names are in one record of a snapshot, which may be cut between records.
+/// Maximum number of blob ids in one record of a snapshot, which may be cut between records.
 const CHANGES_MAX: usize = 8192;
 
-/// What the tables of a version reference under each name, but for what the lists of those say that have one.
+/// Returns the references of a version's tables under each blob id, without those in dependency
+/// lists.
 fn beyond_lists(version: &Version) -> Vec<ReferenceChange> {
     let files = || version.levels.iter().flatten();
     if files().all(|f| f.uses.list().is_some()) {

@@ -1,16 +1,19 @@
-//! What tables reference, by the names of the files of values: sums of each table, and what an edit changes of the sums under
-//! each name.
+//! References of tables to value files, by blob id: sums for each table, and the changes of the
+//! sums under each blob id by an edit.
 //!
-//! A table may use any number of names: under random overwrites each uses all there are. So a version has no lists of them. It has
-//! sums of each table ([`UseSums`]: a few numbers), and sums under each name ([`crate::ReferenceTotals`]); which names a table uses
-//! stands in the table. An edit that adds or removes tables says by how much the sums under names change
-//! ([`ReferenceChange`]), net, so that applying it reads no file; whoever makes the edit has the lists of those tables, since it
-//! wrote the ones and read the others.
+//! A table may use any number of blob ids: under random overwrites each table uses all of them. So
+//! a version has no lists of them. It has sums for each table ([`UseSums`]: a few numbers), and
+//! sums under each blob id ([`crate::ReferenceTotals`]). Only the table itself lists its blob ids.
+//! An edit that adds or removes tables contains the net changes of the sums under blob ids
+//! ([`ReferenceChange`]), so applying it reads no file. The job that makes the edit has the
+//! dependency lists of those tables, since it wrote the new ones and read the old ones.
 //!
-//! Manifests of before have the list of each table, and what their edits change of the sums follows from these lists. They are
-//! kept while such a history is replayed, and let go of at its end ([`crate::KvState::without_lists`]).
+//! Older manifests have the list of each table, and the changes by their edits follow from these
+//! lists. The lists are kept while such a history is replayed, and dropped at its end
+//! ([`crate::KvState::without_lists`]).
 //!
-//! Invariant: the sums under all names are those of all tables. Each edit is held against that.
+//! Invariant: the totals over all blob ids equal those over all tables. Each edit is checked
+//! against that.
 
 use crate::meta::BlobId;
 use base::codec::{Reader, put_varint};
@@ -19,41 +22,41 @@ use std::sync::Arc;
 use store::IdMap;
 use store::field::number;
 
-/// Sums over what a table references.
+/// Sums over the references of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UseSums {
-    /// Names.
+    /// Number of blob ids.
     pub names: u64,
-    /// References.
+    /// Number of references.
     pub references: u64,
-    /// Bytes of the values, uncompressed.
+    /// Uncompressed bytes of the values.
     pub raw_bytes: u64,
     /// Bytes of their records, padding included.
     pub stored_bytes: u64,
-    /// The smallest name; 0 if there are none.
+    /// Smallest blob id; 0 if there are none.
     pub first: BlobId,
-    /// The largest name; 0 if there are none.
+    /// Largest blob id; 0 if there are none.
     pub last: BlobId,
 }
 
-/// What all tables of a version reference under one blob id.
+/// References of all tables of a version under one blob id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReferenceTotals {
-    /// Tables with such references.
+    /// Number of tables with such references.
     pub tables: u64,
-    /// References.
+    /// Number of references.
     pub count: u64,
-    /// Bytes of the values, uncompressed.
+    /// Uncompressed bytes of the values.
     pub raw_bytes: u64,
     /// Bytes of their records, padding included.
     pub stored_bytes: u64,
 }
 
-/// What a table references. Two are the same if their sums are: a list says nothing else.
+/// References of a table. Two are equal if their sums are; the dependency list does not count.
 #[derive(Clone, Debug)]
 pub struct Uses {
     sums: UseSums,
-    /// By ascending name. `None`: it is in the table only.
+    /// Dependency list, by ascending blob id. `None`: only the table has it.
     list: Option<Arc<[Dependency]>>,
 }
 
@@ -72,7 +75,7 @@ impl PartialEq for Uses {
 impl Eq for Uses {}
 
 impl UseSums {
-    /// Of a list, by ascending name.
+    /// Returns the sums of a list, which must ascend by blob id.
     pub fn of(list: &[Dependency]) -> UseSums {
         let end = |of: Option<&Dependency>| of.map_or(0, |d| d.blob_id);
         let (first, last) = (end(list.first()), end(list.last()));
@@ -99,29 +102,30 @@ impl FromIterator<Dependency> for Uses {
 }
 
 impl Uses {
-    /// The sums.
+    /// Returns the sums.
     pub fn sums(&self) -> &UseSums {
         &self.sums
     }
 
-    /// What it references under each name, ascending. `None`: that is in the table only.
+    /// Returns the references under each blob id, ascending. `None`: only the table has the list.
     pub fn list(&self) -> Option<&[Dependency]> {
         self.list.as_deref()
     }
 
-    /// True if its list is here, with something in it.
+    /// Returns true if it has a nonempty list.
     pub fn has_list(&self) -> bool {
         self.list.as_ref().is_some_and(|list| !list.is_empty())
     }
 
-    /// The same without the list, unless there is nothing in it.
+    /// Returns a copy without the list, unless the list is empty.
     #[must_use]
     pub fn without_list(&self) -> Uses {
         let list = self.list.clone().filter(|list| list.is_empty());
         Uses { sums: self.sums, list }
     }
 
-    /// False only if no reference is under this name. Without a list that is known of names before the first and after the last.
+    /// Returns false only if no reference is under this blob id. Without a list that is known of
+    /// blob ids before the first and after the last.
     pub fn may_have(&self, name: BlobId) -> bool {
         match &self.list {
             Some(list) => list.binary_search_by_key(&name, |d| d.blob_id).is_ok(),
@@ -129,7 +133,7 @@ impl Uses {
         }
     }
 
-    /// What is wrong with it, if anything is.
+    /// Returns a description of its fault, if there is one.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let UseSums { names, references, raw_bytes, stored_bytes, first, last } = self.sums;
         let is_empty = [references, raw_bytes, stored_bytes, first, last] == [0; 5];
@@ -145,7 +149,7 @@ impl Uses {
         }
     }
 
-    /// Appends the list as a table of a manifest of before has it.
+    /// Appends the list as in a table record of an older manifest.
     pub(crate) fn encode_list(list: &[Dependency], out: &mut Vec<u8>) {
         put_varint(out, list.len() as u64);
         let mut previous = 0;
@@ -158,9 +162,10 @@ impl Uses {
         }
     }
 
-    /// Reads what [`Uses::encode_list`] wrote.
+    /// Decodes the output of [`Uses::encode_list`].
     pub(crate) fn decode_list(r: &mut Reader<'_>) -> Result<Uses> {
-        // Every dependency takes at least four bytes, so the count is checked before it sizes anything.
+        // Every dependency takes at least four bytes, so the count is checked before it sizes an
+        // allocation.
         let count = r.length(r.rest().len() / 4)?;
         let mut list = Vec::with_capacity(count);
         let mut blob_id = 0u64;
@@ -184,7 +189,7 @@ impl Uses {
         }
     }
 
-    /// Reads what [`Uses::encode_sums`] wrote.
+    /// Decodes the output of [`Uses::encode_sums`].
     pub(crate) fn decode_sums(r: &mut Reader<'_>) -> Result<Uses> {
         let (names, references, raw_bytes) = (r.varint()?, r.varint()?, r.varint()?);
         let (stored_bytes, first, span) = (r.varint()?, r.varint()?, r.varint()?);
@@ -193,23 +198,23 @@ impl Uses {
     }
 }
 
-/// By how much the sums under a name change.
+/// Change of the sums under a blob id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReferenceChange {
-    /// The name.
+    /// The blob id.
     pub blob_id: BlobId,
-    /// Tables that use it.
+    /// Change of the number of tables that use it.
     pub tables: i64,
-    /// References.
+    /// Change of the number of references.
     pub count: i64,
-    /// Bytes of the values, uncompressed.
+    /// Change of the uncompressed bytes of the values.
     pub raw_bytes: i64,
-    /// Bytes of their records.
+    /// Change of the bytes of their records.
     pub stored_bytes: i64,
 }
 
-/// What tables with these lists that come, and others that go, make of the sums under names, ascending; names whose sums stay as
-/// they are are left out.
+/// Returns the changes of the sums under blob ids by added and removed tables with these dependency
+/// lists, ascending. Unchanged blob ids are omitted.
 pub fn reference_changes<'l>(
     added: impl IntoIterator<Item = &'l [Dependency]>,
     removed: impl IntoIterator<Item = &'l [Dependency]>,
@@ -223,7 +228,7 @@ pub fn reference_changes<'l>(
     changes
 }
 
-/// By how much sums change.
+/// A change of sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Net {
     tables: i64,
@@ -239,7 +244,7 @@ impl Net {
         Net { tables: sign, count, raw_bytes, stored_bytes }
     }
 
-    /// Of all names of a table together.
+    /// Returns the sum over all blob ids of a table.
     pub(crate) fn of_table(sums: &UseSums, sign: i64) -> Net {
         let signed = |n: u64| i128::from(n) * i128::from(sign);
         Net {
@@ -250,7 +255,7 @@ impl Net {
         }
     }
 
-    /// Of all tables under one name.
+    /// Returns the sum over all tables under one blob id.
     pub(crate) fn of_totals(totals: &ReferenceTotals) -> Net {
         Net {
             tables: i64::try_from(totals.tables).unwrap_or(i64::MAX),
@@ -278,16 +283,16 @@ impl Net {
         }
     }
 
-    /// True if nothing of it is more than there.
+    /// Returns true if no part exceeds that of `all`.
     pub(crate) fn is_within(&self, all: &Net) -> bool {
         let (tables, count) = (self.tables <= all.tables, self.count <= all.count);
         tables && count && self.raw_bytes <= all.raw_bytes && self.stored_bytes <= all.stored_bytes
     }
 
-    /// The net of each name, ascending, without those of which nothing is left: most of what a compaction takes away it brings
-    /// again, and sums that stay as they are need not be looked up.
+    /// Sums up the nets of each blob id, ascending, without zero ones. A compaction restores most
+    /// of the references that it removes, and unchanged sums need not be looked up.
     pub(crate) fn by_name(mut nets: Vec<(BlobId, Net)>) -> Vec<(BlobId, Net)> {
-        // They come as lists that ascend: the sort merges them.
+        // The input consists of ascending lists, which the sort merges.
         nets.sort_by_key(|(name, _)| *name);
         let sum = |same: &[(BlobId, Net)]| {
             let net = same.iter().fold(Net::default(), |sum, (_, net)| sum.plus(net));
@@ -296,7 +301,7 @@ impl Net {
         nets.chunk_by(|a, b| a.0 == b.0).filter_map(sum).collect()
     }
 
-    /// As an edit says it.
+    /// Converts to the form in an edit.
     pub(crate) fn of_name(&self, blob_id: BlobId) -> ReferenceChange {
         let narrow = |n: i128| i64::try_from(n).unwrap_or(if n < 0 { i64::MIN } else { i64::MAX });
         ReferenceChange {
@@ -308,7 +313,7 @@ impl Net {
         }
     }
 
-    /// `None`: a sum is out of range.
+    /// Returns the sums after the change. `None`: a sum is out of range.
     pub(crate) fn applied(&self, before: &ReferenceTotals) -> Option<ReferenceTotals> {
         let sum = |before: u64, net: i128| u64::try_from(i128::from(before) + net).ok();
         Some(ReferenceTotals {
@@ -331,14 +336,15 @@ impl From<&ReferenceChange> for Net {
     }
 }
 
-/// The sums under names, added up from the lists of tables: to hold what is kept against.
+/// Sums under blob ids, computed from the dependency lists of tables, for comparison with the
+/// stored sums.
 #[derive(Debug, Default)]
 pub struct ReferenceSums {
     sums: HashMap<BlobId, Net>,
 }
 
 impl ReferenceSums {
-    /// Another table, with this list.
+    /// Adds another table with this list.
     pub fn add(&mut self, list: &[Dependency]) {
         self.count(list, 1);
     }
@@ -350,7 +356,8 @@ impl ReferenceSums {
         }
     }
 
-    /// The smallest name under which `kept` has something else; `is_whole`: no table is missing, else `kept` may have more.
+    /// Returns the smallest blob id under which `kept` differs. `is_whole`: no table is missing;
+    /// otherwise `kept` may have more.
     pub fn difference(&self, kept: &IdMap<BlobId, ReferenceTotals>, is_whole: bool) -> Option<BlobId> {
         let stated = |name: &BlobId| kept.get(name).map(Net::of_totals).unwrap_or_default();
         let differs = |(name, found): &(&BlobId, &Net)| match is_whole {
@@ -385,7 +392,7 @@ pub(crate) fn encode_changes(changes: &[ReferenceChange], out: &mut Vec<u8>) {
 }
 
 pub(crate) fn decode_changes(r: &mut Reader<'_>) -> Result<Vec<ReferenceChange>> {
-    // Each takes five bytes at least.
+    // Each change takes at least five bytes.
     let count = r.length(r.rest().len() / 5)?;
     let mut changes: Vec<ReferenceChange> = Vec::with_capacity(count);
     for _ in 0..count {

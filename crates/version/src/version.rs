@@ -1,13 +1,15 @@
-//! One immutable version of one column family: which tables lie at which level, and which vSSTs their references
-//! lead to.
+//! One immutable version of one column family: the tables at each level, and the vSSTs to which
+//! their references lead.
 //!
-//! Level 0 is ordered newest first, so that a lookup may stop at the first file that has the key; the files of every
-//! other level are ordered by key and disjoint in **user** keys (a user key never spans two files), so that a lookup
-//! asks one file, found by binary search. All ranges asked of a version are of user keys.
+//! Level 0 is ordered newest first, so that a lookup may stop at the first file that has the key.
+//! The files of every other level are ordered by key and disjoint in **user** keys: a user key
+//! never spans two files. So a lookup reads one file, found by binary search. All ranges in queries
+//! are of user keys.
 //!
-//! A reference names a [`BlobId`]. It resolves through [`Version::aliases`] if there is one, else to the vSST of that
-//! number. This is the file-number inheritance of LavaStore and TerarkDB, flattened: garbage collection replaces the
-//! files behind the names and never rewrites a reference.
+//! A reference names a [`BlobId`]. It resolves through [`Version::aliases`] if there is an alias,
+//! else to the vSST with that number. This is the file-number inheritance of LavaStore and
+//! TerarkDB, flattened: garbage collection replaces the files behind the blob ids and never
+//! rewrites a reference.
 
 use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
 use crate::placed::Placed;
@@ -21,7 +23,7 @@ use std::ops::{Add, Deref, Range, Sub};
 use std::sync::Arc;
 use store::IdMap;
 
-/// The tables of one level: a shared slice that knows its sums.
+/// Tables of one level: a shared slice with its sums.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Level(Arc<LevelFiles>);
 
@@ -31,20 +33,20 @@ struct LevelFiles {
     sums: LevelSums,
 }
 
-/// Sums over the tables of a level, too wide to overflow whatever the files claim. An edit carries them along.
+/// Sums over the tables of a level, too wide to overflow for any file sizes. An edit updates them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelSums {
     /// Physical bytes.
     pub bytes: u128,
     /// See [`FileMeta::compensated`].
     pub compensated_bytes: u128,
-    /// Entries.
+    /// Number of entries.
     pub entries: u128,
-    /// References to vSSTs.
+    /// Number of references to vSSTs.
     pub references: u128,
     /// Bytes of the records that are referenced.
     pub stored_bytes: u128,
-    /// How many are on which disk.
+    /// Numbers of tables on each tier.
     pub placed: Placed,
 }
 
@@ -81,22 +83,23 @@ impl LevelSums {
 }
 
 impl Level {
-    /// Physical bytes of the files.
+    /// Returns the physical bytes of the files.
     pub fn bytes(&self) -> u64 {
         u64::try_from(self.0.sums.bytes).unwrap_or(u64::MAX)
     }
 
-    /// Compensated bytes of the files (see [`FileMeta::compensated`]).
+    /// Returns the compensated bytes of the files (see [`FileMeta::compensated`]).
     pub fn compensated_bytes(&self) -> u64 {
         u64::try_from(self.0.sums.compensated_bytes).unwrap_or(u64::MAX)
     }
 
-    /// Sums over the files.
+    /// Returns the sums over the files.
     pub fn sums(&self) -> &LevelSums {
         &self.0.sums
     }
 
-    /// What is different from `before`, of a level below level 0: what both share is passed over by its address.
+    /// Returns the differences from `before`, for a level below level 0. Shared files are skipped
+    /// by their address.
     pub fn changes<'l>(&'l self, before: &'l Level) -> LevelChanges<'l> {
         let mut changes = LevelChanges::default();
         if Arc::ptr_eq(&self.0, &before.0) {
@@ -120,16 +123,17 @@ impl Level {
         }
     }
 
-    /// The level (not level 0) without the files `removed`, all of which it has, and with `added`, sorted by smallest
-    /// key. Copies the list in runs and carries the sums along: a level may have ten thousand files, and looking at
-    /// each costs a cache miss.
+    /// Returns the level (not level 0) without the files `removed`, all of which it must have, and
+    /// with `added`, sorted by smallest key. Copies the list in runs and updates the sums: a level
+    /// may have ten thousand files, and visiting each costs a cache miss.
     pub(crate) fn edited(&self, removed: &[Arc<FileMeta>], added: &[Arc<FileMeta>]) -> Level {
         let position =
             |f: &FileMeta| self.partition_point(|g| key::compare(&g.smallest, &f.smallest).is_lt());
         let mut changes: Vec<(usize, Option<&Arc<FileMeta>>)> =
             added.iter().map(|f| (position(f), Some(f))).collect();
         changes.extend(removed.iter().map(|f| (position(f), None)));
-        // Stable: what is added at a place stays in order, before the removal of the file that was there.
+        // Stable: files added at a place stay in order, before the removal of the file that was
+        // there.
         changes.sort_by_key(|(at, file)| (*at, file.is_none()));
         let mut files = Vec::with_capacity(self.len() + added.len() - removed.len());
         let mut from = 0;
@@ -143,12 +147,13 @@ impl Level {
     }
 }
 
-/// What is different between two versions of a level, in the order of keys. One of which only the description changed is in both lists.
+/// Differences between two versions of a level, in key order. A table with a changed description is
+/// in both lists.
 #[derive(Debug, Default)]
 pub struct LevelChanges<'l> {
-    /// Tables that are not there any more.
+    /// Removed tables.
     pub gone: Vec<&'l Arc<FileMeta>>,
-    /// Tables that were not there.
+    /// Added tables.
     pub came: Vec<&'l Arc<FileMeta>>,
 }
 
@@ -180,12 +185,13 @@ impl fmt::Debug for Level {
     }
 }
 
-/// Where the records of a blob id lie from one internal key on.
+/// A target of a blob id, for records from one internal key on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasTarget {
-    /// First internal key, encoded; empty in the first target of an alias, which begins before every key.
+    /// First internal key, encoded; empty in the first target of an alias, which begins before
+    /// every key.
     pub first_key: Vec<u8>,
-    /// The vSST.
+    /// Number of the vSST.
     pub file: u64,
 }
 
@@ -198,16 +204,17 @@ pub struct Version {
     pub levels: Vec<Level>,
     /// The vSSTs by file number.
     pub vssts: IdMap<u64, Arc<VsstMeta>>,
-    /// Where blob ids lead whose own file is gone: the targets in key order, normally one.
+    /// Targets of blob ids whose own file is gone: in key order, normally one.
     pub aliases: IdMap<BlobId, Arc<Vec<AliasTarget>>>,
-    /// What the tables reference, by blob id: see [`crate::uses`]. Ids without references are absent.
+    /// References of the tables, by blob id: see [`crate::uses`]. Ids without references are
+    /// absent.
     pub references: IdMap<BlobId, ReferenceTotals>,
     /// Every record of the family with a lower sequence is in tables: log replay skips it.
     pub log_floor: SeqNo,
 }
 
 impl Version {
-    /// A version without files.
+    /// Returns a version without files.
     pub fn new(family: FamilyId) -> Self {
         Version {
             family,
@@ -219,8 +226,9 @@ impl Version {
         }
     }
 
-    /// A version with the given tables (one list a level, in any order) and no vSSTs: for tests and simulations of
-    /// policies, which need neither a manifest nor files. Nothing but the order is established or checked.
+    /// Returns a version with the given tables (one list a level, in any order) and no vSSTs: for
+    /// tests and simulations of policies, which need neither a manifest nor files. It sorts the
+    /// files, and checks nothing.
     pub fn with_files(family: FamilyId, levels: Vec<Vec<Arc<FileMeta>>>) -> Self {
         let mut version = Version::new(family);
         for (level, mut files) in levels.into_iter().enumerate().take(LEVELS_MAX) {
@@ -230,28 +238,28 @@ impl Version {
         version
     }
 
-    /// The files of a level; none for a level that cannot exist.
+    /// Returns the files of a level; none for a level that cannot exist.
     pub fn files(&self, level: usize) -> &[Arc<FileMeta>] {
         self.levels.get(level).map_or(&[], |l| l)
     }
 
-    /// Physical bytes of a level.
+    /// Returns the physical bytes of a level.
     pub fn level_bytes(&self, level: usize) -> u64 {
         self.levels.get(level).map_or(0, Level::bytes)
     }
 
-    /// Compensated bytes of a level.
+    /// Returns the compensated bytes of a level.
     pub fn level_compensated_bytes(&self, level: usize) -> u64 {
         self.levels.get(level).map_or(0, Level::compensated_bytes)
     }
 
-    /// The deepest level that has files; `None` if there are none at all.
+    /// Returns the deepest level that has files; `None` if there are none at all.
     pub fn deepest_level(&self) -> Option<usize> {
         (0..self.levels.len()).rev().find(|&level| !self.levels[level].is_empty())
     }
 
-    /// The files of a level **below 0** whose user keys meet `[low, high]` (both inclusive; `None`: unbounded), as
-    /// indexes into the level.
+    /// Returns the files of a level **below 0** whose user keys overlap `[low, high]` (both
+    /// inclusive; `None`: unbounded), as indexes into the level.
     ///
     /// # Panics
     /// For level 0, whose files are in order of age.
@@ -263,8 +271,8 @@ impl Version {
         from..to.max(from)
     }
 
-    /// The files of any level whose user keys meet `[low, high]` (both inclusive; `None`: unbounded), in the order of
-    /// the level.
+    /// Returns the files of any level whose user keys overlap `[low, high]` (both inclusive;
+    /// `None`: unbounded), in the order of the level.
     pub fn overlapping(&self, level: usize, low: Option<&[u8]>, high: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
         if level > 0 {
             return self.files(level)[self.overlap_range(level, low, high)].to_vec();
@@ -275,21 +283,21 @@ impl Version {
         self.files(0).iter().filter(meets).cloned().collect()
     }
 
-    /// The file of a level below 0 whose range contains `user_key`.
+    /// Returns the file of a level below 0 whose range contains `user_key`.
     pub fn file_at(&self, level: usize, user_key: &[u8]) -> Option<&Arc<FileMeta>> {
         debug_assert!(level > 0, "level 0 is not ordered by key");
         let files = self.files(level);
         files.get(files.partition_point(|f| f.ends_before(user_key))).filter(|f| !f.starts_after(user_key))
     }
 
-    /// Every file whose range contains `user_key`, in the order a lookup asks them: newest data first.
+    /// Returns every file whose range contains `user_key`, in lookup order: newest data first.
     pub fn lookup<'a>(&'a self, user_key: &'a [u8]) -> impl Iterator<Item = (usize, &'a Arc<FileMeta>)> + 'a {
         let newest = self.files(0).iter().filter(move |f| f.covers(user_key)).map(|f| (0, f));
         newest.chain((1..self.levels.len()).filter_map(move |l| self.file_at(l, user_key).map(|f| (l, f))))
     }
 
-    /// The vSST that holds the record of `(user_key, seq)` under `blob_id`. Kinds do not matter: the same entry is a
-    /// reference in a table and a value in a vSST.
+    /// Returns the vSST that holds the record of `(user_key, seq)` under `blob_id`. Kinds do not
+    /// matter: the same entry is a reference in a table and a value in a vSST.
     pub fn resolve(&self, blob_id: BlobId, user_key: &[u8], seq: SeqNo) -> Option<&Arc<VsstMeta>> {
         let Some(targets) = self.aliases.get(&blob_id) else { return self.vssts.get(&blob_id) };
         let begins_up_to = |target: &AliasTarget| {
@@ -304,19 +312,19 @@ impl Version {
         self.vssts.get(&targets.get(after.max(1) - 1)?.file)
     }
 
-    /// Every vSST that `blob_id` leads to, with repetition where an alias returns to a file.
+    /// Returns every vSST to which `blob_id` leads, with repetition if an alias returns to a file.
     pub fn resolve_all(&self, blob_id: BlobId) -> impl Iterator<Item = &Arc<VsstMeta>> + '_ {
         let targets = self.aliases.get(&blob_id).map_or(&[][..], |t| t.as_slice());
         let own = if targets.is_empty() { self.vssts.get(&blob_id) } else { None };
         own.into_iter().chain(targets.iter().filter_map(|t| self.vssts.get(&t.file)))
     }
 
-    /// True if `blob_id` leads somewhere.
+    /// Returns true if `blob_id` leads to a file.
     pub fn resolves(&self, blob_id: BlobId) -> bool {
         self.aliases.contains_key(&blob_id) || self.vssts.contains_key(&blob_id)
     }
 
-    /// The blob ids that lead to the vSST `number`: its own, and the aliases.
+    /// Returns the blob ids that lead to the vSST `number`: its own, and the aliases.
     pub fn names_of(&self, number: u64) -> Vec<BlobId> {
         let Some(meta) = self.vssts.get(&number) else { return Vec::new() };
         let leads_here = |id: &&BlobId| {
@@ -325,8 +333,9 @@ impl Version {
         std::iter::once(number).chain(meta.blob_ids.iter().filter(leads_here).copied()).collect()
     }
 
-    /// What the tables reference in the vSST `number` under all its names. Exact where an alias has one target; the
-    /// references of an alias with several are shared out in proportion to the targets' record bytes.
+    /// Returns the references of the tables to the vSST `number` under all its blob ids. Exact if
+    /// an alias has one target; the references of an alias with several are divided in proportion
+    /// to the targets' record bytes.
     pub fn referenced_in(&self, number: u64) -> ReferenceTotals {
         let mut sum = ReferenceTotals::default();
         for id in self.names_of(number) {
@@ -343,7 +352,8 @@ impl Version {
         sum
     }
 
-    /// Aliases and vSSTs that no table depends on: candidates to be dropped, once no running job has pinned them.
+    /// Returns the aliases and vSSTs that no table depends on: candidates to be dropped, once no
+    /// running job has pinned them.
     pub fn unreferenced(&self) -> (Vec<BlobId>, Vec<u64>) {
         let unused = |id: &BlobId| !self.references.contains_key(id);
         let aliases = self.aliases.keys().filter(unused).collect();
@@ -351,17 +361,17 @@ impl Version {
         (aliases, vssts)
     }
 
-    /// The numbers of all files of the version: tables by level, then vSSTs.
+    /// Returns the numbers of all files of the version: tables by level, then vSSTs.
     pub fn file_numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.levels.iter().flatten().map(|f| f.number).chain(self.vssts.keys())
     }
 
-    /// Number of tables in all levels.
+    /// Returns the number of tables in all levels.
     pub fn table_count(&self) -> usize {
         self.levels.iter().map(|l| l.len()).sum()
     }
 
-    /// A listing for people: a line for each level, file, vSST and alias.
+    /// Returns a human-readable listing, with a line for each level, file, vSST and alias.
     pub fn describe(&self) -> String {
         let mut out = format!("family {}, log floor {}\n", self.family, self.log_floor);
         // Writing to a string cannot fail.
@@ -430,7 +440,7 @@ impl fmt::Display for VsstMeta {
     }
 }
 
-/// Puts the files of a level into its order.
+/// Sorts the files of a level into its order.
 pub(crate) fn sort_level(level: usize, files: &mut [Arc<FileMeta>]) {
     if level == 0 {
         files.sort_by_key(|f| Reverse((f.seq_range().1, f.number)));

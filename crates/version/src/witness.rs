@@ -1,8 +1,9 @@
-//! What the key-value engine learns from the manifests of a store that recovery refuses: for repair.
+//! Evidence about the key-value engine from manifests that recovery refuses: for repair.
 //!
-//! Every record that is intact is a witness: it names families, log floors and tables that came and went. These do not add
-//! up to a state, since the edits between them are missing, but they tell apart what the files alone cannot: a table that
-//! was removed from one that counts, and a family by its name.
+//! Every intact record is evidence: it names families, log floors and added or removed tables. The
+//! records do not add up to a state, since the edits between them are missing. But they settle
+//! questions that the files alone cannot: whether a table was removed or is live, and the name of a
+//! family.
 
 use crate::edit::{Edit, Record};
 use crate::manifest::{Kv, State};
@@ -15,51 +16,53 @@ use std::sync::Arc;
 use store::manifest as history;
 use store::manifest::{EngineId, Engines, Seen};
 
-/// What the manifests of a directory tell.
+/// Evidence from the manifests of a directory.
 #[derive(Debug, Default)]
 pub struct ManifestWitness {
-    /// The state, if a manifest tells it whole.
+    /// The state, if a manifest has all of it.
     pub state: Option<State>,
-    /// What is wrong with the files: `CURRENT`, or a manifest. Nothing, if recovery would take the state as well.
+    /// Faults of the files: `CURRENT`, or a manifest. Empty if recovery would accept the state as
+    /// well.
     pub damage: Vec<Error>,
-    /// The store.
+    /// Uid of the store.
     pub store: Option<Uid>,
-    /// The highest edit that was seen.
+    /// Highest edit number seen.
     pub edit: u64,
-    /// The other engines that keep something in the store, with their names where those are known.
+    /// Other engines with data in the store, with their names where those are known.
     pub other_engines: BTreeMap<EngineId, String>,
-    /// The families, those that were dropped among them.
+    /// The families, dropped ones included.
     pub families: BTreeMap<FamilyId, FamilyWitness>,
-    /// The tables, each with what was said of it last.
+    /// The tables, each with its latest evidence.
     pub tables: BTreeMap<u64, TableWitness>,
 }
 
-/// What is known of a family.
+/// Evidence about a family.
 #[derive(Clone, Debug, Default)]
 pub struct FamilyWitness {
-    /// Its name, if a record that tells it is intact.
+    /// Name of the family, if a record with it is intact.
     pub name: Option<String>,
-    /// Its options.
+    /// Options of the family.
     pub options: Option<Vec<u8>>,
     /// Every record of it with a lower sequence is in tables.
     pub log_floor: SeqNo,
-    /// It was dropped.
+    /// True if the family was dropped.
     pub is_dropped: bool,
 }
 
-/// What is known of a table.
+/// Evidence about a table.
 #[derive(Clone, Debug)]
 pub enum TableWitness {
-    /// It was added, and no record that is intact removes it.
+    /// It was added, and no intact record removes it.
     Added(FamilyId, Box<FileMeta>),
     /// It was removed.
     Removed,
 }
 
-/// Looks through `CURRENT` and the manifests of a directory. Nothing is written.
+/// Reads `CURRENT` and the manifests of a directory. Writes nothing.
 ///
 /// # Errors
-/// `Unsupported` if a newer release wrote them; those of listing the directory. Damage is no error.
+/// `Unsupported` if a newer release wrote them; the errors of listing the directory. Damage is no
+/// error.
 pub fn look_through(env: &Env, dir: &Path) -> Result<ManifestWitness> {
     let (mut all, mut newest) = (ManifestWitness::default(), ManifestWitness::default());
     let found = history::look_through(env, dir, &Engines::of::<Kv>(), |seen| match seen {
@@ -106,7 +109,7 @@ impl ManifestWitness {
         }
     }
 
-    /// Takes in what an older manifest says.
+    /// Merges the evidence of an older manifest.
     fn merge(&mut self, older: ManifestWitness) {
         for (number, table) in older.tables {
             self.tables.entry(number).or_insert(table);

@@ -4,7 +4,7 @@ use base::{ErrorKind, MAX_SEQ};
 use io::Rng;
 use store::manifest::LogGroupMeta;
 
-/// Tags of the store, in the same edits.
+/// Tags of store records in the same edits.
 const NEXT_FILE_NUMBER: u64 = 16;
 const LAST_SEQ: u64 = 17;
 
@@ -31,12 +31,12 @@ fn every_kind_of_record_round_trips() {
 fn what_a_newer_release_wrote_is_refused_as_such() {
     let unknown_tag = [200, 1, 3, 1, 2, 3];
     assert_eq!(Edit::decode(&unknown_tag).unwrap_err().kind(), ErrorKind::Unsupported);
-    // A known record with a field more.
+    // A known record with an extra field.
     let mut more = Vec::new();
     put_varint(&mut more, LAST_SEQ);
     put_bytes(&mut more, &[5, 1]);
     assert_eq!(Edit::decode(&more).unwrap_err().kind(), ErrorKind::Unsupported);
-    // One with a flag more.
+    // A record with an extra flag.
     let group = LogGroupMeta { ltn: 1, file: 2, len: 3, ..LogGroupMeta::default() };
     let mut flagged = Edit(vec![Record::Store(StoreRecord::AddLogGroup { group })]).encode();
     *flagged.last_mut().unwrap() = 8;
@@ -59,7 +59,8 @@ fn numbers_out_of_range_are_refused() {
     }
 }
 
-/// Random bytes and random changes of good bytes: an error or an edit that encodes again, never a panic.
+/// Random bytes and random changes of good bytes: an error or an edit that encodes again, never a
+/// panic.
 #[test]
 fn hostile_bytes() {
     let mut rng = Rng::new(2);

@@ -26,7 +26,7 @@ fn replay(bytes: &[u8]) -> Result<History> {
     history::replay(bytes, &Engines::of::<Kv>())
 }
 
-/// A new store in a simulation.
+/// Creates a new store in a simulation.
 fn new_store(seed: u64) -> (SimEnv, Manifest) {
     new_store_in(seed, StoreFormat::OLDEST)
 }

@@ -1,4 +1,4 @@
-//! Applying an edit to a copy of the state. See the module above for what is refused.
+//! Applies an edit to a copy of the state. The parent module lists the edits that are refused.
 
 use super::{FamilyState, KvState, Place, Slot};
 use crate::changes::ReferenceChanges;
@@ -26,24 +26,25 @@ pub(super) fn apply(state: &KvState, edit: &Edit, ground: &mut Ground<'_>) -> Re
     draft.finish()
 }
 
-/// A state in the making.
+/// A state under construction.
 struct Draft<'a, 'g> {
     state: KvState,
     ground: &'a mut Ground<'g>,
-    /// The families the edit touches.
+    /// Families that the edit touches.
     families: BTreeMap<FamilyId, FamilyDraft>,
 }
 
-/// A family in the making: levels are rebuilt once at the end, everything else is changed in place.
+/// A family under construction: levels are rebuilt once at the end, everything else is changed in
+/// place.
 struct FamilyDraft {
     family: FamilyState,
     version: Version,
-    /// Tables that leave, with their level.
+    /// Removed tables, with their level.
     removed: BTreeMap<u64, (usize, Arc<FileMeta>)>,
     added: Vec<(usize, Arc<FileMeta>)>,
-    /// What the edit says of the sums under names, if anything.
+    /// Changes of the sums under blob ids in the edit, if any.
     told: Option<Vec<ReferenceChanges>>,
-    /// Names of which the sums change, and are not zero at the end, as far as it is not known that they lead somewhere.
+    /// Blob ids with changed, nonzero sums whose targets are not known to exist.
     names_changed: Vec<BlobId>,
     /// Blob ids that must lead to a vSST at the end if a table depends on them.
     names_touched: BTreeSet<BlobId>,
@@ -65,7 +66,7 @@ impl Draft<'_, '_> {
 
     fn record(&mut self, record: &Record) -> Result<()> {
         match record {
-            Record::RemoveFile { .. } => Ok(()), // done before all others
+            Record::RemoveFile { .. } => Ok(()), // Done before all others.
             Record::AddFile { family, level, meta } => self.add_file(*family, *level, meta),
             Record::LogFloor { family, seq } => {
                 let version = &mut self.family(*family)?.version;
@@ -239,7 +240,8 @@ impl Draft<'_, '_> {
         match self.state.place_of(number) {
             Some(Place::Table { family, level }) => {
                 let meta = self.state.index.get(&number).and_then(|slot| slot.table.clone());
-                // A table that this very edit adds or moves is described by it: the flag belongs there.
+                // A table that this edit adds or moves is described by the edit: the flag belongs
+                // into that description.
                 let added = self.family(family)?.added.iter().any(|(_, f)| f.number == number);
                 let Some(meta) = meta.filter(|_| !added) else {
                     return refuse(format!("table {number} is shared by an edit that also adds it"));
@@ -273,7 +275,7 @@ fn nets_of(changes: &[ReferenceChange]) -> Vec<(BlobId, Net)> {
     changes.iter().map(|change| (change.blob_id, Net::from(change))).collect()
 }
 
-/// `targets` with every file of `inputs` replaced by the `outputs` that hold its keys.
+/// Returns `targets` with every file of `inputs` replaced by the `outputs` with its keys.
 fn redirect(targets: &[AliasTarget], inputs: &[u64], outputs: &[VsstMeta]) -> Vec<AliasTarget> {
     let mut new: Vec<AliasTarget> = Vec::new();
     let mut push = |first_key: &[u8], file: u64| {
@@ -289,8 +291,8 @@ fn redirect(targets: &[AliasTarget], inputs: &[u64], outputs: &[VsstMeta]) -> Ve
         }
         let end = targets.get(i + 1).map(|next| next.first_key.as_slice());
         for (j, output) in outputs.iter().enumerate() {
-            // Output j serves the keys from its smallest up to the smallest of the next one, the first one also
-            // everything below.
+            // Output j serves the keys from its smallest key to before the smallest of the next
+            // one; the first output also serves everything below.
             let serves_to = outputs.get(j + 1).map(|o| o.smallest.as_slice());
             let over = serves_to.is_some_and(|to| key::compare(to, &target.first_key).is_le());
             let from = if j == 0 { &[][..] } else { output.smallest.as_slice() };
@@ -337,8 +339,8 @@ impl FamilyDraft {
         self.removed.insert(file.number, (level, file));
     }
 
-    /// What the tables that come and go make of the sums under each name: what the edit says of it, and what the lists of its
-    /// tables say, where it has such.
+    /// Changes the sums under each blob id by the added and removed tables: by the edit's own
+    /// changes, and by the dependency lists of its tables, if it has such.
     fn change_references(&mut self) -> Result<()> {
         let told = self.told.take();
         let has_list = self.added.iter().any(|(_, f)| f.uses.has_list());
@@ -366,7 +368,7 @@ impl FamilyDraft {
         self.check_sums(&sum)
     }
 
-    /// The sums with these changes, and the names among them that have references then.
+    /// Returns the sums with these changes, and the changed blob ids that have references then.
     fn changed_by(&self, nets: &[(BlobId, Net)]) -> Result<(IdMap<BlobId, ReferenceTotals>, Vec<BlobId>)> {
         let (mut references, mut names) = (self.version.references.clone(), Vec::new());
         references.change_all(nets, |name, net, before| {
@@ -383,7 +385,7 @@ impl FamilyDraft {
         Ok((references, names))
     }
 
-    /// The sums under names change by what those of the tables do.
+    /// Checks that the sums under blob ids change by the same amounts as those of the tables.
     fn check_sums(&self, of_names: &Net) -> Result<()> {
         let added = self.added.iter().map(|(_, f)| Net::of_table(f.uses.sums(), 1));
         let removed = self.removed.values().map(|(_, f)| Net::of_table(f.uses.sums(), -1));
@@ -445,7 +447,8 @@ fn check_neighbours(level: usize, files: &[Arc<FileMeta>], file: &FileMeta) -> R
             f.number != file.number && low <= max && min <= high && f.overlaps(file)
         })
     } else {
-        // Sorted by smallest key: everything that starts before the file must end before it, and so on.
+        // Sorted by smallest key: every file that starts before this one must end before it, and so
+        // on.
         let at = files.partition_point(|f| key::compare(&f.smallest, &file.smallest).is_lt());
         let near = files.get(at.saturating_sub(1)..files.len().min(at + 2)).unwrap_or_default();
         near.iter().find(|f| f.number != file.number && f.overlaps(file))
@@ -456,7 +459,7 @@ fn check_neighbours(level: usize, files: &[Arc<FileMeta>], file: &FileMeta) -> R
     }
 }
 
-/// Checks that an alias, if `id` is one, is well formed and leads to living files that know of it.
+/// Checks that an alias, if `id` is one, is well formed and leads to live files that list it.
 pub(super) fn check_alias(version: &Version, id: BlobId) -> Result<()> {
     let Some(targets) = version.aliases.get(&id) else { return Ok(()) };
     let knows =

@@ -1,4 +1,5 @@
-//! Indexes over the families of a state: kept with each change, so that no edit looks at all families.
+//! Indexes over the families of a state, maintained with each change, so that no edit visits all
+//! families.
 
 use super::FamilyState;
 use crate::meta::FamilyId;
@@ -7,22 +8,22 @@ use base::hash::key_hash;
 use std::sync::Arc;
 use store::IdMap;
 
-/// The families by name, and their log floors in order.
+/// Families by name, and their log floors in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Directory {
     /// Families by the hash of their names, ascending.
     names: IdMap<u64, Arc<[FamilyId]>>,
-    /// How many families have a log floor.
+    /// Number of families with each log floor.
     floors: IdMap<SeqNo, usize>,
 }
 
 impl Directory {
-    /// The families whose names have the hash of this one.
+    /// Returns the families whose names have the same hash as this one.
     pub fn candidates(&self, name: &str) -> &[FamilyId] {
         self.names.get(&key_hash(name.as_bytes())).map_or(&[], |ids| ids)
     }
 
-    /// The lowest log floor.
+    /// Returns the lowest log floor.
     pub fn lowest_floor(&self) -> Option<SeqNo> {
         self.floors.keys().next()
     }
@@ -55,7 +56,8 @@ impl Directory {
         }
     }
 
-    /// A family is as `after`; before it was as `before`, if it was there. Its name is noted ([`Directory::name`]).
+    /// Updates a family from `before`, if it existed, to `after`. Its name must be added separately
+    /// ([`Directory::name`]).
     pub fn change(&mut self, before: Option<&FamilyState>, after: &FamilyState) {
         let (before, after) = (before.map(|before| before.version.log_floor), after.version.log_floor);
         if before != Some(after) {
@@ -64,13 +66,13 @@ impl Directory {
         }
     }
 
-    /// A family is gone. `before`: as it was before the edit, if it was there.
+    /// Removes a family. `before` is the family before the edit, if it existed.
     pub fn drop_family(&mut self, before: Option<&FamilyState>, name: &str, id: FamilyId) {
         self.forget_name(id, name);
         before.into_iter().for_each(|before| self.remove_floor(before.version.log_floor));
     }
 
-    /// The directory of these families.
+    /// Returns the directory of these families.
     pub fn of<'f>(families: impl Iterator<Item = &'f Arc<FamilyState>>) -> Directory {
         let mut directory = Directory::default();
         for family in families {

@@ -12,7 +12,7 @@ use base::{ErrorKind, Uid, ValueKind, key};
 use std::collections::{BTreeMap, BTreeSet};
 use store::manifest::{LogGroupMeta, Record as StoreRecord};
 
-/// Which numbers are at which (family, level), by the plain meaning of the records. Level 100: vSSTs.
+/// File numbers by (family, level), by the plain meaning of the records. Level 100: vSSTs.
 type Model = BTreeMap<(FamilyId, u32), BTreeSet<u64>>;
 
 fn apply_to_model(model: &mut Model, edit: &Edit) {
@@ -59,7 +59,7 @@ fn model_of(state: &State) -> Model {
 fn random_histories_agree_with_the_plain_meaning_of_their_records() {
     let mut longest = 0;
     for seed in 0..12 {
-        // A third of them as they were before.
+        // A third of them use the older encoding.
         let mut editor = if seed % 3 == 0 { Editor::of_before(seed) } else { Editor::new(seed) };
         let mut state = State::empty(Uid::from_words(seed, 1), 1);
         let mut model = Model::new();
@@ -89,7 +89,7 @@ fn random_histories_agree_with_the_plain_meaning_of_their_records() {
     assert!(longest > 60, "the histories are too thin: {longest}");
 }
 
-/// The same edit is not valid twice, and an edit is not valid without what it builds on.
+/// The same edit is not valid twice, and an edit is not valid without its predecessors.
 #[test]
 fn edits_replayed_or_out_of_turn_are_refused() {
     let mut editor = Editor::new(7);
@@ -148,7 +148,8 @@ pub(crate) fn depends_on(meta: FileMeta, ids: &[u64]) -> FileMeta {
     FileMeta { uses: ids.iter().map(dependency).collect(), ..meta }
 }
 
-/// Family 0 with tables 10 and 11 at level 1, 12 at level 0 and the vSST 20 on which 12 depends.
+/// Returns family 0 with tables 10 and 11 at level 1, 12 at level 0 and the vSST 20 on which 12
+/// depends.
 fn sample() -> State {
     let records = vec![
         Record::CreateFamily { id: 0, name: "default".into(), options: vec![1] },
@@ -279,7 +280,7 @@ fn garbage_collection_moves_names() {
     let state = state.apply(Edit(drops.to_vec())).unwrap();
     let drop_needed = Edit(vec![Record::DropAlias { family: 0, blob_id: 20 }]);
     assert!(state.apply(&drop_needed).is_err());
-    // The last table that depends on it goes, and with it everything may.
+    // The last table that depends on the files is removed, and then all of them may be.
     let records = vec![
         Record::RemoveVsst { family: 0, number: 43 },
         Record::DropAlias { family: 0, blob_id: 20 },
@@ -290,7 +291,8 @@ fn garbage_collection_moves_names() {
     state.verify().unwrap();
 }
 
-/// What an edit says of the sums under names takes the place of lists; it is held against the sums of the tables.
+/// The changes of sums in an edit replace dependency lists, and are checked against the sums of the
+/// tables.
 #[test]
 fn an_edit_says_what_its_tables_make_of_the_sums() {
     let bare = |meta: FileMeta| FileMeta { uses: meta.uses.without_list(), ..meta };
@@ -315,7 +317,7 @@ fn an_edit_says_what_its_tables_make_of_the_sums() {
         state.family(0).unwrap().version.references.get(&name).map(|totals| totals.tables)
     };
     assert_eq!([tables_of(&second, 20), tables_of(&second, 21)], [Some(2), Some(1)]);
-    // 40 becomes 41, without what 21 had.
+    // 40 becomes 41, without the references to 21.
     let swap = vec![remove(0, 40), add(1, FileMeta { min_seq: 1, ..user(41, 20, &[20]) })];
     let swap = [remove(1, 10), remove(1, 11)].into_iter().chain(swap).chain([told(vec![change(21, -1)])]);
     let third = second.apply(Edit(swap.collect())).unwrap();
@@ -345,10 +347,10 @@ fn an_edit_says_what_its_tables_make_of_the_sums() {
         let e = third.apply(Edit(records)).map(|_| ()).expect_err(message);
         assert!(e.kind() == ErrorKind::InvalidArgument && e.message().contains(message), "{message}: {e}");
     }
-    // A move says nothing.
+    // A move contains no changes of sums.
     let moved = FileMeta::clone(third.table(41).unwrap());
     third.apply(Edit(vec![remove(1, 41), add(2, moved)])).unwrap().verify().unwrap();
-    // Sums that an edit could not have led to.
+    // Sums to which no edit could have led.
     let mut meddled = KvState::clone(&third);
     let mut family = FamilyState::clone(meddled.families.get(&0).unwrap());
     let mut version = Version::clone(&family.version);

@@ -1,4 +1,4 @@
-//! Checks a state from scratch: nothing that [`super::apply`] keeps up to date is believed.
+//! Verifies a state from scratch, without trusting the data that [`super::apply`] maintains.
 
 use super::{Directory, KvState, Place, apply::check_alias};
 use crate::meta::{BlobId, FileMeta};
@@ -69,8 +69,9 @@ fn verify_version(version: &Version) -> Result<()> {
     version.aliases.keys().try_for_each(|id| check_alias(version, id)).map_err(damaged)
 }
 
-/// The sums under names are those of the tables: name by name where all tables have lists, as in histories of before; else all
-/// names together are all tables together, and no list has more than the sums.
+/// Checks the sums under blob ids against the tables. If all tables have dependency lists, as in
+/// older histories, each blob id must match. Otherwise the totals over all blob ids and all tables
+/// must match, and no list may exceed the sums.
 fn verify_references(version: &Version) -> Result<()> {
     let (mut listed, mut of_tables) = (Vec::new(), Net::default());
     let mut all_listed = true;

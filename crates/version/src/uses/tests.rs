@@ -48,7 +48,8 @@ fn sums_that_cannot_be_are_faults() {
     }
 }
 
-/// Net changes of random tables are those of a model, come back from their encoding, and lead where the tables lead.
+/// Net changes of random tables equal those of a model, survive encoding, and lead to the sums of
+/// the tables.
 #[test]
 fn changes_are_net() {
     for seed in 0..200 {

@@ -3,7 +3,7 @@ use crate::arbitrary::{Editor, user_key};
 use crate::manifest::State;
 use base::Uid;
 
-/// Queries by binary search against the same questions asked of every file.
+/// Compares queries by binary search with a scan of every file.
 #[test]
 fn queries_agree_with_a_scan() {
     let mut editor = Editor::new(3);

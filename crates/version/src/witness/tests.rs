@@ -10,7 +10,7 @@ fn family(id: FamilyId) -> Record {
     Record::CreateFamily { id, name: format!("family {id}"), options: vec![id as u8] }
 }
 
-/// A store whose every edit says something, and its last state.
+/// Returns a store whose every edit has records, and its last state.
 fn store() -> (SimEnv, State) {
     let sim = SimEnv::new(5);
     let manifest = Manifest::create(&sim.env(), Path::new(DIR), InitialState::default()).unwrap();

@@ -1,10 +1,10 @@
-//! `CURRENT` and the manifest with their copies: whatever is damaged in one file, the other one has it.
+//! `CURRENT` and the manifest with their copies: any damage in one file is covered by the other.
 
 use super::*;
 use io::Rng;
 use io::sim::{CrashKind, OpKind};
 
-/// A closed store with copies, and its state.
+/// Returns a closed store with copies, and its state.
 fn closed_store(seed: u64) -> (SimEnv, State) {
     let (sim, manifest) = new_store_in(seed, StoreFormat::V2);
     let mut editor = Editor::new(seed);
@@ -24,7 +24,7 @@ fn all_files(sim: &SimEnv) -> [String; 4] {
     [manifest, copy, "/CURRENT".into(), "/CURRENT.copy".into()]
 }
 
-/// The store opens with everything in it, says which file is damaged, and makes it anew.
+/// Checks that the store opens with all its data, names the damaged file, and rewrites it.
 fn survives(damaged: &SimEnv, state: &State, file: &str, what: &str) {
     let manifest = recover(damaged).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_eq!(manifest.state(), *state, "{what}");
@@ -92,7 +92,7 @@ fn a_damaged_block_anywhere_loses_nothing() {
     }
 }
 
-/// A file of an earlier time in the place of one of them leads to no earlier state.
+/// An older file in the place of one of them does not lead back to an older state.
 #[test]
 fn a_stale_or_exchanged_file_is_not_believed() {
     let (sim, manifest) = new_store_in(4, StoreFormat::V2);
@@ -124,7 +124,8 @@ fn a_stale_or_exchanged_file_is_not_believed() {
     assert_eq!(recover(&exchanged).unwrap().state(), state);
 }
 
-/// Different places in both files are no loss; the same record in both is, and is told.
+/// Damage at different places in both files loses nothing; damage to the same record in both is a
+/// loss, and is reported.
 #[test]
 fn damage_in_both_files_is_a_loss_only_at_the_same_record() {
     let (sim, state) = closed_store(5);
@@ -165,7 +166,7 @@ fn damage_in_both_files_is_a_loss_only_at_the_same_record() {
     assert_eq!(witness.state, Some(state), "a repair takes the newest manifest");
 }
 
-/// After any crash, and with any one file lost then, everything is there that was acknowledged.
+/// After any crash, and the loss of any one file, all acknowledged edits exist.
 #[test]
 fn a_crash_and_the_loss_of_one_file_lose_nothing() {
     let (sim, manifest) = new_store_in(6, StoreFormat::V2);
@@ -202,7 +203,7 @@ fn a_crash_and_the_loss_of_one_file_lose_nothing() {
     assert!(tried > 500, "{tried}");
 }
 
-/// What an edit and a roll cost.
+/// The cost of an edit and a roll.
 #[test]
 fn syncs_and_bytes_of_an_edit_and_of_a_roll() {
     let costs = StoreFormat::ALL.map(|format| {
@@ -224,7 +225,8 @@ fn syncs_and_bytes_of_an_edit_and_of_a_roll() {
     assert_eq!(costs[1], ([2, 0, 2], 2 * header, vec![4, 2]));
 }
 
-/// Reading again beside writers and rolls raises no alarm, and tells of damage in either file.
+/// A verification beside writers and rolls raises no false alarm, and reports damage in either
+/// file.
 #[test]
 fn a_verification_reads_both_files() {
     let (sim, manifest) = new_store_in(8, StoreFormat::V2);
@@ -243,7 +245,7 @@ fn a_verification_reads_both_files() {
     }
 }
 
-/// Of format 1 nothing is there twice, and damage is refused as ever.
+/// A store of format 1 has no copies, and damage is refused as before.
 #[test]
 fn a_store_of_format_1_has_no_copies() {
     let (sim, manifest) = new_store_in(9, StoreFormat::V1);
@@ -255,7 +257,7 @@ fn a_store_of_format_1_has_no_copies() {
         damaged.erase(&file).unwrap();
         assert!(recover(&damaged).unwrap_err().is_corruption());
     }
-    // Raised, and with the old release's view of it, which reads CURRENT alone.
+    // The store after the upgrade, as the old release sees it, which reads only CURRENT.
     manifest.commits().upgrade(StoreFormat::V2).unwrap();
     assert_eq!(sim.files().len(), 4);
     let current = Current::decode(&sim.read_file("/CURRENT").unwrap()).unwrap();

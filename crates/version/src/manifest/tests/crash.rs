@@ -5,7 +5,7 @@ use io::Rng;
 use io::sim::{CrashKind, FaultEffect, FaultPlan};
 use std::collections::BTreeMap;
 
-/// Every state that was ever submitted, by edit number, and when each commit was acknowledged.
+/// Every submitted state, by edit number, and the acknowledgements of commits.
 #[derive(Default)]
 struct History {
     states: BTreeMap<u64, State>,
@@ -13,8 +13,8 @@ struct History {
     acknowledged: Vec<(u64, u64)>,
 }
 
-/// Three sessions with commits, rolls and a close that confirms. But for the first seed snapshots are in pieces, of a length that each
-/// session draws. The last seed has the newest format.
+/// Three sessions with commits, rolls and a confirming close. Except for the first seed, snapshots
+/// are in pieces, of a length that each session draws. The last seed has the newest format.
 fn run_sessions(sim: &SimEnv, seed: u64) -> History {
     let mut history = History::default();
     let mut editor = Editor::new(seed);
@@ -94,7 +94,7 @@ fn every_crash_leaves_all_that_was_acknowledged() {
     assert!(in_pieces > 500, "{in_pieces} of them from a snapshot in pieces");
 }
 
-/// A commit after a recovery, with crashes at each of its own operations.
+/// Commits after a recovery, with crashes at each operation of the commit.
 fn go_on(sim: &SimEnv, manifest: &Manifest, what: &str) {
     let start = sim.op_count();
     let before = manifest.state();
@@ -108,8 +108,9 @@ fn go_on(sim: &SimEnv, manifest: &Manifest, what: &str) {
     }
 }
 
-/// An error at every operation of a session, once and from then on: what was acknowledged is there after a reopen,
-/// what failed without poisoning is not, and after poisoning nothing more is acknowledged.
+/// Injects an error at every operation of a session, once and permanently. Acknowledged edits exist
+/// after a reopen, edits that failed without poisoning do not, and after poisoning no edit is
+/// acknowledged.
 #[test]
 fn every_fault_is_reported_and_loses_nothing() {
     let (mut poisoned, mut survived) = (0, 0);
@@ -155,7 +156,7 @@ fn session_with_faults(manifest: &Manifest, editor: &mut Editor) -> Outcome {
         match manifest.commit(edit.clone()) {
             Ok(state) => {
                 assert!(!outcome.poisoned, "acknowledged after poisoning");
-                // What failed before has been overtaken: it must be gone for good.
+                // An edit that failed earlier is superseded: it must be gone for good.
                 outcome.perhaps.clear();
                 outcome.last = state;
             }
@@ -170,7 +171,8 @@ fn session_with_faults(manifest: &Manifest, editor: &mut Editor) -> Outcome {
     match manifest.commit(Edit::default()) {
         Ok(state) => (outcome.last, outcome.perhaps) = (state, Vec::new()),
         Err(e) if e.kind() == ErrorKind::Poisoned => outcome.poisoned = true,
-        // The fault struck here: whether it poisoned shows at the next attempt, which does not count.
+        // The fault happened here. The next attempt, which does not count, shows whether it
+        // poisoned.
         Err(_) => {
             outcome.perhaps.push(outcome.last.apply(Edit::default()).unwrap());
             outcome.poisoned = manifest.commits().roll().is_err_and(|e| e.kind() == ErrorKind::Poisoned);
@@ -181,7 +183,7 @@ fn session_with_faults(manifest: &Manifest, editor: &mut Editor) -> Outcome {
 
 fn check_outcome(sim: &SimEnv, manifest: Manifest, outcome: Outcome, what: &str) {
     if !outcome.poisoned {
-        // The store goes on without a reopen.
+        // The store continues without a reopen.
         manifest.commit(Edit::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
     }
     let last = if outcome.poisoned { outcome.last.clone() } else { manifest.state() };
@@ -195,7 +197,8 @@ fn check_outcome(sim: &SimEnv, manifest: Manifest, outcome: Outcome, what: &str)
     }
 }
 
-/// A full disk fails commits with `NoSpace` and the store goes on when there is room again, without a reopen.
+/// A full disk fails commits with `NoSpace`. The store continues without a reopen once there is
+/// space again.
 #[test]
 fn a_full_disk_passes() {
     let (sim, manifest) = new_store(11);
@@ -213,7 +216,8 @@ fn a_full_disk_passes() {
     assert_eq!(recover(&sim.crash(CrashKind::PowerLoss, 1)).unwrap().state(), state);
 }
 
-/// A failed sync of a commit ends all acknowledgement; one of a new file that nothing leads to yet does not.
+/// A failed sync of a commit ends all acknowledgement; a failed sync of a new file that is not
+/// referenced yet does not.
 #[test]
 fn a_failed_sync_poisons() {
     for (kind, roll) in

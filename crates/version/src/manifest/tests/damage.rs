@@ -3,7 +3,8 @@
 use super::*;
 use crate::arbitrary::any_record;
 
-/// A manifest with some edits, the last of which nothing confirms; and where its records start.
+/// Returns a manifest with some edits, the last of which is unconfirmed, and the offsets of its
+/// records.
 fn sample_bytes(seed: u64) -> (Vec<u8>, Vec<usize>, Vec<State>) {
     let (sim, manifest) = new_store(seed);
     let mut editor = Editor::new(seed);
@@ -33,7 +34,7 @@ fn a_tail_torn_at_any_byte_leaves_the_edits_before_it() {
             let whole = starts.iter().filter(|s| **s <= cut).count();
             match replay(&torn) {
                 Ok(history) => {
-                    // Bytes of the filler may happen to be those that were cut off.
+                    // Bytes of the filler may happen to equal the bytes that were cut off.
                     let (edits, least) = (history.edits as usize, whole - 2);
                     assert!(edits == least || filler.is_some() && edits == least + 1, "cut {cut}");
                     assert_eq!(history.state, *states[edits].store);
@@ -64,7 +65,8 @@ fn a_flip_of_any_bit_that_is_confirmed_is_corruption() {
     }
 }
 
-/// Once something outside has seen the last edit durable, not even its damage passes; nor does a missing tail.
+/// Once an external witness has seen the last edit durable, damage to it is refused, and so is a
+/// missing tail.
 #[test]
 fn witnesses_cover_the_last_edit() {
     let (sim, manifest) = new_store(22);
@@ -80,7 +82,7 @@ fn witnesses_cover_the_last_edit() {
         assert_eq!(manifest.durable_edit(), witness - 1);
         assert!(manifest.require_edit(witness).unwrap_err().is_corruption());
     }
-    // A close that confirms leaves only an empty edit unprotected.
+    // A confirming close leaves only an empty edit unprotected.
     let manifest = recover(&sim).unwrap();
     manifest.commits().roll().unwrap();
     commit_some(&manifest, &mut Editor::new(23), 3);
@@ -100,7 +102,8 @@ fn witnesses_cover_the_last_edit() {
     }
 }
 
-/// Records of one batch do not confirm each other: their pages may have reached the disk in any order.
+/// Records of one batch do not confirm each other: their pages may have reached the disk in any
+/// order.
 #[test]
 fn a_hole_in_the_last_batch_is_a_torn_tail() {
     let (bytes, ..) = sample_bytes(24);
@@ -187,7 +190,7 @@ fn current_is_protected() {
     damaged.flip_bit("/CURRENT", 20, 1).unwrap();
     let e = recover(&damaged).unwrap_err();
     assert!(e.is_corruption() && e.file() == Some("/CURRENT".as_ref()));
-    // An old manifest under the present name, and none at all.
+    // An old manifest under the present name, and a missing one.
     let old = sim.read_file(file_in_use(&sim)).unwrap();
     manifest.commits().roll().unwrap();
     let path = file_in_use(&sim);
@@ -200,7 +203,8 @@ fn current_is_protected() {
     assert!(e.is_corruption() && e.file() == Some(path.as_ref()));
 }
 
-/// Random changes, with and without a checksum made to fit: an error or a state that verifies, never a panic.
+/// Random changes, with and without a corrected checksum: an error or a state that verifies, never
+/// a panic.
 #[test]
 fn hostile_manifests() {
     let mut rng = io::Rng::new(28);
@@ -237,14 +241,16 @@ fn hostile_manifests() {
     assert!(replay(&crafted).is_err_and(|e| e.is_corruption()));
 }
 
-/// On LavaFS the end of a manifest that was not closed is not known, and its blocks go on with what other files left there:
-/// pages of the log, whose numbers are small, or values that somebody chose so that they look like records.
+/// On LavaFS the end of an unclosed manifest is unknown, and its blocks continue with the old
+/// contents of other files: pages of the log, whose numbers are small, or user values crafted to
+/// look like records.
 #[test]
 fn what_other_files_left_behind_the_end_is_a_torn_tail() {
     let (bytes, starts, _) = sample_bytes(30);
     let history = replay(&bytes).unwrap();
     let edit = history.state.edit_number;
-    // Length, checksum, number, durable number, as often as they fit: none of them is a record of this manifest.
+    // Length, checksum, number, durable number, as often as they fit: none of them is a record of
+    // this manifest.
     let stale: [(u32, u64, u64); 3] =
         [(40_000, edit + 9, edit + 8), (65_000, edit + 2, edit + 1), (500, 7, 6)];
     for (len, number, durable) in stale {
@@ -275,14 +281,14 @@ fn the_listing_shows_every_record() {
 
 #[test]
 fn what_no_store_writes_is_not_believed() {
-    // Numbers that would run out.
+    // Numbers that would overflow.
     let (sim, manifest) = new_store(31);
     let far = StoreRecord::NextFileNumber(store::numbers::NUMBER_REACHED_MAX + 1);
     manifest.commit(Edit(vec![Record::Store(far)])).unwrap();
     drop(manifest);
     let e = recover(&sim).unwrap_err();
     assert!(e.is_corruption() && e.message().starts_with("no store reaches the number"), "{e}");
-    // A header that is whole, with a field of no release.
+    // An intact header with a field of no release.
     let (sim, manifest) = new_store(32);
     drop(manifest);
     let path = file_in_use(&sim);
@@ -297,7 +303,7 @@ fn what_no_store_writes_is_not_believed() {
     assert_eq!(e.file(), Some(path.as_ref()));
 }
 
-/// A file of holes, which the simulated machine does not have.
+/// A sparse file, which the simulated machine does not support.
 #[test]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "makes and removes a file of holes")]
 fn a_manifest_longer_than_any_is_not_read() {

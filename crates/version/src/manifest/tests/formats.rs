@@ -1,9 +1,10 @@
-//! The format of a store: raised once, for good, by a new manifest; and refused by who does not know it.
+//! The format of a store: an upgrade is permanent, writes a new manifest, and makes older releases
+//! refuse the store.
 
 use super::*;
 use io::sim::{CrashKind, FaultEffect, FaultPlan};
 
-/// The same store in another format.
+/// Returns the same store in another format.
 fn in_format(state: &State, format: StoreFormat) -> State {
     State::of(Arc::new(state.store.in_format(format))).unwrap()
 }
@@ -51,8 +52,8 @@ fn raising_it_twice_writes_nothing_and_lowering_it_is_refused() {
     assert_eq!(read_only.commits().upgrade(StoreFormat::V2).unwrap_err().kind(), ErrorKind::ReadOnly);
 }
 
-/// Whatever an upgrade was cut off in, the store opens, with all that it had, in the one format or in the other; and an upgrade
-/// that had returned has happened.
+/// After a crash at any point of an upgrade, the store opens with all its data, in the old format
+/// or the new one. An upgrade that had returned has taken effect.
 #[test]
 fn every_crash_in_an_upgrade_leaves_the_one_format_or_the_other() {
     let (sim, manifest, mut editor) = old_store(3);
@@ -75,7 +76,7 @@ fn every_crash_in_an_upgrade_leaves_the_one_format_or_the_other() {
                 assert_eq!(manifest.state(), in_format(&before, format), "op {op} {kind:?} {seed}");
                 assert!(op < end || format == StoreFormat::V2, "an upgrade that had returned is lost");
                 formats[usize::from(format == StoreFormat::V2)] += 1;
-                // Again, and on.
+                // Repeat the upgrade, and continue.
                 manifest.commits().upgrade(StoreFormat::V2).unwrap();
                 let state = manifest.commit(editor.edit(&manifest.state())).unwrap();
                 assert_eq!(recover(&after.crash(CrashKind::PowerLoss, seed)).unwrap().state(), state);
@@ -85,7 +86,8 @@ fn every_crash_in_an_upgrade_leaves_the_one_format_or_the_other() {
     assert!(formats.iter().all(|n| *n > 20), "{formats:?}");
 }
 
-/// A failed upgrade leaves the store in the old format, or poisoned; a full disk never poisons it before the new file is named.
+/// A failed upgrade leaves the store in the old format, or poisoned; a full disk never poisons it
+/// before the new file is named.
 #[test]
 fn every_fault_in_an_upgrade_is_reported() {
     let mut failed = 0;
@@ -136,7 +138,7 @@ fn a_copy_of_a_store_has_its_format() {
     assert_eq!(recover(&there).unwrap().format(), StoreFormat::V2);
 }
 
-/// An unknown format is told with its number, before any record is read.
+/// An unknown format is reported with its number, before any record is read.
 #[test]
 fn an_unknown_format_is_refused_with_its_number() {
     let (sim, manifest, _) = old_store(7);
@@ -150,7 +152,7 @@ fn an_unknown_format_is_refused_with_its_number() {
         let uid = Uid(bytes[32..48].try_into().unwrap());
         let sum = base::checksum::stored(&bytes[..60], uid, 0);
         bytes[60..64].copy_from_slice(&sum.to_le_bytes());
-        // What is behind the header may be in a form that nobody here knows.
+        // Bytes behind the header may be in an unknown form.
         bytes[80..].fill(0xa5);
         let e = replay(&bytes).unwrap_err();
         match number {

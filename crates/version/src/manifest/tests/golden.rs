@@ -1,5 +1,5 @@
-//! The bytes of version 1, kept for ever. `LAVASTORE_BLESS=1 cargo test` writes them anew, which is right only while
-//! the version number in the header changes with them.
+//! The bytes of version 1, kept forever. `LAVASTORE_BLESS=1 cargo test` rewrites them, which is
+//! right only if the version number in the header changes with them.
 
 use super::*;
 use crate::arbitrary::{KINDS, KINDS_BEFORE, any_record};
@@ -15,7 +15,7 @@ mod golden_files;
 const MANIFEST: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-group-uids.bin");
 const LISTING: &str = include_str!("../../../tests/golden/manifest-v1-group-uids.txt");
 const RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1-group-uids.bin");
-/// As they were written before log groups had identities.
+/// The files from before log groups had identities.
 const OLD_MANIFEST: &[u8] = include_bytes!("../../../tests/golden/manifest-v1.bin");
 const OLD_LISTING: &str = include_str!("../../../tests/golden/manifest-v1.txt");
 const OLD_RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1.bin");
@@ -24,14 +24,14 @@ const CURRENT: &[u8] = include_bytes!("../../../tests/golden/current-v1.txt");
 const SPEED: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-tables.bin");
 const SPEED_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-tables.txt");
 
-/// In a store of format 2.
+/// A manifest in a store of format 2.
 const NUMBERED: &[u8] = include_bytes!("../../../tests/golden/manifest-v3.bin");
 const NUMBERED_LISTING: &str = include_str!("../../../tests/golden/manifest-v3.txt");
 
 const VALUES: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-values.bin");
 const VALUES_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-values.txt");
 
-/// What tables reference is sums under names, and the lists are in the tables.
+/// References as sums under blob ids; the dependency lists are in the tables.
 const SUMS: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-name-sums.bin");
 const SUMS_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-name-sums.txt");
 const SUMS_RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1-name-sums.bin");
@@ -39,14 +39,14 @@ const SUMS_RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1-nam
 /// Version 2: the snapshot in pieces.
 const PIECES: &[u8] = include_bytes!("../../../tests/golden/manifest-v2-pieces.bin");
 const PIECES_LISTING: &str = include_str!("../../../tests/golden/manifest-v2-pieces.txt");
-/// Bytes of the longest of them.
+/// Length of the longest piece, in bytes.
 const PIECE_LEN_MAX: usize = 200;
 
 fn fixed_current() -> Current {
     Current { manifest: 77, uid: Uid::from_words(3, 4), edit: 1 << 40 }
 }
 
-/// A snapshot in pieces of at most so many bytes, and some edits, made from a fixed seed.
+/// Returns a snapshot in pieces of at most this many bytes, and some edits, made from a fixed seed.
 fn fixed_manifest(piece_len_max: usize) -> Vec<u8> {
     made_by(Editor::of_before(2024), piece_len_max)
 }
@@ -116,7 +116,7 @@ fn sums_records() -> Vec<u8> {
         .encode()
 }
 
-/// Histories with sums say what those with lists say, and have no lists; and those with lists lead to the same.
+/// Histories with sums lead to the same state as those with lists, and have no lists.
 #[test]
 fn sums_under_names_are_what_they_were() {
     let bytes = made_by(Editor::new(2024), usize::MAX);
@@ -143,7 +143,7 @@ fn sums_under_names_are_what_they_were() {
     assert_eq!(converted.snapshot().encode(), crate::KvState::snapshot(&with_sums).encode());
 }
 
-/// A store whose manifest has lists goes on with one that has none.
+/// A store whose manifest has lists continues with one that has none.
 #[test]
 fn a_manifest_with_lists_is_converted_when_it_is_begun_anew() {
     let (sim, manifest) = new_store(1);
@@ -189,10 +189,11 @@ fn on_speed(number: u64, low: u64, seq: u64) -> FileMeta {
     FileMeta { volume: Volume::SPEED, ..table(number, low, low + 9, (seq, seq)) }
 }
 
-/// What is changed of a state.
+/// A change of a state.
 type Change<'a> = &'a dyn Fn(&State) -> Vec<Record>;
 
-/// A store that gets a speed disk, has tables on both, moves one down that stays where it is, and gives the disk back.
+/// Returns the history of a store that gets a fast tier, has tables on both tiers, moves one down a
+/// level without moving its file, and removes the fast tier.
 fn fixed_speed() -> (Vec<u8>, Vec<State>) {
     let header = Header {
         store: Uid::from_words(1, 2),
@@ -218,7 +219,7 @@ fn fixed_speed() -> (Vec<u8>, Vec<State>) {
     history_of(&header, &edits)
 }
 
-/// The manifest of these edits of a new store, and the states that they lead to.
+/// Returns the manifest of a new store with these edits, and the resulting states.
 fn history_of(header: &Header, edits: &[Change<'_>]) -> (Vec<u8>, Vec<State>) {
     let mut states = vec![State::empty(header.store, 6)];
     let mut bytes = header.encode();
@@ -233,7 +234,8 @@ fn history_of(header: &Header, edits: &[Change<'_>]) -> (Vec<u8>, Vec<State>) {
     (bytes, states)
 }
 
-/// A store with hot values on its speed disk, some of which are collected, and that gives the disk back.
+/// Returns the history of a store with hot values on its fast tier, some of which are collected,
+/// that removes the fast tier.
 fn fixed_values() -> (Vec<u8>, Vec<State>) {
     let header = Header {
         store: Uid::from_words(1, 2),
@@ -346,7 +348,7 @@ fn a_manifest_with_tables_on_two_disks_is_what_it_was() {
     assert!(states[5].to_directory().0.is_empty());
 }
 
-/// Where a table is said to be is a place that there is, or the history is not opened.
+/// The recorded place of a table must exist, or the history is not opened.
 #[test]
 fn a_table_on_a_disk_that_there_is_not_is_refused_by_its_name() {
     let create = || Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
@@ -363,7 +365,7 @@ fn a_table_on_a_disk_that_there_is_not_is_refused_by_its_name() {
     }
 }
 
-/// The same of values; segments are in the directory always.
+/// The same for values; segments are always in the directory.
 #[test]
 fn values_on_a_disk_that_there_is_not_are_refused_by_their_name() {
     let create = || Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };

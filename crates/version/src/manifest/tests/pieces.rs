@@ -1,8 +1,8 @@
-//! Snapshots in pieces: as one record to whoever reads them, and damage to any of them is noticed.
+//! Snapshots in pieces read as one record, and damage to any piece is detected.
 
 use super::*;
 
-/// A store whose manifest begins with a snapshot in pieces, and with how many.
+/// Returns a store whose manifest begins with a snapshot in pieces, and the number of pieces.
 fn store_in_pieces(seed: u64, piece_bytes: u64) -> (SimEnv, Manifest, u32) {
     let (sim, manifest) = new_store(seed);
     commit_some(&manifest, &mut Editor::new(seed), 40);
@@ -30,7 +30,7 @@ fn a_history_goes_on_from_a_snapshot_in_pieces() {
         let manifest = recover(&sim).unwrap();
         assert_eq!(manifest.state(), state);
         assert_eq!((manifest.report().edits, manifest.report().torn_bytes), (5, 0));
-        // The next one is whole again: nobody asked for pieces.
+        // The next one is whole again, since pieces were not requested.
         commit_some(&manifest, &mut editor, 1);
         let header = Header::decode(&sim.read_file(file_in_use(&sim)).unwrap()).unwrap();
         assert_eq!(header.pieces, 1);
@@ -52,7 +52,7 @@ fn damage_to_any_piece_is_corruption() {
     }
 }
 
-/// Older releases know version 1, where the snapshot is whole, and refuse version 2.
+/// Older releases know version 1, in which the snapshot is whole, and refuse version 2.
 #[test]
 fn only_pieces_need_the_newer_format() {
     for (piece_bytes, version) in [(u64::MAX, 1), (300, 2)] {

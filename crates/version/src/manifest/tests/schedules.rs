@@ -1,7 +1,9 @@
-//! The manifest under schedules: several threads commit, one rolls and confirms, and the power fails anywhere.
+//! The manifest under schedules: several threads commit, one rolls and confirms, and the power
+//! fails anywhere.
 //!
-//! Every schedule ends; edits are published once, in the order of their numbers; a commit that returned is durable; and after
-//! a crash at any operation the history that is read back is one that was accepted, no shorter than what had returned.
+//! Every schedule ends. Edits are published once, in the order of their numbers. A commit that
+//! returned is durable. After a crash at any operation the recovered history is an accepted one,
+//! and includes every commit that had returned.
 
 use super::*;
 use base::sync::{lock as take, rank::Noted};
@@ -11,22 +13,23 @@ use io::{Priority, Rng};
 
 type Lock<T> = Mutex<T, Noted>;
 
-/// Seeds that every change is tried with.
+/// Number of seeds with which every change is tested.
 const SEEDS: u64 = 2_000;
 
-/// Crashes tried of one run.
+/// Number of crashes tried for one run.
 const STATES: u64 = 12;
 
-/// What the threads of a run share.
+/// State shared by the threads of a run.
 struct Shared {
     manifest: Manifest,
     sim: SimEnv,
-    /// Edits as they were published.
+    /// Edits in the order of their publication.
     published: Lock<Vec<u64>>,
     returned: Lock<Returned>,
 }
 
-/// Adds a file; `filler` bytes make the edit longer, so that those of one group commit lie on several sectors and pages.
+/// Returns an edit that adds a file. `filler` bytes make it longer, so that the edits of one group
+/// commit span several sectors and pages.
 fn add(tip: &State, number: u64, filler: usize) -> Edit {
     let seq = tip.store.last_seq + 1;
     let meta = FileMeta {
@@ -66,7 +69,7 @@ fn rolls(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// For each commit that returned: its edit, and the operation by which it had.
+/// Commits that returned: the edit, and the operation by which it had returned.
 type Returned = Vec<(u64, u64)>;
 
 fn run(seed: u64) -> (SimEnv, Result<Ran<Returned>, Stuck>) {
@@ -126,7 +129,7 @@ fn no_schedule_loses_a_wake_up_or_an_edit() {
                         "seed {seed}, {kind:?} at {op}: edit {edit}, not {least:?}"
                     );
                 }
-                // The crash came before the manifest was there.
+                // The crash came before the manifest existed.
                 (Err(_), None) => {}
                 (Err(e), Some(_)) => panic!("seed {seed}, {kind:?} at {op}: {e}"),
             }

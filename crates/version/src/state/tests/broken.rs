@@ -1,8 +1,8 @@
-//! States and records that cannot be: each contradiction is found, and told as itself.
+//! Impossible states and records: each contradiction is found, and reported as itself.
 
 use super::*;
 
-/// The state of [`sample`] after somebody meddled with it.
+/// Verifies a manipulated [`sample`], and returns the error.
 fn refused(meddle: impl FnOnce(&mut KvState)) -> String {
     let mut state = KvState::clone(&sample());
     state.verify().unwrap();
@@ -26,7 +26,7 @@ fn version(state: &mut KvState, change: impl FnOnce(&mut Version)) {
     });
 }
 
-/// Another order of the tables of a level.
+/// Sets the tables of a level, in this order.
 fn level(version: &mut Version, level: usize, tables: Vec<FileMeta>) {
     let levels = version.levels.iter().enumerate().map(|(at, old)| match at == level {
         true => tables.iter().cloned().map(Arc::new).collect(),
@@ -58,7 +58,7 @@ fn a_state_that_contradicts_itself_is_found_out() {
         (
             "tables depend on blob 20, which leads to no vSST",
             of_version(|v| {
-                // What the table references is in it alone.
+                // Only the table itself has its dependency list.
                 let mut table = depends_on(table(12, 150, 250, (6, 9)), &[20]);
                 table.uses = table.uses.without_list();
                 level(v, 0, vec![table]);

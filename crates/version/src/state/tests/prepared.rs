@@ -1,9 +1,10 @@
-//! An edit that was worked out before others came in between has the outcome that it has without that.
+//! An edit that was prepared before other edits has the same result as an unprepared one.
 
 use super::*;
 use crate::uses::reference_changes;
 
-/// Random edits, each tried on a state, and then applied to one that others have changed meanwhile: with what is known of the trial, and without.
+/// Random edits, each tried on a state, and then applied to one that other edits have changed
+/// meanwhile, with the footing and without.
 #[test]
 fn what_was_worked_out_before_others_came_is_what_is_made_then() {
     let (mut alone, mut beside, mut refused) = (0, 0, 0);
@@ -13,7 +14,7 @@ fn what_was_worked_out_before_others_came_is_what_is_made_then() {
         for step in 0..150 {
             let tried = editor.edit(&state);
             let after = state.apply(&tried).unwrap();
-            // Others have numbers and sequences of their own.
+            // Other edits use separate numbers and sequences.
             let beyond = vec![
                 Record::Store(StoreRecord::NextFileNumber(state.store.next_file_number + 100)),
                 Record::Store(StoreRecord::LastSeq(state.store.last_seq + 1000)),
@@ -57,7 +58,7 @@ fn what_was_worked_out_before_others_came_is_what_is_made_then() {
     assert!(alone > 300 && beside > 60 && refused > 100, "too thin: {alone} {beside} {refused}");
 }
 
-/// A name whose file others have taken away meanwhile leads nowhere, whatever was found before.
+/// A blob id whose file another edit has removed meanwhile leads nowhere, whatever the trial found.
 #[test]
 fn a_name_that_others_dropped_is_missed() {
     let state =
@@ -83,7 +84,7 @@ fn a_name_that_others_dropped_is_missed() {
     assert!(e.message().contains("a table depends on blob 21"), "{e}");
 }
 
-/// What else changes sums in an edit, or is another edit with the same changes, is no footing.
+/// Edits with other changes of sums, or with equal changes from another edit, get no footing.
 #[test]
 fn only_the_very_edit_that_was_tried_is_known() {
     let mut editor = Editor::new(3);
