@@ -17,6 +17,13 @@
 //!
 //! While an open snapshot reads deleted data, none of it is freed, and the space report names the
 //! snapshot as the reason.
+//!
+//! The row `quiet-large` draws stores of 1 MB to 20 GB with equal probability per magnitude. Values,
+//! files and memtables grow with the store, which keeps it below some ten thousand entries. Most bytes
+//! of a value are equal, and the simulation keeps such pages once.
+
+mod log_store;
+mod size;
 
 use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
@@ -25,26 +32,24 @@ use crate::machine::{self, DIR};
 use crate::plan::pick;
 use crate::tally;
 use base::{HashMap, HashSet};
-use io::{Access, Rng};
+use io::{Access, Clock, Rng};
 use lavastore::testing::SimEnv;
 use lavastore::{
-    Compression, Db, Family, FamilyOptions, LogOptions, Options, PolicyChoice, RestState, Snapshot,
+    Compression, Db, Family, FamilyOptions, Log, LogOptions, Options, PolicyChoice, RestState, Snapshot,
     VlsmOptions,
 };
+use size::Size;
 use std::collections::BTreeMap;
 
 /// Start of rest work, and its maximum duration for stores of this size, in seconds.
 const REST_S: u64 = 60;
-/// One in this many stores is a large one.
-const LARGE_ONE_IN: u64 = 600;
 /// Duration of the final idle period in seconds.
 const STILL_S: u64 = 120;
 const STEP_NS: u64 = 100_000_000;
+/// Longest step of the clock of a store without work.
+const STEP_NS_MAX: u64 = 2_000_000_000;
 /// First bytes of a mark.
 const MAGIC: [u8; 3] = [0xf7, 0x1e, 0xc5];
-
-/// Size of log groups in bytes.
-const GROUP_BYTES: u64 = 256 << 10;
 
 /// Number of a value, stored in its mark.
 type Mark = u64;
@@ -52,7 +57,7 @@ type Mark = u64;
 fn bytes_of(mark: Mark, len: usize) -> Vec<u8> {
     let mut value = MAGIC.to_vec();
     value.extend_from_slice(&mark.to_le_bytes());
-    value.extend((0..len.saturating_sub(value.len())).map(|i| (i as u8) & 0x7f));
+    value.resize(len.max(value.len()), mark as u8 & 0x7f);
     value
 }
 
@@ -73,7 +78,7 @@ struct Quiet {
     families: Vec<Family>,
     model: Vec<BTreeMap<u64, Mark>>,
     fates: HashMap<Mark, Fate>,
-    lens: (usize, usize),
+    size: Size,
     /// The last deleted values, by family and key.
     deleted: HashMap<(usize, u64), Mark>,
     written: u64,
@@ -91,17 +96,41 @@ impl Records {
     fn left_bytes(&self) -> u64 {
         self.lens.iter().skip(self.first as usize).map(|len| *len as u64).sum()
     }
+
+    /// Compares the records that are left with those of the log.
+    fn check(&self, nth: usize, log: &Log) -> Check {
+        let found = log.scan(..).map(|record| record.map(|(lsn, bytes)| (lsn, bytes.len())));
+        let found = found.collect::<Result<Vec<_>, _>>().doing(|| "scan".into())?;
+        let expected: Vec<_> = (0..).zip(self.lens.clone()).skip(self.first as usize).collect();
+        ensure!(found == expected, "log {nth} has {} records of {}", found.len(), expected.len());
+        Ok(())
+    }
 }
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    one(seed, Size::small)
+}
+
+/// A store of up to 20 GB, see the module.
+pub(crate) fn case_large(_: &Context, seed: u64) -> Outcome {
+    one(seed, Size::large)
+}
+
+fn one(seed: u64, size: fn(&mut Rng) -> Size) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x7175_6965_7400);
-    let options = options(&mut rng);
-    let mut quiet = Quiet::new(seed, options, &mut rng);
+    let size = size(&mut rng);
+    if rng.one_in(8) && !machine::has_two_disks() {
+        let ran = log_store::run(seed, &size, &mut rng);
+        outcome.take(ran.map_err(|why| format!("a store of logs, {size:?}: {why}")));
+        return outcome;
+    }
+    let options = options(&size, &mut rng);
+    let mut quiet = Quiet::new(seed, options, size, &mut rng);
     let ran = quiet.run(&mut rng);
     let about = format!(
-        "values {:?}, blob {}, gc {} %, {}, reads {:?}",
-        quiet.lens,
+        "{:?}, blob {}, gc {} %, {}, reads {:?}",
+        quiet.size,
         quiet.options.family.min_blob_size,
         quiet.options.family.expert.gc_ratio_percent,
         quiet.options.family.policy.name,
@@ -112,25 +141,25 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-fn options(rng: &mut Rng) -> Options {
+fn options(size: &Size, rng: &mut Rng) -> Options {
     let policy =
         if rng.one_in(3) { PolicyChoice::vlsm(&VlsmOptions::default()) } else { PolicyChoice::default() };
     let family = FamilyOptions {
         compression: Compression::None,
-        min_blob_size: pick(rng, &[64, 512, 16 << 10]),
+        min_blob_size: if size.scale > 1 { pick(rng, &[64, 512]) } else { pick(rng, &[64, 512, 16 << 10]) },
         policy,
         ..FamilyOptions::default()
     };
     let family = family.expert(|expert| {
-        expert.file_bytes = pick(rng, &[32 << 10, 128 << 10]);
+        expert.file_bytes = size.scale * pick(rng, &[32 << 10, 128 << 10]);
         expert.level_base_bytes = 4 * expert.file_bytes;
-        expert.vsst_bytes = pick(rng, &[32 << 10, 256 << 10]);
+        expert.vsst_bytes = size.scale * pick(rng, &[32 << 10, 256 << 10]);
         expert.gc_ratio_percent = pick(rng, &[5, 20, 30]);
     });
     let options = Options {
-        memtable_bytes: pick(rng, &[32 << 10, 128 << 10, 512 << 10]),
+        memtable_bytes: size.scale as usize * pick(rng, &[32 << 10, 128 << 10, 512 << 10]),
         background_threads: pick(rng, &[1, 2, 4]),
-        io_budget: pick(rng, &[0, 0, 16 << 20]),
+        io_budget: size.scale * pick(rng, &[0, 0, 16 << 20]),
         access: Access::Direct,
         family,
         ..Options::default()
@@ -139,21 +168,21 @@ fn options(rng: &mut Rng) -> Options {
         true => Options { speed: Some(machine::SPEED_DIR.into()), ..options },
         false => options,
     };
-    options.expert(|expert| expert.log_group_bytes = 256 << 10)
+    let group_bytes = size.group_bytes;
+    options.expert(|expert| expert.log_group_bytes = group_bytes)
 }
 
 impl Quiet {
-    fn new(seed: u64, options: Options, rng: &mut Rng) -> Quiet {
-        let lens = pick(rng, &[(20, 200), (400, 2_000), (20, 6_000)]);
+    fn new(seed: u64, options: Options, size: Size, rng: &mut Rng) -> Quiet {
         let families = rng.range(1, 4) as usize;
         Quiet {
-            sim: machine::new(seed),
+            sim: unrecorded(seed),
             options,
             db: None,
             families: Vec::new(),
             model: vec![BTreeMap::new(); families],
             fates: HashMap::default(),
-            lens,
+            size,
             deleted: HashMap::default(),
             written: 0,
             logs: vec![Records::default(); if rng.one_in(3) { rng.range(1, 5) as usize } else { 0 }],
@@ -174,7 +203,7 @@ impl Quiet {
         let db = match self.logs.is_empty() {
             true => Db::open_in(&env, DIR, &self.options),
             false => {
-                let logs = LogOptions { group_bytes: Some(GROUP_BYTES), ..LogOptions::default() };
+                let logs = LogOptions { group_bytes: Some(self.size.group_bytes), ..LogOptions::default() };
                 Db::open_with_logs_in(&env, DIR, &self.options, &logs)
             }
         };
@@ -193,9 +222,7 @@ impl Quiet {
 
     fn run(&mut self, rng: &mut Rng) -> Check {
         self.open()?;
-        // From 64 KB to 4 MB with equal probability per magnitude, and sometimes 16 MB.
-        let is_large = rng.one_in(LARGE_ONE_IN) && !machine::is_lavafs();
-        let bytes = (64 << 10) << if is_large { 8 } else { rng.below(7) };
+        let bytes = self.size.bytes;
         self.write(bytes, rng)?;
         let snapshot = rng.one_in(2).then(|| self.db().snapshot_named("quiet"));
         let seen = self.fates.clone();
@@ -209,7 +236,7 @@ impl Quiet {
             self.open()?;
         }
         let opened_with = self.used()?;
-        self.pass(REST_S + self.used()? / (1 << 20))?;
+        self.pass(REST_S + self.used()? / (self.size.scale << 20))?;
         self.check(opened_with)?;
         let state = self.sim.state_hash();
         self.pass(STILL_S)?;
@@ -251,14 +278,14 @@ impl Quiet {
     }
 
     fn write(&mut self, bytes: u64, rng: &mut Rng) -> Check {
-        let keys = (bytes / self.lens.1 as u64).max(8);
+        let keys = (bytes / self.size.lens.1 as u64).max(8);
         let mut left = bytes as i64;
         while left > 0 {
             let (nth, key) = (rng.below(self.model.len() as u64) as usize, rng.below(keys));
             if rng.one_in(20) {
                 self.delete_one(nth, key)?;
             }
-            let len = rng.range(self.lens.0 as u64, self.lens.1 as u64 + 1) as usize;
+            let len = self.size.value_len(rng);
             let mark = self.fates.len() as Mark;
             self.families[nth].put(key_of(key), bytes_of(mark, len)).doing(|| "put".into())?;
             self.fates.insert(mark, Fate::Live);
@@ -284,7 +311,7 @@ impl Quiet {
             let log = db.logs().and_then(|logs| logs.log(&format!("log {nth}"))).doing(|| "log".into())?;
             let mut left = (bytes / count) as i64;
             while left > 0 {
-                let len = rng.range(self.lens.0 as u64, self.lens.1 as u64 + 1) as usize;
+                let len = self.size.value_len(rng);
                 log.append(records.lens.len() as u64, vec![b'r'; len]).doing(|| "append".into())?;
                 records.lens.push(len);
                 left -= len as i64;
@@ -336,12 +363,7 @@ impl Quiet {
     /// Lets simulated seconds pass without calls.
     fn pass(&self, seconds: u64) -> Check {
         let clock = machine::env(&self.sim)?.clock;
-        let end_ns = clock.now_ns() + seconds * 1_000_000_000;
-        while clock.now_ns() < end_ns {
-            if !self.db().engine().run_background_step() {
-                clock.sleep_ns(STEP_NS);
-            }
-        }
+        pass(&*clock, seconds, || self.db().engine().run_background_step());
         Ok(())
     }
 
@@ -427,7 +449,7 @@ impl Quiet {
             let left: u64 = self.logs.iter().map(Records::left_bytes).sum();
             let bytes: u64 = log_files.iter().map(|(_, bytes)| bytes).sum();
             let files = (LOG_FILES_MAX + PADDED_MAX) as u64;
-            let bound = left * 100 / (100 - GARBAGE_PERCENT) + files * GROUP_BYTES;
+            let bound = left * 100 / (100 - GARBAGE_PERCENT) + files * self.size.group_bytes;
             ensure!(bytes <= bound, "the log has {bytes} B for {left} B of records: {log_files:?}");
         }
         Ok(())
@@ -437,12 +459,30 @@ impl Quiet {
         for (nth, records) in self.logs.iter().enumerate() {
             let log =
                 self.db().logs().and_then(|logs| logs.log(&format!("log {nth}"))).doing(|| "log".into())?;
-            let found = log.scan(..).map(|record| record.map(|(lsn, bytes)| (lsn, bytes.len())));
-            let found = found.collect::<Result<Vec<_>, _>>().doing(|| "scan".into())?;
-            let expected: Vec<_> = (0..).zip(records.lens.clone()).skip(records.first as usize).collect();
-            ensure!(found == expected, "log {nth} has {} records of {}", found.len(), expected.len());
+            records.check(nth, &log)?;
         }
         Ok(())
+    }
+}
+
+/// Returns a machine without a record, which would hold every byte of a large store.
+fn unrecorded(seed: u64) -> SimEnv {
+    let sim = machine::new(seed);
+    sim.keep_no_record();
+    sim
+}
+
+/// Lets simulated seconds pass, with all work that is due.
+fn pass(clock: &dyn Clock, seconds: u64, mut step: impl FnMut() -> bool) {
+    let end_ns = clock.now_ns() + seconds * 1_000_000_000;
+    let mut step_ns = STEP_NS;
+    while clock.now_ns() < end_ns {
+        if step() {
+            step_ns = STEP_NS;
+        } else {
+            clock.sleep_ns(step_ns);
+            step_ns = (step_ns * 2).min(STEP_NS_MAX);
+        }
     }
 }
 
@@ -464,5 +504,5 @@ fn mark_in(value: &[u8]) -> Option<Mark> {
 }
 
 fn marks_in(content: &[u8]) -> HashSet<Mark> {
-    content.windows(MAGIC.len() + 8).filter_map(mark_in).collect()
+    memchr::memmem::find_iter(content, &MAGIC).filter_map(|at| mark_in(&content[at..])).collect()
 }

@@ -42,6 +42,14 @@ pub(crate) const ROWS: &[Row] = &[
         case: quiet::case,
     },
     Row {
+        name: "quiet-large",
+        about: "the row quiet with stores of 1 MB to 20 GB, of logs alone too",
+        unit: Unit::Cases,
+        ci: 3,
+        alone: true,
+        case: quiet::case_large,
+    },
+    Row {
         name: "queue",
         about: "keys put at one end and deleted at the other: reads pass few tombstones, by the compactions that they pay for or by rest",
         unit: Unit::Cases,

@@ -2,7 +2,9 @@
 
 mod families;
 mod page_server;
+mod pauses;
 mod recovery;
+mod rest;
 mod scale_meta;
 
 use super::place::{Place, open_volume, volume_of};
@@ -117,8 +119,12 @@ enum OtherBench {
     Log(BenchLogCommand),
     /// Measure a page server: redo records in (WriteLog), pages of 16 KiB out (ReadPage)
     PageServer(page_server::PageServerCommand),
+    /// Measure the device writes that pauses between phases of work cost
+    Pauses(pauses::PausesCommand),
     /// Measure the open of a store that was killed with a long log
     Recovery(recovery::RecoveryCommand),
+    /// Measure the space that a store frees without a call after deletes, and the time it takes
+    Rest(rest::RestCommand),
     /// Measure the bookkeeping cost of values in a store of terabytes, without its data
     ScaleMeta(scale_meta::ScaleMetaCommand),
 }
@@ -181,7 +187,9 @@ pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
         (Some(OtherBench::Families(args)), _) => families::bench(db, &args),
         (Some(OtherBench::Log(args)), _) => bench_log(db, &args),
         (Some(OtherBench::PageServer(args)), _) => page_server::bench(db, &args),
+        (Some(OtherBench::Pauses(args)), _) => pauses::bench(db, &args),
         (Some(OtherBench::Recovery(args)), _) => recovery::bench(db, &args),
+        (Some(OtherBench::Rest(args)), _) => rest::bench(db, &args),
         (Some(OtherBench::ScaleMeta(args)), _) => scale_meta::bench(&args),
         (None, Some(args)) => bench_store(db, &args),
         (None, None) => unreachable!("the parser takes neither for an error"),

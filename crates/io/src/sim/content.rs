@@ -6,6 +6,9 @@
 //! pointers and one page. Pages and chunks remember their hash; two images that share them never
 //! hash them twice.
 //!
+//! All files share the pages of one repeated byte, so that a simulated store of many gigabytes fits
+//! into memory.
+//!
 //! Invariants: there are exactly as many chunks as the length needs, pages past the end are holes,
 //! and bytes past the end in the last page are zero. A hole reads as zeros and hashes like a page
 //! of zeros.
@@ -25,6 +28,10 @@ const CHUNK_LEN: u64 = (CHUNK_PAGES * PAGE) as u64;
 pub(super) const WHOLE_PAGE: u8 = 0xff;
 
 static ZERO_PAGE: LazyLock<Arc<Page>> = LazyLock::new(|| Arc::new(Page::zeroed()));
+/// The pages of one repeated byte, by that byte.
+static UNIFORM_PAGES: LazyLock<Vec<Arc<Page>>> = LazyLock::new(|| {
+    (0..=u8::MAX).map(|byte| Arc::new(Page { bytes: [byte; PAGE], hash: AtomicU64::new(0) })).collect()
+});
 static EMPTY_CHUNK: LazyLock<Arc<Chunk>> =
     LazyLock::new(|| Arc::new(Chunk { pages: [const { None }; CHUNK_PAGES], hash: AtomicU64::new(0) }));
 static ZERO_CHUNK: LazyLock<Arc<Chunk>> = LazyLock::new(|| {
@@ -47,6 +54,17 @@ pub(super) struct Page {
 impl Page {
     fn zeroed() -> Self {
         Page { bytes: [0; PAGE], hash: AtomicU64::new(0) }
+    }
+
+    /// Returns a page with these bytes.
+    fn shared(bytes: &[u8; PAGE]) -> Arc<Page> {
+        let first = bytes[0];
+        // Nearly every other page differs within its first bytes.
+        let is_uniform = bytes[..64].iter().all(|byte| *byte == first) && *bytes == [first; PAGE];
+        match is_uniform {
+            true => UNIFORM_PAGES[usize::from(first)].clone(),
+            false => Arc::new(Page { bytes: *bytes, hash: AtomicU64::new(0) }),
+        }
     }
 
     /// Returns the bytes for writing, and drops the hash.
@@ -171,8 +189,8 @@ impl Content {
         for (n, within, range) in pages_of(offset, data.len()) {
             let slot = self.slot(n);
             let piece = &data[range];
-            if let Ok(&bytes) = piece.try_into() {
-                *slot = Some(Arc::new(Page { bytes, hash: AtomicU64::new(0) }));
+            if let Ok(bytes) = piece.try_into() {
+                *slot = Some(Page::shared(bytes));
                 continue;
             }
             let page = slot.get_or_insert_with(|| ZERO_PAGE.clone());

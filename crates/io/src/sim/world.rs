@@ -116,6 +116,10 @@ pub(super) struct Handles {
 pub(super) struct World {
     pub(super) seed: u64,
     pub(super) disk: Disk,
+    /// Changes so far.
+    changes: usize,
+    /// False: changes are not logged, and no crash in the past can be made.
+    pub(super) keeps_record: bool,
     log: Vec<Logged>,
     checkpoints: Vec<Checkpoint>,
     /// Clock after each operation.
@@ -152,6 +156,8 @@ impl World {
             seed,
             checkpoints: vec![Checkpoint { changes: 0, disk: disk.clone() }],
             disk,
+            changes: 0,
+            keeps_record: true,
             log: Vec::new(),
             times_ns: Vec::new(),
             next_ino: files.max(dirs) + 1,
@@ -214,18 +220,21 @@ impl World {
 
     /// Performs a change and logs it under the current operation.
     pub(super) fn apply(&mut self, change: Change) {
-        if !self.log.is_empty() && self.log.len().is_multiple_of(CHECKPOINT_CHANGES) {
+        if self.changes > 0 && self.changes.is_multiple_of(CHECKPOINT_CHANGES) {
             let open = &self.open;
             self.disk.sweep(|ino| open.contains_key(&ino));
             // A copy has a pointer for each file, and the names. With thousands of files, copies as
             // frequent as with few would make the history grow quadratically.
             let since = self.log.len() - self.checkpoints.last().map_or(0, |c| c.changes);
-            if since >= self.disk.files.len() {
+            if self.keeps_record && since >= self.disk.files.len() {
                 self.checkpoints.push(Checkpoint { changes: self.log.len(), disk: self.disk.clone() });
             }
         }
         self.disk.apply(&change);
-        self.log.push(Logged { op: self.op_count() - 1, change });
+        self.changes += 1;
+        if self.keeps_record {
+            self.log.push(Logged { op: self.op_count() - 1, change });
+        }
         self.look_at_watched();
     }
 

@@ -1,0 +1,189 @@
+//! `bench pauses`: what pauses between phases of work cost in device writes.
+//!
+//! In a pause a store is at rest: it flushes, compacts and frees deleted data. Work that comes back after each pause pays for
+//! that again and again. Two stores get the same load and the same overwrites at the same rate:
+//!
+//! 1. without a pause between the rounds;
+//! 2. with a pause of `--pause` seconds after each round.
+//!
+//! The report has the bytes that the process wrote for each, from the first overwrite until the store has settled, and their ratio.
+
+use crate::Result;
+use crate::costs::SETTLE_MAX;
+use crate::host::{self, alone, now_ns, wait_until};
+use crate::report::human_bytes;
+use crate::space;
+use clap::Args;
+use io::Rng;
+use lavastore::Db;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::Path;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Options of `bench pauses`.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct PausesArgs {
+    /// Keys in the store
+    #[arg(long, value_name = "N", default_value_t = 400_000)]
+    pub num: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
+    pub value_size: u64,
+    /// Rounds of work
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub rounds: u64,
+    /// Seconds of a round
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub work: u64,
+    /// Seconds of the pause after each round of the second store
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub pause: u64,
+    /// Overwrites per second of work
+    #[arg(long, value_name = "N", default_value_t = 5_000)]
+    pub rate: u64,
+    /// Seed of keys and values
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl PausesArgs {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// A message that names the option and its range.
+    pub fn check(&self) -> Result<()> {
+        if !(8..=1 << 20).contains(&self.value_size) {
+            return Err("--value-size must be 8 to 1048576".into());
+        }
+        if [self.num, self.rounds, self.work, self.rate].contains(&0) {
+            return Err("--num, --rounds, --work and --rate must be at least 1".into());
+        }
+        Ok(())
+    }
+}
+
+/// One store of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PausesStore {
+    /// Keys and values that were written after the load, bytes.
+    pub user_bytes: u64,
+    /// Bytes that the process wrote after the load, until the store had settled.
+    pub written_bytes: u64,
+    /// Bytes of the directory at the end.
+    pub end_bytes: u64,
+    /// The longest put, milliseconds.
+    pub put_ms_max: f64,
+}
+
+/// The report of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PausesReport {
+    /// The store without pauses.
+    pub steady: PausesStore,
+    /// The store with pauses.
+    pub paused: PausesStore,
+    /// Bytes written with pauses over those without.
+    pub written_ratio: f64,
+    /// The machine.
+    pub machine: String,
+    /// The options.
+    pub options: PausesArgs,
+}
+
+/// Makes a run with both stores below `dir`, and removes them.
+///
+/// # Errors
+/// Those of the store.
+pub fn run(args: &PausesArgs, dir: &Path) -> Result<PausesReport> {
+    args.check()?;
+    let steady = alone(&dir.join("steady"), |dir| store(args, 0, dir))?;
+    let paused = alone(&dir.join("paused"), |dir| store(args, args.pause, dir))?;
+    Ok(PausesReport {
+        written_ratio: paused.written_bytes as f64 / steady.written_bytes.max(1) as f64,
+        steady,
+        paused,
+        machine: host::machine(),
+        options: args.clone(),
+    })
+}
+
+fn store(args: &PausesArgs, pause_s: u64, dir: &Path) -> Result<PausesStore> {
+    let db = Db::open(dir)?;
+    let (mut rng, mut value) = (Rng::new(args.seed), vec![b'p'; args.value_size as usize]);
+    let key = |nth: u64| format!("key-{nth:012}");
+    for nth in 0..args.num {
+        db.put(key(nth), fill(&mut value, &mut rng))?;
+    }
+    db.flush()?;
+    db.wait_idle(SETTLE_MAX);
+    let before = host::process_counters().write_bytes;
+    let mut longest_ns = 0;
+    for _ in 0..args.rounds {
+        let begun_ns = now_ns();
+        for put in 0..args.work * args.rate {
+            let due_ns = begun_ns + put * SECOND_NS / args.rate;
+            if put % args.rate.div_ceil(1_000) == 0 {
+                wait_until(due_ns);
+            }
+            let put_ns = now_ns();
+            db.put(key(rng.below(args.num)), fill(&mut value, &mut rng))?;
+            longest_ns = longest_ns.max(now_ns() - put_ns);
+        }
+        wait_until(now_ns() + pause_s * SECOND_NS);
+    }
+    db.flush()?;
+    db.wait_idle(SETTLE_MAX);
+    let written_bytes = host::process_counters().write_bytes - before;
+    db.close()?;
+    Ok(PausesStore {
+        user_bytes: args.rounds * args.work * args.rate * (args.value_size + key(0).len() as u64),
+        written_bytes,
+        end_bytes: space::allocated(dir).bytes,
+        put_ms_max: longest_ns as f64 / 1e6,
+    })
+}
+
+/// Makes the value another one that is as hard to compress by half.
+fn fill<'a>(value: &'a mut [u8], rng: &mut Rng) -> &'a [u8] {
+    let half = value.len() / 2;
+    value[..half].chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.next_u64().to_le_bytes()));
+    value
+}
+
+impl PausesReport {
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n", self.machine);
+        for (name, store) in [("without pauses", &self.steady), ("with pauses", &self.paused)] {
+            let _ = writeln!(
+                out,
+                "{name:15}  {} written for {} of overwrites ({:.2}); {} at the end; longest put {:.1} ms",
+                human_bytes(store.written_bytes),
+                human_bytes(store.user_bytes),
+                store.written_bytes as f64 / store.user_bytes as f64,
+                human_bytes(store.end_bytes),
+                store.put_ms_max
+            );
+        }
+        let _ = writeln!(out, "bytes written with pauses over those without: {:.2}", self.written_ratio);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::WorkDir;
+
+    #[test]
+    fn both_stores_get_the_same_work() {
+        let dir = std::env::temp_dir().join(format!("bench-pauses-test-{}", std::process::id()));
+        let dir = WorkDir::fresh(&dir).unwrap();
+        let args = PausesArgs { num: 100, value_size: 100, rounds: 2, work: 1, pause: 1, rate: 200, seed: 7 };
+        let report = run(&args, dir.path()).unwrap();
+        assert_eq!(report.steady.user_bytes, report.paused.user_bytes);
+        assert!(report.written_ratio > 0.0, "{}", report.text());
+    }
+}

@@ -1,0 +1,309 @@
+//! `bench rest`: what a store frees without a call after deletes, and how long that takes.
+//!
+//! 1. **Load**: `--num` keys, each with a value of `--value-size` bytes, and a flush.
+//! 2. **Delete**: each key with a probability of `--deleted` percent; two thirds of them one by one, the last third of the keys
+//!    by one range delete of the same share.
+//! 3. **Rest**: no call but a look at the report of the store each second, until the process has written nothing for
+//!    30 s while the store says that it is at rest.
+//! 4. **Still**: `--still` seconds, in which the process must not write.
+//! 5. **Check**: the ledger against the directory, and every key against its fate.
+
+use crate::Result;
+use crate::host::{self, now_ns, wait_until};
+use crate::report::human_bytes;
+use crate::space;
+use clap::Args;
+use io::Rng;
+use lavastore::{Db, RestState, WriteBatch};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::Path;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Seconds without a written byte after which rest work has ended.
+const ENDED_S: u64 = 30;
+/// Rest work that takes longer is given up.
+const REST_MAX_S: u64 = 4 * 3600;
+/// Bytes of a batch of the load.
+const BATCH_BYTES: usize = 1 << 20;
+/// Seconds that the store may take before rest work begins and after it has ended, whatever its size.
+const REST_FIXED_S: f64 = 60.0;
+
+/// Options of `bench rest`.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct RestArgs {
+    /// Keys in the store
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub num: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 16_000)]
+    pub value_size: u64,
+    /// Percent of the keys that are deleted
+    #[arg(long, value_name = "PERCENT", default_value_t = 50)]
+    pub deleted: u64,
+    /// Seconds in which the store at rest must not write a byte
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub still: u64,
+    /// Seed of keys and values
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl RestArgs {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// A message that names the option and its range.
+    pub fn check(&self) -> Result<()> {
+        if !(16..=16 << 20).contains(&self.value_size) {
+            return Err("--value-size must be 16 to 16777216".into());
+        }
+        if !(3..=10_000_000_000).contains(&self.num) || self.deleted > 100 {
+            return Err("--num must be 3 to 10000000000, --deleted at most 100".into());
+        }
+        Ok(())
+    }
+}
+
+/// The report of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RestRun {
+    /// Bytes of the directory after the load.
+    pub loaded_bytes: u64,
+    /// Seconds of the load.
+    pub load_seconds: f64,
+    /// Keys and values that were not deleted, bytes.
+    pub live_bytes: u64,
+    /// Bytes of the directory at rest.
+    pub rest_bytes: u64,
+    /// Bytes of exposed garbage in value files at rest.
+    pub garbage_bytes: u64,
+    /// Seconds from the last delete to the last byte of rest work.
+    pub rest_seconds: f64,
+    /// Bytes that the process wrote in that time.
+    pub written_bytes: u64,
+    /// The most that rest work may take: 60 s, and the bytes written over half of the rate of the load.
+    pub rest_seconds_max: f64,
+    /// Bytes that the process wrote while it had to be still.
+    pub still_bytes: u64,
+    /// Bytes of the directory less those of the ledger.
+    pub ledger_difference_bytes: i64,
+    /// The machine.
+    pub machine: String,
+    /// The options.
+    pub options: RestArgs,
+}
+
+/// Makes a run in `dir`.
+///
+/// # Errors
+/// Those of the store; a wrong answer; rest work that does not end.
+pub fn run(args: &RestArgs, dir: &Path) -> Result<RestRun> {
+    args.check()?;
+    let db = Db::open(dir)?;
+    let begun_ns = now_ns();
+    load(args, &db)?;
+    let load_seconds = since_s(begun_ns);
+    let loaded_bytes = space::allocated(dir).bytes;
+    delete(args, &db)?;
+    let before = host::process_counters();
+    let (rest_seconds, after) = rest(&db)?;
+    wait_until(now_ns() + args.still * SECOND_NS);
+    let still_bytes = host::process_counters().write_bytes - after;
+    let report = db.space()?;
+    let rest_bytes = space::allocated(dir).bytes;
+    check_contents(args, &db)?;
+    db.close()?;
+    let written_bytes = after - before.write_bytes;
+    let rate = loaded_bytes as f64 / load_seconds.max(f64::MIN_POSITIVE) / 2.0;
+    Ok(RestRun {
+        loaded_bytes,
+        load_seconds,
+        live_bytes: (0..args.num).filter(|nth| !is_deleted(args, *nth)).count() as u64
+            * (args.value_size + key(0).len() as u64),
+        rest_bytes,
+        garbage_bytes: report.garbage_bytes,
+        rest_seconds,
+        written_bytes,
+        rest_seconds_max: REST_FIXED_S + written_bytes as f64 / rate,
+        still_bytes,
+        ledger_difference_bytes: rest_bytes as i64 - report.total_bytes as i64,
+        machine: host::machine(),
+        options: args.clone(),
+    })
+}
+
+fn since_s(begun_ns: u64) -> f64 {
+    (now_ns() - begun_ns) as f64 / SECOND_NS as f64
+}
+
+fn key(nth: u64) -> Vec<u8> {
+    format!("key-{nth:016}").into_bytes()
+}
+
+/// The fate of a key follows from its number and the seed. The last third of the keys is one range.
+fn is_deleted(args: &RestArgs, nth: u64) -> bool {
+    let ranged = ranged(args);
+    if nth >= ranged.0 {
+        return nth < ranged.1;
+    }
+    Rng::new(args.seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)).below(100) < args.deleted
+}
+
+/// Keys from the first to before the second are deleted by a range.
+fn ranged(args: &RestArgs) -> (u64, u64) {
+    let from = args.num - args.num / 3;
+    (from, from + args.num / 3 * args.deleted / 100)
+}
+
+/// Random bytes, and a value that no compression makes shorter for each key.
+struct Contents {
+    random: Vec<u8>,
+    len: usize,
+}
+
+impl Contents {
+    fn new(args: &RestArgs) -> Contents {
+        let (len, mut rng) = (args.value_size as usize, Rng::new(args.seed));
+        let random = (0..len + (1 << 20)).map(|_| rng.below(256) as u8).collect();
+        Contents { random, len }
+    }
+
+    fn of(&self, nth: u64) -> &[u8] {
+        let at = (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as usize;
+        &self.random[at..at + self.len]
+    }
+}
+
+/// Writes the keys in an order that is far from sorted.
+fn load(args: &RestArgs, db: &Db) -> Result<()> {
+    let contents = Contents::new(args);
+    let step = stride(args.num);
+    let (mut batch, mut nth) = (WriteBatch::new(), 0);
+    for _ in 0..args.num {
+        batch.put(key(nth), contents.of(nth));
+        nth = (nth + step) % args.num;
+        if batch.byte_len() >= BATCH_BYTES {
+            db.write(&std::mem::take(&mut batch))?;
+        }
+    }
+    db.write(&batch)?;
+    Ok(db.flush()?)
+}
+
+/// A step through the numbers below `num` that visits each of them.
+fn stride(num: u64) -> u64 {
+    let is_prime_to = |step: u64| {
+        let (mut a, mut b) = (step, num);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a == 1
+    };
+    (num * 618 / 1000 + 1..).find(|step| is_prime_to(*step)).unwrap_or(1)
+}
+
+fn delete(args: &RestArgs, db: &Db) -> Result<()> {
+    let (from, to) = ranged(args);
+    for nth in (0..from).filter(|nth| is_deleted(args, *nth)) {
+        db.delete(key(nth))?;
+    }
+    if from < to {
+        db.delete_range(key(from)..key(to))?;
+    }
+    Ok(())
+}
+
+/// Waits for the end of rest work. Returns the seconds until its last byte, and the bytes that the process has written.
+fn rest(db: &Db) -> Result<(f64, u64)> {
+    let begun_ns = now_ns();
+    let (mut last_ns, mut written) = (begun_ns, host::process_counters().write_bytes);
+    while now_ns() - begun_ns < REST_MAX_S * SECOND_NS {
+        wait_until(now_ns() + SECOND_NS);
+        let now = host::process_counters().write_bytes;
+        if now != written {
+            (last_ns, written) = (now_ns(), now);
+        }
+        let is_still = now_ns() - last_ns >= ENDED_S * SECOND_NS;
+        if is_still && db.space()?.rest.state == RestState::AtRest {
+            return Ok(((last_ns - begun_ns) as f64 / SECOND_NS as f64, written));
+        }
+    }
+    Err(format!("rest work does not end: {}", db.describe()).into())
+}
+
+fn check_contents(args: &RestArgs, db: &Db) -> Result<()> {
+    let contents = Contents::new(args);
+    let mut left = db.iter();
+    for nth in (0..args.num).filter(|nth| !is_deleted(args, *nth)) {
+        let (at, value) = left.next().ok_or("a key is missing")??;
+        if at.as_ref() != key(nth) || value != contents.of(nth) {
+            return Err(format!("wrong answer: key {nth}").into());
+        }
+    }
+    if left.next().is_some() { Err("a deleted key is found".into()) } else { Ok(()) }
+}
+
+impl RestRun {
+    /// True if rest work ended in time, the store was still after it, and the ledger has every byte.
+    pub fn is_kept(&self) -> bool {
+        self.rest_seconds <= self.rest_seconds_max
+            && self.still_bytes == 0
+            && self.ledger_difference_bytes == 0
+    }
+
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n", self.machine);
+        let over_live = |bytes: u64| bytes as f64 / self.live_bytes.max(1) as f64;
+        let _ =
+            writeln!(out, "loaded         {} in {:.0} s", human_bytes(self.loaded_bytes), self.load_seconds);
+        let _ = writeln!(
+            out,
+            "at rest        {}, {:.2} of the {} that live; garbage {}",
+            human_bytes(self.rest_bytes),
+            over_live(self.rest_bytes),
+            human_bytes(self.live_bytes),
+            human_bytes(self.garbage_bytes)
+        );
+        let _ = writeln!(
+            out,
+            "rest work      {:.0} s of {:.0} s at most, wrote {}",
+            self.rest_seconds,
+            self.rest_seconds_max,
+            human_bytes(self.written_bytes)
+        );
+        let _ = writeln!(
+            out,
+            "afterwards     {} written in {} s; the directory has {} bytes more than the ledger",
+            human_bytes(self.still_bytes),
+            self.options.still,
+            self.ledger_difference_bytes
+        );
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::WorkDir;
+
+    #[test]
+    fn a_small_store_frees_what_was_deleted() {
+        let dir = std::env::temp_dir().join(format!("bench-rest-test-{}", std::process::id()));
+        let dir = WorkDir::fresh(&dir).unwrap();
+        let args = RestArgs { num: 3_000, value_size: 1_000, deleted: 50, still: 1, seed: 7 };
+        let report = run(&args, dir.path()).unwrap();
+        assert!(report.is_kept(), "{}", report.text());
+    }
+
+    #[test]
+    fn a_stride_visits_every_number() {
+        for num in [3, 10, 618, 1_000, 4_096] {
+            let mut seen: Vec<u64> = (0..num).map(|i| i * stride(num) % num).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..num).collect::<Vec<_>>());
+        }
+    }
+}
