@@ -1,4 +1,5 @@
-//! Prints what lookups, inserts and the removal of a file cost: `cargo run --release -p lavastore-cache --example cache_speed`.
+//! Prints the costs of lookups, inserts and the removal of a file: `cargo run --release -p
+//! lavastore-cache --example cache_speed`.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock; it is not part of the engine")]
 
 use lavastore_cache::{Block, Cache, CacheKey, Segment};

@@ -1,7 +1,8 @@
-//! The cache as the engine sees it: two segments under one budget.
+//! The cache: two segments under one budget.
 //!
-//! Invariant: capacity(index) + capacity(data) + ghost tables <= budget at every moment. All changes of capacities
-//! happen under the lock of the share, the side that shrinks first. Each segment keeps to its own capacity.
+//! Invariant: capacity(index) + capacity(data) + ghost tables <= budget at every moment. All
+//! changes of capacities happen under the lock of the share, the shrinking side first. Each segment
+//! keeps to its own capacity.
 
 use crate::ghost::Ghosts;
 use crate::segment::{BlockSegment, Inserted};
@@ -12,10 +13,11 @@ use base::sync::leaf::{Mutex, MutexGuard, lock};
 use base::sync::rank;
 use std::fmt;
 
-/// A segment is cut into shards while each has at least this much at an even split.
+/// Least bytes per shard at an even split.
 const SHARD_BYTES_MIN: usize = 1 << 20;
 const SHARDS_MAX: usize = 32;
-/// A ghost table has a slot for this many bytes of budget: it reaches half the budget back, in blocks of 4 KB.
+/// A ghost table has a slot for this many bytes of budget: it reaches half the budget back, in
+/// blocks of 4 KB.
 const BUDGET_BYTES_PER_GHOST: usize = 8 << 10;
 const GHOST_SLOTS_MIN: usize = 64;
 const GHOST_SLOTS_MAX: usize = 1 << 22;
@@ -27,13 +29,13 @@ pub struct SegmentStats {
     pub hits: u64,
     /// Lookups that did not.
     pub misses: u64,
-    /// Blocks taken in.
+    /// Blocks accepted.
     pub inserts: u64,
     /// Blocks declined because they are too large for a shard of the segment.
     pub declined: u64,
-    /// Blocks pushed out by others or by a smaller capacity.
+    /// Blocks evicted for others or by a smaller capacity.
     pub evictions: u64,
-    /// Inserts of blocks that had been evicted only a short while before.
+    /// Inserts of blocks that had been evicted shortly before.
     pub returned_soon: u64,
     /// Bytes charged now, overhead included.
     pub bytes: u64,
@@ -80,17 +82,19 @@ struct Split {
 pub struct Cache {
     index: BlockSegment,
     data: BlockSegment,
-    /// The budget and its division. The segments are resized under it, the one that shrinks first.
+    /// The budget and its division. The segments are resized under this lock, the shrinking one
+    /// first.
     split: Mutex<Split, rank::CacheShare>,
 }
 
 impl Cache {
-    /// A cache that never holds more than `budget_bytes`; with 0 it holds nothing. The number of shards, and with it
-    /// the largest block that is cached (about a shard), follows from this first budget.
+    /// Returns a cache that never holds more than `budget_bytes`; with 0 it holds nothing. This
+    /// first budget determines the number of shards, and with it the largest cached block (about a
+    /// shard).
     pub fn new(budget_bytes: usize) -> Self {
         let per_segment = budget_bytes / 2;
         let shards = match per_segment / SHARD_BYTES_MIN {
-            // A budget that starts at 0 will be set later, to something worth sharing.
+            // A budget that starts at 0 is set later, to a useful value.
             0 if budget_bytes == 0 => SHARDS_MAX / 2,
             n => 1 << n.clamp(1, SHARDS_MAX).ilog2(),
         };
@@ -114,17 +118,18 @@ impl Cache {
         lock(&self.split)
     }
 
-    /// The block of `key`, if it is cached in `segment`.
+    /// Returns the block of `key`, if it is cached in `segment`.
     pub fn get(&self, segment: Segment, key: &CacheKey) -> Option<Block> {
         self.segment(segment).get(key)
     }
 
-    /// True if the block of `key` is cached in `segment`. It does not count as asked for.
+    /// Returns true if the block of `key` is cached in `segment`. Does not count as a lookup.
     pub fn contains(&self, segment: Segment, key: &CacheKey) -> bool {
         self.segment(segment).contains(key)
     }
 
-    /// Offers a block to `segment`. Others may be evicted for it, or it is declined; nothing fails.
+    /// Offers a block to `segment`. Other blocks may be evicted for it, or it is declined; nothing
+    /// fails.
     pub fn insert(&self, segment: Segment, key: CacheKey, block: &Block) {
         if let Inserted::Stored { returned_soon: true } = self.segment(segment).insert(key, block) {
             let mut split = self.split();
@@ -134,9 +139,10 @@ impl Cache {
         }
     }
 
-    /// Removes all blocks of a file. Costs a walk over every entry of both segments (tens of nanoseconds each), with
-    /// one shard locked at a time; for several files use [`Cache::remove_files`]. A reader of the file that inserts
-    /// afterwards does no harm: numbers are never reused, and what nobody asks for is evicted in its time.
+    /// Removes all blocks of a file. Walks over every entry of both segments (tens of nanoseconds
+    /// each), with one shard locked at a time; for several files use [`Cache::remove_files`]. A
+    /// later insert by a reader of the file does no harm: file numbers are never reused, and unused
+    /// blocks are evicted in time.
     pub fn remove_file(&self, file: u64) {
         self.remove_where(&|f| f == file);
     }
@@ -154,7 +160,7 @@ impl Cache {
         self.data.remove_files(dead);
     }
 
-    /// Changes the budget. When it returns, the cache holds no more than that.
+    /// Changes the budget. On return the cache holds no more than that.
     pub fn set_budget(&self, budget_bytes: usize) {
         let mut split = self.split();
         let slots = match budget_bytes {
@@ -166,8 +172,9 @@ impl Cache {
             ghost_bytes = 0;
         }
         let slots = if ghost_bytes == 0 { 0 } else { slots };
-        // In this order the budget holds on the way too, up or down: entries make room for larger tables before
-        // those are allocated, and smaller tables are freed before entries take their place.
+        // In this order the budget also holds during the change. Entries make room for larger
+        // tables before those are allocated, and smaller tables are freed before entries take their
+        // place.
         let grown = ghost_bytes > split.ghost_bytes || budget_bytes < split.budget_bytes;
         *split = Split { budget_bytes, ghost_bytes, share: std::mem::take(&mut split.share) };
         if grown {
@@ -179,7 +186,7 @@ impl Cache {
         self.apply(&split);
     }
 
-    /// Sets the capacities to what the split says; the side that shrinks goes first.
+    /// Sets the capacities of the split, the shrinking side first.
     fn apply(&self, split: &Split) {
         let budget = split.budget_bytes.saturating_sub(split.ghost_bytes) as u64;
         let (index, data) = split.share.split(budget);
@@ -193,7 +200,7 @@ impl Cache {
         assert!(self.index.capacity() + self.data.capacity() <= budget, "capacities exceed the budget");
     }
 
-    /// Counts and sizes.
+    /// Returns counts and sizes.
     pub fn stats(&self) -> CacheStats {
         let split = self.split();
         CacheStats {

@@ -1,16 +1,18 @@
-//! What a segment evicted lately: fingerprints with the time of eviction, where time is counted in evicted bytes.
+//! Recent evictions of a segment: fingerprints with the time of eviction, measured in evicted
+//! bytes.
 //!
 //! # Algorithm
 //!
-//! A table of 64-bit slots in buckets of four. A slot is the upper 48 bits of the key's hash and 16 bits of *epoch*;
-//! the epoch advances by one each time another quantum of bytes has been evicted. Storing an epoch instead of keeping
-//! a queue makes entries expire by themselves: after [`REACH_QUANTA`] quanta a slot counts as free. A bucket that is
-//! full loses its oldest slot. Two keys with equal fingerprints are told apart once in 2^48 tries, and an epoch that wraps
-//! around makes one slot look young: both cost a wrong count, nothing else.
+//! A table of 64-bit slots in buckets of four. A slot has the upper 48 bits of the key's hash and
+//! 16 bits of *epoch*; the epoch advances by one each time another quantum of bytes has been
+//! evicted. With epochs instead of a queue, entries expire by themselves: after [`REACH_QUANTA`]
+//! quanta a slot counts as free. A full bucket drops its oldest slot. Two keys have equal
+//! fingerprints once in 2^48 tries, and a wrapped epoch makes one slot look young. Both only cost a
+//! wrong count.
 //!
 //! Invariant: a slot of 0 is empty (fingerprints are made odd in their lowest bit).
 
-/// How far back the memory reaches, in quanta.
+/// How far back the table reaches, in quanta.
 pub const REACH_QUANTA: u64 = 16;
 
 const WAYS: usize = 4;
@@ -25,8 +27,8 @@ pub struct Ghosts {
 }
 
 impl Ghosts {
-    /// A memory that reaches `reach_bytes` of evictions back, in `slots` slots (rounded down to a power of two; fewer
-    /// than one bucket remember nothing).
+    /// Returns a table that reaches `reach_bytes` of evictions back, in `slots` slots (rounded down
+    /// to a power of two; fewer than one bucket keep nothing).
     pub fn new(reach_bytes: u64, slots: usize) -> Self {
         let slots = if slots < WAYS { 0 } else { 1 << slots.ilog2() };
         Ghosts {
@@ -36,7 +38,7 @@ impl Ghosts {
         }
     }
 
-    /// Bytes of the table.
+    /// Returns the bytes of the table.
     pub fn bytes(slots: usize) -> usize {
         if slots < WAYS { 0 } else { (1 << slots.ilog2()) * size_of::<u64>() }
     }
@@ -54,7 +56,7 @@ impl Ghosts {
         start..start + WAYS
     }
 
-    /// Remembers that the key with this hash, worth `bytes`, was evicted now.
+    /// Records that the key with this hash, of `bytes` bytes, was evicted now.
     pub fn record(&mut self, hash: u64, bytes: u64) {
         if self.slots.is_empty() {
             return;
@@ -76,7 +78,8 @@ impl Ghosts {
         self.slots[victim] = fingerprint | self.epoch();
     }
 
-    /// Forgets the key with this hash and tells how many quanta ago it was evicted, if it is known and not expired.
+    /// Removes the key with this hash. Returns how many quanta ago it was evicted, if it is known
+    /// and not expired.
     pub fn take(&mut self, hash: u64) -> Option<u64> {
         if self.slots.is_empty() {
             return None;

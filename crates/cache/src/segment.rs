@@ -1,11 +1,12 @@
 //! One segment: a `quick_cache` of blocks, its ghosts, and its counters.
 //!
-//! `quick_cache` keeps ghosts of its own to decide which returning block is admitted as hot. They are switched off
-//! (they shrink with every change of capacity and never grow back): a block that this crate's ghosts recognise is
-//! touched once after its insertion instead, which makes the clock hand promote it where it would have evicted it.
+//! `quick_cache` keeps its own ghosts to decide which returning block is admitted as hot. They are
+//! disabled, because they shrink with every change of capacity and never grow back. Instead, a
+//! block that this crate's ghosts recognize is touched once after its insertion, so the clock hand
+//! promotes it where it would have evicted it.
 //!
-//! A shard of `quick_cache` is locked before the ghosts are (it has no rank: nothing of ours is called under it but this). Blocks are freed outside of both where an insert evicts
-//! them.
+//! A shard of `quick_cache` is locked before the ghosts are. (It has no rank: this is the only code
+//! of LavaStore called under it.) Blocks evicted by an insert are freed outside of both locks.
 
 use crate::ghost::Ghosts;
 use crate::{Block, CacheKey, ENTRY_OVERHEAD_BYTES, SegmentStats};
@@ -23,11 +24,11 @@ type FixedState = BuildHasherDefault<FixedHasher>;
 /// Counters are striped, so that threads that hit different blocks do not share a cache line.
 const STRIPES: usize = 16;
 
-/// A block that returns within this many quanta of evictions (of [`crate::ghost::REACH_QUANTA`]) would have stayed
-/// with a little more space; one that returns later is only worth a warmer welcome.
+/// A block that returns within this many quanta of evictions (of [`crate::ghost::REACH_QUANTA`])
+/// would have stayed with a little more space; one that returns later is only admitted as warmer.
 const NEAR_QUANTA: u64 = 4;
 
-/// What the budget is charged for a block of `len` bytes.
+/// Returns the charge for a block of `len` bytes.
 pub fn weight(len: usize) -> u64 {
     len as u64 + ENTRY_OVERHEAD_BYTES as u64
 }
@@ -48,9 +49,9 @@ struct Lookups {
     misses: AtomicU64,
 }
 
-/// What evictions leave behind.
+/// Records of evictions.
 struct Evictions {
-    /// What was evicted. Taken inside of a shard of `quick_cache`, which hears of evictions.
+    /// Ghosts of evicted blocks. Locked inside a shard of `quick_cache`, which reports evictions.
     ghosts: Mutex<Ghosts, rank::CacheGhosts>,
     count: AtomicU64,
 }
@@ -69,7 +70,7 @@ impl Evictions {
     }
 }
 
-/// Hears of evictions.
+/// Receives the evictions of `quick_cache`.
 #[derive(Clone)]
 struct Hook(Arc<Evictions>);
 
@@ -84,7 +85,7 @@ impl Lifecycle<CacheKey, Block> for Hook {
         evicted.push((key, block));
     }
 
-    /// After a change of capacity; inserts collect their evictions themselves.
+    /// Runs after a change of capacity; inserts collect their evictions themselves.
     fn end_request(&self, evicted: Self::RequestState) {
         self.0.record(&evicted);
     }
@@ -94,11 +95,11 @@ fn hash(key: &CacheKey) -> u64 {
     FixedState::default().hash_one(key)
 }
 
-/// What became of an insert.
+/// Result of an insert.
 pub enum Inserted {
-    /// Larger than what one shard of the segment may hold.
+    /// Larger than a shard of the segment may hold.
     Declined,
-    /// In the cache; `returned_soon` if it was evicted a short while ago.
+    /// In the cache; `returned_soon` if the block was evicted shortly before.
     Stored { returned_soon: bool },
 }
 
@@ -110,17 +111,17 @@ pub struct BlockSegment {
     inserts: AtomicU64,
     declined: AtomicU64,
     returned_soon: AtomicU64,
-    /// The largest weight that a shard takes.
+    /// The largest weight that a shard accepts.
     weight_max: AtomicU64,
 }
 
 impl BlockSegment {
-    /// An empty segment of capacity 0, in `shards` (a power of two) equal parts.
+    /// Returns an empty segment of capacity 0, in `shards` (a power of two) equal parts.
     pub fn new(shards: usize) -> Self {
         let evictions =
             Arc::new(Evictions { ghosts: Mutex::new(Ghosts::new(0, 0)), count: AtomicU64::new(0) });
-        // Both capacities are set, so that building cannot fail. The estimate of items only has to be large enough
-        // for the shards asked for: it sizes nothing else while there are no ghosts.
+        // Both capacities are set, so that building cannot fail. The estimate of items only has to
+        // suffice for the requested shards: it sizes nothing else while there are no ghosts.
         let options = OptionsBuilder::new()
             .shards(shards)
             .estimated_items_capacity(shards * 64)
@@ -142,7 +143,7 @@ impl BlockSegment {
         }
     }
 
-    /// Forgets the ghosts and keeps `slots` slots of new ones, which reach `reach_bytes` back.
+    /// Replaces the ghosts by an empty table of `slots` slots, which reaches `reach_bytes` back.
     pub fn reset_ghosts(&self, reach_bytes: u64, slots: usize) {
         *self.evictions.ghosts() = Ghosts::new(reach_bytes, slots);
     }
@@ -181,7 +182,8 @@ impl BlockSegment {
         Inserted::Stored { returned_soon }
     }
 
-    /// Removes the blocks of the files for which `dead` is true. Walks the whole segment, one shard at a time.
+    /// Removes the blocks of the files for which `dead` is true. Walks the whole segment, one shard
+    /// at a time.
     pub fn remove_files(&self, dead: &dyn Fn(u64) -> bool) {
         self.blocks.retain(|key, _| !dead(key.file));
     }
@@ -190,11 +192,12 @@ impl BlockSegment {
         self.blocks.capacity()
     }
 
-    /// Sets the capacity, rounded down to equal shards, and evicts what is over it.
+    /// Sets the capacity, rounded down to equal shards, and evicts the excess.
     pub fn set_capacity(&self, bytes: u64) {
         let shards = self.blocks.num_shards() as u64;
         let shard_bytes = bytes / shards;
-        // A little below what the shard accepts by itself (its hot part, 97 %), so that a decline is counted as such.
+        // Slightly below the limit of the shard itself (its hot part, 97 %), so that a refusal is
+        // counted as declined.
         self.weight_max.store(shard_bytes - shard_bytes / 16, Relaxed);
         self.blocks.set_capacity(shard_bytes * shards);
     }

@@ -1,8 +1,8 @@
-//! How the budget is split between the segments, as a pure state machine.
+//! Split of the budget between the segments, as a pure state machine.
 //!
-//! Counted are returns of recently evicted blocks, by segment. After every [`WINDOW_HITS`] of them the segment that
-//! had clearly more (by [`MARGIN_HITS`]) wins one step. A window, not a running balance: old workloads are forgotten
-//! at once, and equal pressure on both sides moves nothing.
+//! Returns of recently evicted blocks are counted by segment. After every [`WINDOW_HITS`] of them
+//! the segment with clearly more (by [`MARGIN_HITS`]) wins one step. A window, not a running
+//! balance: old workloads are forgotten at once, and equal pressure on both sides moves nothing.
 
 use crate::Segment;
 
@@ -27,23 +27,24 @@ impl Default for Share {
 }
 
 impl Share {
-    /// Half for each.
+    /// Returns an even split.
     pub fn new() -> Self {
         Share { index_parts: PARTS / 2, index_hits: 0, data_hits: 0 }
     }
 
-    /// The index segment's 256ths of the budget.
+    /// Returns the index segment's 256ths of the budget.
     pub fn index_parts(&self) -> u64 {
         self.index_parts
     }
 
-    /// The bytes of `budget_bytes` for (index, data).
+    /// Returns the bytes of `budget_bytes` for (index, data).
     pub fn split(&self, budget_bytes: u64) -> (u64, u64) {
         let index = (u128::from(budget_bytes) * u128::from(self.index_parts) / u128::from(PARTS)) as u64;
         (index, budget_bytes - index)
     }
 
-    /// Counts a block that came back to `segment` soon after its eviction. True if the split changed.
+    /// Counts a block that returned to `segment` soon after its eviction. Returns true if the split
+    /// changed.
     pub fn count(&mut self, segment: Segment) -> bool {
         match segment {
             Segment::Index => self.index_hits += 1,

@@ -1,4 +1,4 @@
-//! A part of a block that keeps the whole block alive: values are handed out without a copy.
+//! A part of a block that keeps the whole block alive, so that values are returned without a copy.
 
 use crate::Block;
 use std::fmt;
@@ -14,17 +14,17 @@ pub struct BlockSlice {
 }
 
 impl BlockSlice {
-    /// The bytes `range` of `block`.
+    /// Returns the bytes `range` of `block`.
     ///
     /// # Panics
-    /// If the range is not inside the block. Where it was read from storage, use [`BlockSlice::checked`].
+    /// If the range is not inside the block. For a range from storage, use [`BlockSlice::checked`].
     pub fn new(block: Block, range: Range<usize>) -> Self {
         let (start, end, len) = (range.start, range.end, block.len());
         Self::checked(block, range)
             .unwrap_or_else(|| panic!("range {start}..{end} of a block of {len} bytes"))
     }
 
-    /// The bytes `range` of `block`, if they are inside it.
+    /// Returns the bytes `range` of `block`, if they are inside it.
     pub fn checked(block: Block, range: Range<usize>) -> Option<Self> {
         (range.start <= range.end && range.end <= block.len()).then_some(BlockSlice {
             block,
@@ -33,14 +33,14 @@ impl BlockSlice {
         })
     }
 
-    /// A part of this part: `range` counts from the start of the slice.
+    /// Returns a part of this part: `range` counts from the start of the slice.
     pub fn slice(&self, range: Range<usize>) -> Option<Self> {
         let start = self.start.checked_add(range.start)?;
         let end = self.start.checked_add(range.end)?;
         (end <= self.end).then(|| Self::checked(self.block.clone(), start..end)).flatten()
     }
 
-    /// The block it is a part of.
+    /// Returns the block.
     pub fn block(&self) -> &Block {
         &self.block
     }

@@ -1,8 +1,10 @@
-//! Measures the index of a value file: `cargo run --release -p lavastore-critbit --example critbit_speed`.
+//! Measures the index of a value file: `cargo run --release -p lavastore-critbit --example
+//! critbit_speed`.
 //!
-//! A file of 32,768 records: bytes a key of everything that a lookup needs in memory (blocks, offsets, and the
-//! directory of separators above the blocks), and the time of a lookup inside its block, from encoded bytes to the
-//! offset of the record. Next to it the same for blocks of prefix-compressed keys with binary search.
+//! Uses a file of 32,768 records. Prints the bytes per key of all memory that a lookup needs
+//! (blocks, offsets, and the directory of separators above the blocks). Prints the time of a lookup
+//! inside its block, from encoded bytes to the offset of the record. Compares with blocks of
+//! prefix-compressed keys and binary search.
 
 use base::codec::{get_varint, put_varint};
 use io::{Env, Rng};
@@ -19,7 +21,7 @@ type Keys = Vec<(Vec<u8>, u64)>;
 /// Makes a key.
 type Make = fn(&mut Rng) -> Vec<u8>;
 
-/// Keys in order, each with a sequence as after random overwrites.
+/// Returns keys in order, each with a sequence as after random overwrites.
 fn keys(rng: &mut Rng, make: impl Fn(&mut Rng) -> Vec<u8>) -> Keys {
     let mut set = BTreeSet::new();
     while set.len() < KEYS {
@@ -28,14 +30,14 @@ fn keys(rng: &mut Rng, make: impl Fn(&mut Rng) -> Vec<u8>) -> Keys {
     set.into_iter().map(|key| (key, rng.below(1 << 32))).collect()
 }
 
-/// As `db_bench` makes them: a big-endian number, then filled up with '0'. Here one in two hundred of 100 GB.
+/// Keys of `db_bench`: a big-endian number, padded with '0'. Here one in two hundred of 100 GB.
 fn db_bench(rng: &mut Rng) -> Vec<u8> {
     let mut key = rng.below(6_500_000).to_be_bytes().to_vec();
     key.resize(36, b'0');
     key
 }
 
-/// As YCSB makes them: "user" and a hashed number in decimal digits.
+/// Keys of YCSB: "user" and a hashed number in decimal digits.
 fn ycsb(rng: &mut Rng) -> Vec<u8> {
     format!("user{:019}", rng.next_u64() >> 1).into_bytes()
 }
@@ -64,7 +66,7 @@ fn url(rng: &mut Rng) -> Vec<u8> {
     key.into_bytes()
 }
 
-/// Offsets of records of these lengths, in units of `alignment`.
+/// Returns the offsets of records of these lengths, in units of `alignment`.
 fn layout(lengths: impl Iterator<Item = u64>, alignment: u64) -> Vec<u64> {
     let starts = lengths.scan(0, |at, len| {
         let start = *at;
@@ -105,7 +107,8 @@ fn crit_bit(keys: &Keys, offsets: &[u64]) -> Index {
     Index { blocks, block_bytes, offset_bytes, directory_bytes }
 }
 
-/// Shortest separators without what all of them share, and for each row the bits of two offsets and a length.
+/// Returns the bytes of shortest separators without their common prefix, with the bits of two
+/// offsets and a length per row.
 fn directory(keys: &Keys, index_bytes: usize) -> usize {
     let shared = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
     let common = shared(&keys[0].0, &keys[KEYS - 1].0);
@@ -122,7 +125,8 @@ fn crit_bit_lookup(block: &[u8], key: &[u8], seq: u64) -> u64 {
     offsets.get(trie.find(key, seq)).unwrap()
 }
 
-/// Restart count (u8) and restarts (u16), then entries: shared, suffix length, suffix, sequence, offset.
+/// Format: restart count (u8) and restarts (u16), then entries: shared, suffix length, suffix,
+/// sequence, offset.
 fn prefixed(keys: &Keys, offsets: &[u64]) -> Index {
     let mut blocks = Vec::new();
     let mut block_bytes = 0;
@@ -179,7 +183,8 @@ fn prefixed_lookup(block: &[u8], key: &[u8], built: &mut Vec<u8>) -> u64 {
     }
 }
 
-/// Looks random keys up: the mean, and the median and the 99th percentile of single lookups, less the clock's own time.
+/// Looks up random keys. Returns the mean, and the median and the 99th percentile of single
+/// lookups, less the clock's own time.
 fn time(keys: &Keys, offsets: &[u64], mut lookup: impl FnMut(usize, &[u8], u64) -> u64) -> String {
     let mut rng = Rng::new(9);
     let order: Vec<usize> = (0..LOOKUPS).map(|_| rng.below(KEYS as u64) as usize).collect();

@@ -1,4 +1,5 @@
-//! The bit string of a key, never built: where two of them part, and what is at a position.
+//! The bit string of a key, which is never built: the first difference of two strings, and the bit
+//! at a position.
 //!
 //! ```text
 //! byte i of the user key    9 bits from position 9 * i: 1, then the byte, most significant bit first
@@ -8,18 +9,19 @@
 
 use base::{MAX_SEQ, SeqNo};
 
-/// Bits of a byte of the user key: one that says that it is there, and its own.
+/// Bits per byte of the user key: a presence bit, and eight of its own.
 const BYTE_BITS: usize = 9;
 /// Bits of the inverted sequence, behind the terminator.
 const SEQ_BITS: u32 = 56;
 
-/// The end of a bit string as a number of 57 bits: the terminator 0 and the inverted sequence.
+/// Returns the end of a bit string as a number of 57 bits: the terminator 0 and the inverted
+/// sequence.
 #[inline]
 pub fn tail(seq: SeqNo) -> u64 {
     !seq & MAX_SEQ
 }
 
-/// The first position at which the bit strings of two neighbours differ.
+/// Returns the first position at which the bit strings of two neighbors differ.
 ///
 /// # Panics
 /// If the second key does not sort after the first: user keys ascending, sequences descending.
@@ -41,7 +43,7 @@ pub fn first_difference(a: &[u8], a_seq: SeqNo, b: &[u8], b_seq: SeqNo) -> u32 {
     u32::try_from(position).expect("a key within the limits")
 }
 
-/// The bit at a position; 0 behind the end.
+/// Returns the bit at a position; 0 behind the end.
 #[inline(always)]
 pub fn bit_at(user_key: &[u8], tail: u64, position: u32) -> bool {
     let position = position as usize;

@@ -8,12 +8,13 @@
 //!            so on. There are as many planes as the last rank has bits.
 //! ```
 //!
-//! Planes, because then a set of slots is one machine integer. `find` descends from the smallest rank of a range to
-//! smallest ranks of ever smaller ranges, so the ranks on its way ascend, and it may as well go through all ranks in
-//! ascending order and ask for each: is there a slot of this rank in the range? (One at most, or they would not be the
-//! smallest.) With planes that is an AND of a few words, with packed ranks it would be a search through all of them:
-//! `parse` and `find` together, over all blocks of a file in turn, take about 230 ns for `db_bench` keys with planes, and
-//! took about 400 with packed ranks and a vectorised minimum.
+//! In planes a set of slots is one machine integer. `find` descends from the smallest rank of a
+//! range to the smallest ranks of ever smaller ranges, so the ranks on its way ascend. So `find`
+//! visits all ranks in ascending order, and checks for each whether a slot of this rank is in the
+//! range. (There is at most one, since it is the smallest rank of its range.) With planes this
+//! check is an AND of a few words; packed ranks would need a search through all of them. `parse`
+//! and `find` together, over all blocks of a file in turn, take about 230 ns for `db_bench` keys
+//! with planes. With packed ranks and a vectorized minimum they took about 400 ns.
 //!
 //! ```text
 //! find(key):
@@ -26,20 +27,20 @@
 //!     return number of slots passed
 //! ```
 //!
-//! Invariant of a parsed block: each rank is below the number of positions, and no position overflows. `find` needs
-//! neither to end in bounds, after at most 127 turns.
+//! Invariant of a parsed block: each rank is below the number of positions, and no position
+//! overflows. `find` stays in bounds without either, and ends after at most 127 turns.
 
 use crate::bits::{bit_at, first_difference, tail};
 use crate::pack;
 use base::codec::{Reader, get_varint, put_varint};
 use base::{Error, Result, SeqNo};
 
-/// The most keys in a block.
+/// Most keys in a block.
 pub const BLOCK_KEYS_MAX: usize = 128;
 
-/// The most numbers in `D`, and so the most distinct positions.
+/// Most numbers in `D`, and so most distinct positions.
 const SLOTS_MAX: usize = BLOCK_KEYS_MAX - 1;
-/// The most bits of a rank.
+/// Most bits of a rank.
 const RANK_BITS_MAX: usize = BLOCK_KEYS_MAX.ilog2() as usize;
 /// Stored positions are below this: enough for keys of 200 MB.
 const POSITION_END: u64 = 1 << 31;
@@ -50,7 +51,7 @@ type Slots = u128;
 /// Builds blocks, one after another.
 #[derive(Debug, Default)]
 pub struct BlockBuilder {
-    /// `D`: its numbers for all keys but the last.
+    /// The numbers of `D`, for all keys but the last.
     differences: Vec<u32>,
     len: usize,
     last_key: Vec<u8>,
@@ -59,7 +60,7 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// An empty block.
+    /// Returns an empty block.
     pub fn new() -> Self {
         BlockBuilder::default()
     }
@@ -67,8 +68,8 @@ impl BlockBuilder {
     /// Appends a key.
     ///
     /// # Panics
-    /// If the block is full, or the key does not come after the one before: user keys ascend, and the sequences of
-    /// one user key descend.
+    /// If the block is full, or the key does not come after the one before: user keys ascend, and
+    /// the sequences of one user key descend.
     pub fn push(&mut self, user_key: &[u8], seq: SeqNo) {
         assert!(!self.is_full(), "a block has {BLOCK_KEYS_MAX} keys at most");
         assert!(seq <= base::MAX_SEQ, "a sequence over 56 bits");
@@ -81,17 +82,17 @@ impl BlockBuilder {
         self.len += 1;
     }
 
-    /// The number of keys so far.
+    /// Returns the number of keys so far.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if no key can be added.
+    /// Returns true if no key can be added.
     pub fn is_full(&self) -> bool {
         self.len == BLOCK_KEYS_MAX
     }
 
-    /// True if there is no key yet.
+    /// Returns true if there is no key yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -125,7 +126,7 @@ impl BlockBuilder {
     }
 }
 
-/// Bits of the last rank of so many positions.
+/// Returns the bits of the last rank of `positions` positions.
 fn rank_bits(positions: usize) -> usize {
     (usize::BITS - positions.saturating_sub(1).leading_zeros()) as usize
 }
@@ -139,7 +140,7 @@ fn bad(what: &str) -> Error {
 #[derive(Clone, Debug)]
 pub struct Block<'a> {
     slots: Slots,
-    /// As they are stored.
+    /// The stored bytes.
     positions: &'a [u8],
     /// Plane `i` holds bit `i` of all ranks.
     planes: [Slots; RANK_BITS_MAX],
@@ -148,7 +149,7 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Decodes the block at the start of `bytes`; [`Block::encoded_len`] says where it ends.
+    /// Decodes the block at the start of `bytes`; its end is at [`Block::encoded_len`].
     ///
     /// # Errors
     /// `Corruption` if it is malformed.
@@ -162,8 +163,8 @@ impl<'a> Block<'a> {
         let slots: Slots = (1 << slot_count) - 1;
         let rank_bits = rank_bits(position_count);
         let mut planes = [0; RANK_BITS_MAX];
-        // Compares all ranks with the last one, from the highest bit down: the slots known to be over it, and those
-        // that were equal so far.
+        // Compares all ranks with the last one, from the highest bit down: the slots known to be
+        // over it, and those equal so far.
         let last_rank = position_count.saturating_sub(1);
         let (mut over, mut equal) = (0, slots);
         for (bit, plane) in planes.iter_mut().enumerate().take(rank_bits).rev() {
@@ -183,22 +184,23 @@ impl<'a> Block<'a> {
         Ok(Block { slots, positions, planes, rank_bits, encoded_len })
     }
 
-    /// The number of keys, at least one.
+    /// Returns the number of keys, at least one.
     #[allow(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         self.slots.count_ones() as usize + 1
     }
 
-    /// Bytes of the encoding.
+    /// Returns the bytes of the encoding.
     pub fn encoded_len(&self) -> usize {
         self.encoded_len
     }
 
-    /// The ordinal of the only key of the block that can be this one; of any key, if none of them is.
+    /// Returns the ordinal of the only key of the block that can equal this one; that of any key,
+    /// if none does.
     pub fn find(&self, user_key: &[u8], seq: SeqNo) -> usize {
         let tail = tail(seq);
         let (mut range, mut passed): (Slots, Slots) = (self.slots, 0);
-        // The slots of a rank are those that agree in its two low bits, and in its others: these change seldom.
+        // The slots of a rank agree in its two low bits and in its other bits, which change seldom.
         let [plane0, plane1, ..] = self.planes;
         let low = [!(plane0 | plane1), plane0 & !plane1, !plane0 & plane1, plane0 & plane1];
         let mut high = 0;
@@ -228,7 +230,7 @@ impl<'a> Block<'a> {
         passed.count_ones() as usize
     }
 
-    /// The slots of a set whose ranks agree with this one in all but the two lowest bits.
+    /// Returns the slots of a set whose ranks agree with this one in all but the two lowest bits.
     #[inline(always)]
     fn agreeing(&self, rank: usize, mut set: Slots) -> Slots {
         for (bit, plane) in self.planes.iter().enumerate().take(self.rank_bits).skip(2) {

@@ -1,4 +1,4 @@
-//! Where the records of a block lie, in units of the file's alignment.
+//! Offsets of the records of a block, in units of the file's alignment.
 //!
 //! ```text
 //! head: u8   bits 0-6: count - 1; bit 7: which of the two that follow
@@ -10,12 +10,14 @@
 //!                 bytes - i (bits of a byte: least significant first)
 //! ```
 //!
-//! Numbers of `width` bits (0 to 56, or 64) lie bit behind bit, the least significant first. Sums wrap around.
+//! Numbers of `width` bits (0 to 56, or 64) are packed, the least significant bit first. Sums wrap
+//! around.
 //!
-//! Records in key order have ascending offsets: Elias-Fano takes 2 + log2(mean record length in units) bits for each,
-//! whatever the lengths are (Elias 1974, Fano 1971). Records of similar length lie close to a line, and those of one
-//! length lie on it and cost nothing: the shorter of the two encodings is taken. The stride is in 1/256 of a unit, so
-//! that over a whole block rounding moves a record by less than one unit. Offsets in any order are a line of stride 0.
+//! Records in key order have ascending offsets: Elias-Fano takes 2 + log2(mean record length in
+//! units) bits for each, for any lengths (Elias 1974, Fano 1971). Records of similar length are
+//! close to a line, and those of one length are on it and cost nothing: the shorter of the two
+//! encodings is used. The stride is in 1/256 of a unit, so rounding moves a record by less than one
+//! unit over a whole block. Offsets in any order are a line of stride 0.
 
 use crate::block::BLOCK_KEYS_MAX;
 use crate::pack;
@@ -23,11 +25,11 @@ use base::codec::{Reader, put_varint, varint_len};
 use base::{Error, Result};
 
 const ELIAS_FANO: u8 = 0x80;
-/// Bits of the stride behind the point.
+/// Fraction bits of the stride.
 const STRIDE_SHIFT: u32 = 8;
 /// Strides are below this, so that no product with an ordinal overflows.
 const STRIDE_END: u64 = 1 << 56;
-/// The widest low part: all of it lies in eight bytes.
+/// The widest low part: it fits in eight bytes.
 const LOW_WIDTH_MAX: u32 = 56;
 
 /// Appends offsets that ascend (equal neighbours are allowed).
@@ -93,7 +95,8 @@ struct Line {
 }
 
 impl Line {
-    /// The highest line of this slope below all values; none if the distances do not fit in 64 bits.
+    /// Returns the highest line of this slope below all values; `None` if the distances do not fit
+    /// in 64 bits.
     fn of(values: &[u64], stride: u64) -> Option<Line> {
         let above = |(i, &v): (usize, &u64)| i128::from(v) - i128::from(rise(stride, i));
         let distances = || values.iter().enumerate().map(above);
@@ -114,7 +117,7 @@ impl Line {
         pack::put(out, self.width, values.iter().enumerate().map(above));
     }
 
-    /// The line at `i`.
+    /// Returns the value of the line at `i`.
     fn at(&self, i: usize) -> u64 {
         self.base.wrapping_add(rise(self.stride, i))
     }
@@ -124,7 +127,7 @@ fn rise(stride: u64, i: usize) -> u64 {
     stride.wrapping_mul(i as u64) >> STRIDE_SHIFT
 }
 
-/// Offsets as low parts and the stairs of their high parts.
+/// Offsets as low parts, and the unary-coded high parts.
 #[derive(Clone, Copy, Debug)]
 struct EliasFano {
     base: u64,
@@ -133,7 +136,7 @@ struct EliasFano {
 }
 
 impl EliasFano {
-    /// For ascending values.
+    /// Encodes ascending values.
     fn of(values: &[u64]) -> EliasFano {
         let (base, last) = (values[0], values[values.len() - 1]);
         let span = last - base;
@@ -161,7 +164,7 @@ impl EliasFano {
     }
 }
 
-/// Decoded offsets, reached by ordinal.
+/// Decoded offsets, accessed by ordinal.
 #[derive(Clone, Copy, Debug)]
 pub struct Offsets<'a> {
     count: usize,
@@ -177,7 +180,7 @@ enum Shape<'a> {
 }
 
 impl<'a> Offsets<'a> {
-    /// Decodes the offsets at the start of `bytes`; [`Offsets::encoded_len`] says where they end.
+    /// Decodes the offsets at the start of `bytes`; their end is at [`Offsets::encoded_len`].
     ///
     /// # Errors
     /// `Corruption` if they are malformed.
@@ -209,18 +212,18 @@ impl<'a> Offsets<'a> {
         Ok(Offsets { count, encoded_len, packed, shape })
     }
 
-    /// How many there are, at least one.
+    /// Returns their number, at least one.
     #[allow(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Bytes of the encoding.
+    /// Returns the bytes of the encoding.
     pub fn encoded_len(&self) -> usize {
         self.encoded_len
     }
 
-    /// Offset `i`.
+    /// Returns offset `i`.
     pub fn get(&self, i: usize) -> Option<u64> {
         if i >= self.count {
             return None;
@@ -235,7 +238,7 @@ impl<'a> Offsets<'a> {
     }
 }
 
-/// The place of the `i`-th 1, counted from 0.
+/// Returns the place of the `i`-th 1, counted from 0.
 fn select(bits: &[u8], mut i: usize) -> Option<usize> {
     for at in (0..bits.len()).step_by(8) {
         let mut word = pack::word_at(bits, at);

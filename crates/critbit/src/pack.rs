@@ -1,9 +1,9 @@
-//! Numbers of equal width, bit behind bit, the least significant first.
+//! Bit-packed numbers of equal width, the least significant bit first.
 
-/// The widest number that lies in eight bytes wherever it begins; wider ones are stored in 64 bits.
+/// The widest number that fits in eight bytes at any bit offset; wider ones are stored in 64 bits.
 const WIDTH_MAX: u32 = 56;
 
-/// Bits that numbers up to `max` are stored in: 0 to 56, or 64.
+/// Returns the bits for numbers up to `max`: 0 to 56, or 64.
 pub fn width_of(max: u64) -> u32 {
     match u64::BITS - max.leading_zeros() {
         width @ 0..=WIDTH_MAX => width,
@@ -11,12 +11,12 @@ pub fn width_of(max: u64) -> u32 {
     }
 }
 
-/// Whether [`width_of`] can return `width`.
+/// Returns whether [`width_of`] can return `width`.
 pub fn is_width(width: u32) -> bool {
     width <= WIDTH_MAX || width == 64
 }
 
-/// Bytes of `count` numbers of `width` bits.
+/// Returns the bytes of `count` numbers of `width` bits.
 pub fn len(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
@@ -40,7 +40,7 @@ pub fn put(out: &mut Vec<u8>, width: u32, values: impl Iterator<Item = u64>) {
     }
 }
 
-/// Number `i`; bits behind the end of `bytes` are 0.
+/// Returns number `i`; bits behind the end of `bytes` are 0.
 #[inline]
 pub fn get(bytes: &[u8], width: u32, i: usize) -> u64 {
     if width == 0 {
@@ -50,7 +50,7 @@ pub fn get(bytes: &[u8], width: u32, i: usize) -> u64 {
     (word_at(bytes, bit / 8) >> (bit % 8)) & (u64::MAX >> (64 - width))
 }
 
-/// The eight bytes from `at` on; bytes behind the end are 0.
+/// Returns the eight bytes from `at` on; bytes behind the end are 0.
 #[inline]
 pub fn word_at(bytes: &[u8], at: usize) -> u64 {
     let rest = bytes.get(at..).unwrap_or_default();

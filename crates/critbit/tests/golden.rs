@@ -1,7 +1,8 @@
-//! Encodings of the present format, checked in: they must stay readable, and must go on being produced byte for byte.
+//! Encodings of the present format, checked in: they must stay readable, and must still be produced
+//! byte for byte.
 //!
-//! After a deliberate change of the format (the version is that of the file that holds the blocks) run with
-//! `LAVASTORE_BLESS=1`.
+//! After a deliberate change of the format (the version is that of the file that holds the blocks)
+//! run with `LAVASTORE_BLESS=1`.
 
 #![allow(clippy::disallowed_methods, reason = "reads a test file, not a store")]
 
@@ -28,7 +29,7 @@ fn fixed_keys() -> [Vec<(Vec<u8>, u64)>; 3] {
     [vec![(b"alone".to_vec(), 12)], mixed.map(|(key, seq)| (key.to_vec(), seq)).to_vec(), full.collect()]
 }
 
-/// Offsets on a line, near a line, on stairs, and in no order; the last ones by the other encoder.
+/// Offsets on a line, near a line, in steps, and in no order; the last ones by the other encoder.
 fn fixed_offsets() -> [Vec<u64>; 4] {
     [
         (0..128).map(|i| 70_000 + 257 * i).collect(),

@@ -20,8 +20,8 @@
 //!
 //! The interrupted operation may have happened in full, not at all, or in part. A write may leave a
 //! prefix of its bytes. An append may be followed by zeros up to the end of the page, since direct
-//! I/O writes whole pages and truncates the file afterwards. A preallocated file may be shorter than
-//! requested, and a truncation may lack the subsequent growth.
+//! I/O writes whole pages and truncates the file afterwards. A preallocated file may be shorter
+//! than requested, and a truncation may lack the subsequent growth.
 //!
 //! ## Power loss
 //!

@@ -1,4 +1,5 @@
-//! Prints inserts and lookups a second (the best of ten rounds each): `cargo run --release -p lavastore-memtable --example memtable_speed`.
+//! Prints inserts and lookups per second (the best of ten rounds each): `cargo run --release -p
+//! lavastore-memtable --example memtable_speed`.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock; it is not part of the engine")]
 
 use base::{InternalIterator, MAX_SEQ, ValueKind};
@@ -17,7 +18,7 @@ fn mix(n: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// 24 bytes: random ones, or 16 decimal digits and a tail as in db_bench.
+/// Returns 24 bytes: random ones, or 16 decimal digits and a tail as in db_bench.
 fn key(n: u64, decimal: bool) -> [u8; 24] {
     let mut key = [b'0'; 24];
     if decimal {

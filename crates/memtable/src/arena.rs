@@ -1,26 +1,30 @@
-//! Memory that is given out in pieces and freed all at once.
+//! Arena: memory that is allocated in pieces and freed all at once.
 //!
 //! # Algorithm
 //!
-//! Pieces come from the current chunk by a `fetch_add` on its fill mark. When a piece does not fit, the thread
-//! allocates a new chunk and tries to make it the current one by compare-and-swap; the loser of a race frees its
-//! chunk and uses the winner's. The first chunk is small and each one doubles up to a limit. A piece larger than a
-//! quarter of the chunk to come gets a chunk of its own in a second list: at most a quarter of a chunk is ever left unused at its end.
+//! A piece comes from the current chunk by a `fetch_add` on its fill mark. When a piece does not
+//! fit, the thread allocates a new chunk and tries to make it the current one by compare-and-swap;
+//! the loser of a race frees its chunk and uses the winner's. The first chunk is small and each one
+//! doubles up to a limit. A piece larger than a quarter of the next chunk gets its own chunk in a
+//! second list. So at most a quarter of a chunk is left unused at its end.
 //!
-//! A *sparing* arena is for one of a thousand memtables that share a budget: what they take before they hold anything is missing there. It begins
-//! with less, and each chunk is half as large as all before it together (large pieces count, so pieces of one length are soon given out of
-//! chunks): what is taken and not given out is a third at most.
+//! A *sparing* arena is for one of a thousand memtables that share a budget, where unused memory of
+//! one is missing for the others. It begins with a smaller chunk, and each chunk is half as large
+//! as all earlier ones together. Large pieces count, so pieces of one length soon come from chunks.
+//! At most a third of the memory is unused.
 //!
 //! # Why this is sound
 //!
-//! 1. *Pieces are disjoint and in bounds.* `fetch_add` hands each caller a range of the chunk that no other caller
-//!    gets, and it is returned only if it ends within the chunk. Fill marks do not overflow: the mark is read first,
-//!    so it passes the end of its chunk by at most one piece for each thread. All sizes are rounded up to [`ALIGN`] and chunks start
-//!    aligned to it, so every piece is aligned.
-//! 2. *Pieces live as long as the arena.* Chunks are only pushed to the two lists and only freed in `drop`, which has
-//!    the arena for itself. There is no removal, hence no ABA.
-//! 3. *Headers are visible before use.* A chunk's header is written before the chunk is published with `Release`, and
-//!    found through an `Acquire` load. In `drop`, the owner's exclusive access orders everything before it.
+//! 1. *Pieces are disjoint and in bounds.* `fetch_add` gives each caller a range of the chunk that
+//!    no other caller gets. The range is returned only if it ends within the chunk. Fill marks do
+//!    not overflow: the mark is read first, so it passes the end of its chunk by at most one piece
+//!    for each thread. All sizes are rounded up to [`ALIGN`] and chunks start aligned to it, so
+//!    every piece is aligned.
+//! 2. *Pieces live as long as the arena.* Chunks are only pushed to the two lists and only freed in
+//!    `drop`, which has exclusive access to the arena. There is no removal, hence no ABA.
+//! 3. *Headers are visible before use.* A chunk's header is written before the chunk is published
+//!    with `Release`, and found through an `Acquire` load. In `drop`, the owner's exclusive access
+//!    orders everything before it.
 
 use crate::sync::{Acquire, AtomicPtr, AtomicUsize, Relaxed, Release};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -29,7 +33,7 @@ use std::ptr::{self, NonNull};
 /// Alignment of every piece.
 pub const ALIGN: usize = 8;
 
-/// Size that chunks grow to, header included.
+/// Limit of the chunk size, header included.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// The start of a chunk; its pieces follow.
@@ -44,9 +48,9 @@ struct Chunk {
 
 const HEADER: usize = size_of::<Chunk>().next_multiple_of(ALIGN);
 
-/// Memory given out in pieces.
+/// Memory allocated in pieces.
 pub struct Arena {
-    /// The chunk that small pieces come from, and through `previous` all before it.
+    /// The chunk for small pieces, and through `previous` all earlier ones.
     current: AtomicPtr<Chunk>,
     /// Chunks that hold one large piece each.
     large: AtomicPtr<Chunk>,
@@ -56,11 +60,11 @@ pub struct Arena {
     growth: Growth,
 }
 
-/// How long chunks are behind the first.
+/// Growth of the chunks after the first.
 enum Growth {
     /// Each is twice as long as the one before, up to [`CHUNK_BYTES_MAX`].
     Doubling,
-    /// By half of all before, up to so many bytes.
+    /// Half of all earlier chunks together, up to this many bytes.
     Sparing(usize),
 }
 
@@ -70,12 +74,12 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena without memory, whose first chunk will have `bytes`.
+    /// Returns an arena without memory, whose first chunk will have `bytes`.
     pub fn new(bytes: usize) -> Self {
         Self::growing(bytes, Growth::Doubling)
     }
 
-    /// A sparing one. No chunk has more than `bytes_max`, or [`CHUNK_BYTES_MAX`].
+    /// Returns a sparing arena. No chunk has more than `bytes_max`, or [`CHUNK_BYTES_MAX`].
     pub fn sparing(bytes: usize, bytes_max: usize) -> Self {
         Self::growing(bytes, Growth::Sparing(bytes_max.clamp(bytes, CHUNK_BYTES_MAX).next_multiple_of(ALIGN)))
     }
@@ -91,25 +95,29 @@ impl Arena {
         }
     }
 
-    /// Bytes allocated from the system. They only become more: a chunk counts once it is one of the arena's.
+    /// Returns the bytes allocated from the system, which only increase: a chunk counts once it
+    /// belongs to the arena.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// A piece of `len` bytes, aligned to [`ALIGN`], not initialised, valid until the arena is dropped.
+    /// Allocates a piece of `len` bytes, aligned to [`ALIGN`], not initialized, valid until the
+    /// arena is dropped.
     pub fn alloc(&self, len: usize) -> NonNull<u8> {
         assert!(len <= isize::MAX as usize / 2, "a piece of {len} bytes");
         let len = len.next_multiple_of(ALIGN);
         let mut current = self.current.load(Acquire);
         loop {
-            // SAFETY: null, or a published chunk of a live arena (2, 3): its header is initialised and shared.
+            // SAFETY: null, or a published chunk of a live arena (2, 3): its header is initialized
+            // and shared.
             if let Some(header) = unsafe { current.as_ref() }
                 && header.used.load(Relaxed) + len <= header.len
             {
                 let start = header.used.fetch_add(len, Relaxed);
                 if start + len <= header.len {
-                    // SAFETY: `start..start + len` lies in the allocation and `fetch_add` gave it to this call alone (1).
-                    // The pointer is derived from the allocation's own, not from the reference to the header.
+                    // SAFETY: `start..start + len` is in the allocation and `fetch_add` gave it
+                    // only to this call (1). The pointer is derived from the allocation's own, not
+                    // from the reference to the header.
                     return unsafe { NonNull::new_unchecked(current.cast::<u8>().add(start)) };
                 }
             }
@@ -124,7 +132,8 @@ impl Arena {
                     current = fresh;
                 }
                 Err(winner) => {
-                    // SAFETY: the exchange failed, so `fresh` was never published and is not used again.
+                    // SAFETY: the exchange failed, so `fresh` was never published and is not used
+                    // again.
                     unsafe { free(fresh) };
                     current = winner;
                 }
@@ -151,7 +160,7 @@ impl Arena {
         let chunk = new_chunk(HEADER + len, self.large.load(Relaxed), len);
         self.bytes.fetch_add(HEADER + len, Relaxed);
         loop {
-            // SAFETY: `chunk` is not published yet, so this thread is the only one that knows it.
+            // SAFETY: `chunk` is not published yet, so only this thread knows it.
             let previous = unsafe { (*chunk).previous };
             match self.large.compare_exchange(previous, chunk, Release, Relaxed) {
                 Ok(_) => break,
@@ -159,12 +168,13 @@ impl Arena {
                 Err(now) => unsafe { (*chunk).previous = now },
             }
         }
-        // SAFETY: the chunk has `HEADER + len` bytes and its mark was made full, so the piece is ours alone.
+        // SAFETY: the chunk has `HEADER + len` bytes and its mark is full, so the piece belongs to
+        // this call alone.
         unsafe { NonNull::new_unchecked(chunk.cast::<u8>().add(HEADER)) }
     }
 }
 
-/// A new chunk of which `taken` bytes are used, not published.
+/// Returns a new chunk of which `taken` bytes are used, not published.
 fn new_chunk(len: usize, previous: *mut Chunk, taken: usize) -> *mut Chunk {
     let layout = layout(len);
     // SAFETY: `len` is more than the header, hence not zero.
@@ -177,12 +187,14 @@ fn new_chunk(len: usize, previous: *mut Chunk, taken: usize) -> *mut Chunk {
     chunk
 }
 
-/// Frees a chunk; returns how long it was.
+/// Frees a chunk; returns its length.
 ///
 /// # Safety
-/// It came from `new_chunk` and nobody uses it or its pieces any more.
+///
+/// The chunk came from `new_chunk`, and nothing uses it or its pieces any more.
 unsafe fn free(chunk: *mut Chunk) -> usize {
-    // SAFETY: by the contract the header is initialised, not shared, and the layout is the one allocated with.
+    // SAFETY: by the contract the header is initialized, not shared, and the layout is the one of
+    // the allocation.
     unsafe {
         let len = (*chunk).len;
         ptr::drop_in_place(chunk);
@@ -205,8 +217,8 @@ impl Drop for Arena {
         for list in [&self.current, &self.large] {
             let mut chunk = list.load(Acquire);
             while !chunk.is_null() {
-                // SAFETY: exclusive access to the arena, hence to all its chunks, each of which is in one list once.
-                // Pieces are not used after the arena by the contract of `alloc`.
+                // SAFETY: exclusive access to the arena, hence to all its chunks, each of which is
+                // in one list once. Pieces are not used after the arena by the contract of `alloc`.
                 unsafe {
                     let previous = (*chunk).previous;
                     freed += free(chunk);
@@ -235,7 +247,7 @@ mod tests {
             let len = if i % 500 == 7 { 300_000 } else { (x >> 33) as usize % 700 + 1 };
             let piece = arena.alloc(len);
             assert_eq!(piece.as_ptr() as usize % ALIGN, 0);
-            // SAFETY: the piece has `len` bytes and is ours.
+            // SAFETY: the piece has `len` bytes and belongs to this test.
             unsafe { piece.as_ptr().write_bytes(i as u8, len) };
             pieces.push((piece, len, i as u8));
         }
@@ -259,7 +271,7 @@ mod tests {
         assert_eq!(arena.bytes(), FIRST + (16 << 20) + HEADER, "a large piece leaves the chunk");
     }
 
-    /// What is taken and not given out is a third at most, beside the first chunk and the quarter at the end of each.
+    /// At most a third is unused, beside the first chunk and the quarter at the end of each.
     #[test]
     fn chunks_grow_with_what_was_given_out() {
         for len in [8, 200, 600, 5000] {
@@ -272,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Whoever counts what is taken sees it rise in small steps.
+    /// The memory taken rises in small steps.
     #[test]
     fn no_chunk_is_longer_than_the_arena_was_told() {
         let arena = Arena::sparing(1 << 10, 4 << 10);
@@ -284,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Pieces that are long beside the first chunk are given out of chunks before long.
+    /// Pieces that are long beside the first chunk soon come from chunks.
     #[test]
     fn long_pieces_come_from_chunks_in_the_end() {
         let arena = Arena::sparing(1 << 10, CHUNK_BYTES_MAX);

@@ -1,8 +1,8 @@
-//! The memtable as the engine sees it.
+//! The memtable as used by the engine.
 //!
-//! Visibility is the business of the caller: an entry can be found as soon as it is linked, and a reader asks at a
-//! snapshot. A snapshot up to which all inserts have returned (published to the reader with release and acquire, as
-//! any shared counter is) sees the same entries at every later time.
+//! The caller controls visibility: an entry can be found as soon as it is linked, and a reader asks
+//! at a snapshot. Consider a snapshot up to which all inserts have returned, published to the
+//! reader with release and acquire. It sees the same entries at every later time.
 
 use crate::range_tombstones::RangeTombstones;
 use crate::skiplist::{Cursor, Held, NodeRef, SkipList, Target};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct MemEntry<'a> {
     /// The sequence of the write.
     pub seq: SeqNo,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: ValueKind,
     /// The value, as inserted.
     pub value: &'a [u8],
@@ -39,32 +39,35 @@ pub struct MemTable {
     id: u64,
     list: Arc<SkipList>,
     range_tombstones: RangeTombstones,
-    /// `u64::MAX` while the table is empty.
+    /// Minimum sequence; `u64::MAX` while the table is empty.
     min_seq: AtomicU64,
     max_seq: AtomicU64,
     /// Some entry is a point tombstone.
     has_deletions: AtomicBool,
-    /// Of its bytes so many were told by [`MemTable::take_grown`].
+    /// Bytes already reported by [`MemTable::take_grown`].
     told_bytes: AtomicU64,
 }
 
 impl MemTable {
-    /// An empty memtable. It allocates nothing to speak of before the first insert.
+    /// Returns an empty memtable. It allocates almost nothing before the first insert.
     pub fn new(id: u64) -> Self {
         Self::with_list(id, SkipList::new(id))
     }
 
-    /// An empty memtable that will be frozen at about `bytes`: it takes memory in steps that are small beside that.
+    /// Returns an empty memtable that will be frozen at about `bytes`: it allocates in steps that
+    /// are small beside that.
     pub fn for_bytes(id: u64, bytes: usize) -> Self {
         Self::with_list(id, SkipList::for_bytes(id, bytes))
     }
 
-    /// The same, as one of many that share a budget: it takes little more than it holds, and is slower at first.
+    /// As [`MemTable::for_bytes`], for one of many that share a budget: it allocates little more
+    /// than its contents, and is slower at first.
     pub fn sparing(id: u64, bytes: usize) -> Self {
         Self::with_list(id, SkipList::sparing(id, bytes))
     }
 
-    /// A memtable with the entries of others that have sequences from `floor` on. Nothing is inserted into those meanwhile.
+    /// Returns a memtable with the entries of others from sequence `floor` on. Nothing is inserted
+    /// into those meanwhile.
     ///
     /// ```
     /// use base::ValueKind;
@@ -111,19 +114,19 @@ impl MemTable {
         }
     }
 
-    /// Adds an entry. Any number of threads may do so at once. For [`ValueKind::RangeDeletion`] the user key is the
-    /// start and `value` the end of the range.
+    /// Adds an entry. Any number of threads may do so at once. For [`ValueKind::RangeDeletion`] the
+    /// user key is the start and `value` the end of the range.
     ///
     /// # Panics
-    /// If `(user_key, seq, kind)` is in the table already, if key or value are over [`base::limits`], or if the kind
-    /// belongs to the log only.
+    /// If `(user_key, seq, kind)` is already in the table, if key or value are over
+    /// [`base::limits`], or if the kind belongs only to the log.
     pub fn insert(&self, seq: SeqNo, kind: ValueKind, user_key: &[u8], value: &[u8]) {
         if let Some(trailer) = self.take(seq, kind, user_key, value) {
             self.list.insert(user_key, trailer, value);
         }
     }
 
-    /// The trailer of a point entry, which is to go into the list; all else of an entry is done.
+    /// Records an entry. Returns the trailer of a point entry, which the caller adds to the list.
     fn take(&self, seq: SeqNo, kind: ValueKind, user_key: &[u8], value: &[u8]) -> Option<u64> {
         use ValueKind as K;
         assert!(!matches!(kind, K::Prepare | K::Commit | K::Rollback | K::Seek), "{kind:?} in a memtable");
@@ -135,7 +138,7 @@ impl MemTable {
         if matches!(kind, K::Deletion | K::SingleDeletion) {
             self.has_deletions.store(true, Relaxed);
         }
-        // Sequences mostly rise: the minimum is written once.
+        // Sequences usually ascend: the minimum is written once.
         if self.min_seq.load(Relaxed) > seq {
             self.min_seq.fetch_min(seq, Relaxed);
         }
@@ -145,13 +148,14 @@ impl MemTable {
         (!is_range).then(|| pack_trailer(seq, kind))
     }
 
-    /// Begins a list of entries that are put in together: see [`HeldEntries`].
+    /// Begins a batch of entries that are linked together: see [`HeldEntries`].
     pub fn hold(self: &Arc<Self>) -> HeldEntries {
         HeldEntries { table: self.clone(), points: Held::of(&self.list) }
     }
 
-    /// The newest point entry of `user_key` with a sequence of at most `snapshot`, tombstones included. Range
-    /// tombstones are not considered: see [`MemTable::covering_range_tombstone`].
+    /// Returns the newest point entry of `user_key` with a sequence of at most `snapshot`,
+    /// including tombstones. Range tombstones are not considered: see
+    /// [`MemTable::covering_range_tombstone`].
     pub fn get(&self, user_key: &[u8], snapshot: SeqNo) -> Option<MemEntry<'_>> {
         let target = Target::new(user_key, pack_trailer(snapshot, ValueKind::Seek));
         let node = self.list.first_from(&target).filter(|node| node.user_key() == user_key)?;
@@ -160,27 +164,29 @@ impl MemTable {
         Some(MemEntry { seq: trailer >> 8, kind: stored_kind(trailer), value: node.value() })
     }
 
-    /// An iterator over the point entries. It sees entries that are inserted while it moves.
+    /// Returns an iterator over the point entries. It sees entries that are inserted while it
+    /// moves.
     pub fn iter(self: &Arc<Self>) -> MemIter {
         MemIter { cursor: Cursor::new(self.list.clone()), _table: self.clone() }
     }
 
-    /// The range tombstones as fragments, made at the first call after an insert of one.
+    /// Returns the range tombstones as fragments, made at the first call after an insert of one.
     pub fn range_tombstones(&self) -> Arc<FragmentedRangeTombstones> {
         self.range_tombstones.fragments()
     }
 
-    /// The same in several parts, a number that grows with the logarithm of theirs: less work for one who reads between range deletes.
+    /// Returns the range tombstones as fragments in several parts, whose number grows
+    /// logarithmically: less work for a reader between range deletes.
     pub fn range_tombstone_parts(&self) -> Vec<Arc<FragmentedRangeTombstones>> {
         self.range_tombstones.parts()
     }
 
-    /// True if there are range tombstones; costs one load.
+    /// Returns true if there are range tombstones; costs one load.
     pub fn has_range_tombstones(&self) -> bool {
         self.range_tombstones.len() > 0
     }
 
-    /// True if there are tombstones, of points or ranges.
+    /// Returns true if there are tombstones, of points or ranges.
     ///
     /// ```
     /// use base::ValueKind;
@@ -195,56 +201,58 @@ impl MemTable {
         self.has_deletions.load(Relaxed) || self.has_range_tombstones()
     }
 
-    /// The newest range tombstone visible at `snapshot` that covers `user_key`: entries of the key with a lower
-    /// sequence are deleted. Costs one load where there are no range tombstones, and never fragments all of them for
-    /// the sake of a few new ones.
+    /// Returns the newest range tombstone visible at `snapshot` that covers `user_key`: entries of
+    /// the key with a lower sequence are deleted. Costs one load if there are no range tombstones,
+    /// and never fragments all of them for a few new ones.
     pub fn covering_range_tombstone(&self, user_key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
         self.range_tombstones.covering(user_key, snapshot)
     }
 
-    /// Bytes of memory held: chunks of the arena in full, and an estimate for range tombstones.
+    /// Returns the bytes of memory held: chunks of the arena in full, and an estimate for range
+    /// tombstones.
     pub fn bytes(&self) -> usize {
         self.list.bytes() + self.range_tombstones.bytes()
     }
 
-    /// By how much [`MemTable::bytes`] has grown since it was asked last, by whomever: each byte is told once. When every thread that
-    /// has inserted has asked, all of them were told.
+    /// Returns the growth of [`MemTable::bytes`] since the last call on any thread: each byte is
+    /// reported once. After every inserting thread has called it, all bytes are reported.
     ///
-    /// `None`: by nothing.
+    /// `None`: no growth.
     pub fn take_grown(&self) -> Option<usize> {
         let (bytes, told) = (self.bytes() as u64, self.told_bytes.load(Relaxed));
         (bytes > told).then(|| bytes.saturating_sub(self.told_bytes.fetch_max(bytes, Relaxed)) as usize)
     }
 
-    /// Entries, range tombstones included.
+    /// Returns the number of entries, including range tombstones.
     pub fn len(&self) -> usize {
         self.list.len() + self.range_tombstones.len()
     }
 
-    /// Point entries.
+    /// Returns the number of point entries.
     pub fn point_entries(&self) -> usize {
         self.list.len()
     }
 
-    /// True if nothing was inserted.
+    /// Returns true if nothing was inserted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number given at creation.
+    /// Returns the number given at creation.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The smallest and largest sequence inserted; `None` if there is none yet.
+    /// Returns the smallest and largest sequence inserted; `None` if there is none yet.
     pub fn seq_range(&self) -> Option<(SeqNo, SeqNo)> {
         let range = (self.min_seq.load(Relaxed), self.max_seq.load(Relaxed));
         (range.0 <= range.1).then_some(range)
     }
 }
 
-/// Entries of a memtable that are put in together, once all are there: much faster for many of them than one by one, if nobody has to
-/// find any before. They take memory of the table from the beginning, and count as being inserted.
+/// Batch of entries of a memtable that are linked together: much faster for many entries than
+/// single inserts, if no reader needs them before. They take memory of the table from the
+/// beginning, and count as being inserted.
 ///
 /// ```
 /// use base::ValueKind;
@@ -264,49 +272,51 @@ pub struct HeldEntries {
 }
 
 impl HeldEntries {
-    /// Holds an entry, as [`MemTable::insert`]; a range tombstone is in the table at once.
+    /// Adds an entry to the batch, as [`MemTable::insert`]; a range tombstone is in the table at
+    /// once.
     ///
     /// # Panics
-    /// As that, but for an entry that is in the table already: then [`HeldEntries::link`] does.
+    /// As [`MemTable::insert`], except for an entry that is already in the table: then
+    /// [`HeldEntries::link`] panics.
     pub fn push(&mut self, seq: SeqNo, kind: ValueKind, user_key: &[u8], value: &[u8]) {
         if let Some(trailer) = self.table.take(seq, kind, user_key, value) {
             self.points.push(user_key, trailer, value);
         }
     }
 
-    /// Takes over what somebody else holds for the same memtable.
+    /// Takes over the batch of another thread for the same memtable.
     ///
     /// # Panics
-    /// If it is for another one.
+    /// If it is for another memtable.
     pub fn append(&mut self, other: HeldEntries) {
         self.points.append(other.points);
     }
 
-    /// The memtable.
+    /// Returns the memtable.
     pub fn table(&self) -> &Arc<MemTable> {
         &self.table
     }
 
-    /// Entries that are held.
+    /// Returns the number of entries in the batch.
     pub fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// True if none is held.
+    /// Returns true if the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// All of them are found in the memtable when this returns.
+    /// Links all entries: they can be found in the memtable when this returns.
     ///
     /// # Panics
-    /// If one is there already.
+    /// If one is already there.
     pub fn link(self) {
         self.points.link();
     }
 }
 
-/// The kind in a trailer that `insert` packed.
+/// Returns the kind in a trailer that `insert` packed.
 fn stored_kind(trailer: u64) -> ValueKind {
     ValueKind::from_u8(trailer as u8).unwrap_or_else(|| unreachable!("insert packs stored kinds only"))
 }
@@ -322,10 +332,11 @@ impl fmt::Debug for MemTable {
     }
 }
 
-/// An iterator over the point entries of a memtable, which it keeps alive. Moving backward costs a search.
+/// Iterator over the point entries of a memtable, which it keeps alive. A backward move costs a
+/// search.
 pub struct MemIter {
     cursor: Cursor,
-    /// Whoever counts the owners of a memtable counts its iterators too.
+    /// Counts as an owner of the memtable.
     _table: Arc<MemTable>,
 }
 
@@ -387,6 +398,6 @@ impl fmt::Debug for MemIter {
     }
 }
 
-// In the loom model the list's atomics live in a model run only.
+// In the loom model the list's atomics exist only in a model run.
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -1,12 +1,15 @@
 //! The range tombstones of a memtable: a list, and runs of fragments over its parts.
 //!
-//! Fragmenting `n` tombstones costs `O(n log n)`, so all of them cannot be fragmented again for each read that follows a range delete. As in a
-//! log-structured merge tree, the list is covered by *runs*, each the fragments of a part of it, and each more than twice as long as the next.
-//! A read asks the runs, `O(log n)` of them by binary search, and then at most [`REST_MAX`] tombstones that came since. A longer rest becomes a
-//! run, together with all runs that are not twice as long. So each tombstone is fragmented `O(log n)` times, by reads, and never by a write.
-//! Iterators ask neighbouring keys: they take the runs, and have the rest made one.
+//! Fragmenting `n` tombstones costs `O(n log n)`, so the whole list cannot be fragmented again for
+//! each read after a range delete. As in a log-structured merge tree, the list is covered by
+//! *runs*: each has the fragments of a part of the list, and is more than twice as long as the
+//! next. A read searches the `O(log n)` runs by binary search, and then at most [`REST_MAX`] newer
+//! tombstones one by one. A longer rest becomes a run, together with all runs that are not twice as
+//! long. So each tombstone is fragmented `O(log n)` times, by reads, and never by a write.
+//! Iterators ask for neighboring keys: they use the runs, and convert the rest to one.
 //!
-//! The number of tombstones is an atomic: a memtable without any, which is nearly every one, answers after one load.
+//! The number of tombstones is an atomic: a memtable without any, which is the usual case, answers
+//! after one load.
 
 use base::SeqNo;
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
@@ -14,13 +17,13 @@ use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::{RwLock, rank, read, write};
 use std::sync::Arc;
 
-/// A lookup goes through this many tombstones one by one rather than have them fragmented.
+/// A lookup checks this many tombstones one by one before it fragments them.
 const REST_MAX: usize = 32;
 
 /// The range tombstones of one memtable.
 #[derive(Default)]
 pub struct RangeTombstones {
-    /// Changed under `list`, looked at without it: most memtables have none.
+    /// Changed under `list`, read without it: most memtables have no tombstones.
     count: AtomicUsize,
     /// Changed under `list`.
     bytes: AtomicUsize,
@@ -32,20 +35,20 @@ pub struct RangeTombstones {
 #[derive(Default)]
 struct List {
     all: Vec<RangeTombstone>,
-    /// The first one of the oldest part.
+    /// Runs over the parts of the list, the oldest part first.
     runs: Vec<Run>,
 }
 
 /// The fragments of a part of the list.
 #[derive(Clone)]
 struct Run {
-    /// The part begins where the one before ends, and ends here.
+    /// The part begins at the end of the one before, and ends here.
     end: usize,
     fragments: Arc<FragmentedRangeTombstones>,
 }
 
 impl List {
-    /// The end of the part that the first `runs` runs cover.
+    /// Returns the end of the part that the first `runs` runs cover.
     fn end_of(&self, runs: usize) -> usize {
         runs.checked_sub(1).and_then(|last| self.runs.get(last)).map_or(0, |run| run.end)
     }
@@ -54,7 +57,8 @@ impl List {
         self.all.get(self.end_of(self.runs.len())..).unwrap_or_default()
     }
 
-    /// Makes the rest a run, together with the runs before that are not more than twice as long, or with all of them.
+    /// Converts the rest to a run, together with the earlier runs that are not more than twice as
+    /// long, or with all of them.
     fn fragment(&mut self, takes_all: bool) {
         let (end, mut kept) = (self.all.len(), self.runs.len());
         let mut begin = self.end_of(kept);
@@ -82,9 +86,9 @@ impl List {
 }
 
 impl RangeTombstones {
-    /// Adds one.
+    /// Adds a tombstone.
     pub fn push(&self, tombstone: RangeTombstone) {
-        // The list, and up to two fragments with keys of their own.
+        // The list entry, and up to two fragments with copies of the keys.
         let bytes = 3 * (tombstone.start.len() + tombstone.end.len() + size_of::<RangeTombstone>());
         let mut list = write(&self.list);
         list.all.push(tombstone);
@@ -92,35 +96,36 @@ impl RangeTombstones {
         self.count.store(list.all.len(), Ordering::Release);
     }
 
-    /// How many there are.
+    /// Returns the number of tombstones.
     #[inline]
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// An estimate of the memory they take.
+    /// Returns an estimate of their memory.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// All of them, as they were added.
+    /// Returns all tombstones in the order of their addition.
     pub fn all(&self) -> Vec<RangeTombstone> {
         if self.len() == 0 { Vec::new() } else { read(&self.list).all.clone() }
     }
 
-    /// All of them as fragments.
+    /// Returns all tombstones as fragments.
     pub fn fragments(&self) -> Arc<FragmentedRangeTombstones> {
         let runs = self.with_runs(|list| (list.runs.len() == 1).then(|| list.runs.clone()), true);
         runs.into_iter().next().map_or_else(|| self.none.clone(), |run| run.fragments)
     }
 
-    /// All of them as fragments of several parts, each to be asked for itself.
+    /// Returns all tombstones as fragments of several parts, each of which must be searched.
     pub fn parts(&self) -> Vec<Arc<FragmentedRangeTombstones>> {
         let runs = self.with_runs(|list| Some(list.runs.clone()), false);
         runs.into_iter().map(|run| run.fragments).collect()
     }
 
-    /// The runs without a rest, if `are_fit` returns them, and otherwise after they were made.
+    /// Returns the runs: the present ones if `are_fit` accepts them, otherwise after fragmenting
+    /// the rest.
     fn with_runs(&self, are_fit: impl Fn(&List) -> Option<Vec<Run>>, takes_all: bool) -> Vec<Run> {
         if self.len() == 0 {
             return Vec::new();
@@ -138,7 +143,7 @@ impl RangeTombstones {
         list.runs.clone()
     }
 
-    /// The newest one visible at `snapshot` that covers `user_key`.
+    /// Returns the newest tombstone visible at `snapshot` that covers `user_key`.
     #[inline]
     pub fn covering(&self, user_key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
         if self.len() == 0 { None } else { self.covering_some(user_key, snapshot) }

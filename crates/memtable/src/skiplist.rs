@@ -1,4 +1,4 @@
-//! The sorted list of internal keys: a skiplist that many threads extend at once and nobody ever cuts.
+//! The sorted list of internal keys: a concurrent skiplist without removal.
 //!
 //! # Nodes
 //!
@@ -8,40 +8,44 @@
 //! prefix u64 | user key length and height u32 | value length u32 | links [AtomicPtr; height] | user key | trailer | value
 //! ```
 //!
-//! A value longer than [`VALUE_INLINE_MAX`] lies in an arena of its own, and the node has its address instead: the
-//! nodes of a memtable of 16 MB with values of 200 B then fit in 4 MB, and searches meet far fewer cache and TLB
-//! misses.
+//! A value longer than [`VALUE_INLINE_MAX`] is in a separate arena, and the node has its address
+//! instead. The nodes of a memtable of 16 MB with values of 200 B then fit in 4 MB, and searches
+//! cause far fewer cache and TLB misses.
 //!
-//! `prefix` is the first eight bytes of the user key as a big-endian number, padded with zeros. If two prefixes
-//! differ, they decide (a key that ends early is padded with the smallest byte, as the order of byte strings has it);
-//! only if they are equal are the bytes compared. The encoded internal key (user key and trailer) is contiguous, so
-//! a cursor hands it out without a copy.
+//! `prefix` is the first eight bytes of the user key as a big-endian number, padded with zeros. If
+//! two prefixes differ, they decide (a shorter key is padded with the smallest byte, consistent
+//! with the order of byte strings). Only equal prefixes need a comparison of the bytes. The encoded
+//! internal key (user key and trailer) is contiguous, so a cursor returns it without a copy.
 //!
-//! Heights follow from a counter of inserts through a fixed hash (one node in four reaches the next level): equal
-//! histories build equal lists.
+//! Heights derive from a counter of inserts through a fixed hash (one node in four reaches the next
+//! level): equal histories build equal lists.
 //!
 //! # Inserts
 //!
-//! As in Pugh's "Concurrent Maintenance of Skip Lists" (1990), restricted to insertion as in LevelDB and RocksDB:
-//! find the neighbours on each level, then link from the bottom up, one compare-and-swap a level; where it fails,
-//! walk on from the predecessor, which is still one because nothing is ever removed.
-//! `tails` remembers a late node of each level: keys that arrive in order are appended without a search. A tail may be
-//! stale in any way (it is only ever a hint where to start), as long as it is a node of that level and before the key.
+//! As in Pugh's "Concurrent Maintenance of Skip Lists" (1990), restricted to insertion as in
+//! LevelDB and RocksDB. An insert finds the neighbors on each level, then links from the bottom up,
+//! one compare-and-swap per level. Where that fails, it continues from the predecessor, which is
+//! still one because nothing is ever removed. `tails` keeps a late node of each level: keys that
+//! arrive in order are appended without a search. A tail may be stale in any way (it is only a
+//! hint), as long as it is a node of that level and before the key.
 //!
 //! # Why this is sound
 //!
-//! 1. *Every node pointer that is stored or returned is to an initialised node of this list's arenas*, which live as
-//!    long as the list: a node is written completely (value and all links too) before the first `Release` exchange
-//!    that publishes it, and nodes are never freed or moved alone.
-//! 2. *Readers see it initialised*: links and tails are loaded with `Acquire`. A link that was copied into a new node
-//!    (`Relaxed`) had been loaded with `Acquire` by the thread that then publishes the new node with `Release`, so
-//!    whoever reaches it through the new node is ordered after its initialisation too.
-//! 3. *Level bounds*: a node of height `h` is only linked on levels below `h`, searches come to a node over a link of
-//!    some level and read links of that level and lower ones only, and `tails[l]` only holds nodes linked on level `l`.
-//! 4. *After publication* only links change, and those are atomics. Header, key and value are plain memory that is
-//!    only read; slices of it are handed out for the life of a borrow of the list.
-//! 5. All pointers into a node are derived from the arena's allocation (never from a reference to a part of the
-//!    node), so each may reach the whole node.
+//! 1. *Every node pointer that is stored or returned is to an initialized node of this list's
+//!    arenas*, which live as long as the list: a node is written completely (value and all links
+//!    too) before the first `Release` exchange that publishes it, and nodes are never freed or
+//!    moved alone.
+//! 2. *Readers see it initialized*: links and tails are loaded with `Acquire`. A link that was
+//!    copied into a new node (`Relaxed`) had been loaded with `Acquire` by the thread that then
+//!    publishes the new node with `Release`. So any thread that reaches it through the new node is
+//!    ordered after its initialization too.
+//! 3. *Level bounds*: a node of height `h` is only linked on levels below `h`. Searches reach a
+//!    node over a link of some level and read only links of that level and lower ones. `tails[l]`
+//!    only holds nodes linked on level `l`.
+//! 4. *After publication* only links change, and those are atomics. Header, key and value are plain
+//!    memory that is only read; slices of it are returned for the life of a borrow of the list.
+//! 5. All pointers into a node are derived from the arena's allocation (never from a reference to a
+//!    part of the node), so each may reach the whole node.
 
 use crate::arena::{ALIGN, Arena};
 use crate::sync::{Acquire, AtomicPtr, AtomicUsize, Relaxed, Release};
@@ -58,25 +62,26 @@ const HEIGHT_MAX: usize = 14;
 #[cfg(all(loom, test))]
 const HEIGHT_MAX: usize = 2;
 
-/// Longer values lie apart from their node. At this length the address and the second place cost more than they save.
+/// Longer values are separate from their node. At this length the address and the second access
+/// cost more than they save.
 const VALUE_INLINE_MAX: usize = 32;
 
-/// First chunks of the two arenas: small, since most column families see few writes. Smaller still in a memtable with
-/// a small budget, or the first entry alone would fill it.
+/// First chunks of the two arenas: small, since most column families see few writes. Smaller still
+/// in a memtable with a small budget, or the first entry alone would fill it.
 const NODE_CHUNK_BYTES_FIRST: usize = 16 << 10;
 const VALUE_CHUNK_BYTES_FIRST: usize = 32 << 10;
 
-/// The same of a sparing list, one of a thousand that share a budget.
+/// The same in a sparing list, one of a thousand that share a budget.
 const SPARING_NODE_CHUNK_BYTES_FIRST: usize = 1 << 10;
 const SPARING_VALUE_CHUNK_BYTES_FIRST: usize = 2 << 10;
-/// In a sparing list no chunk is more than such a part of what a memtable is to hold: whoever slows writers down by how much memory is taken must see it
-/// rise in small steps, or the last of them finds no room left where there seemed to be some.
+/// In a sparing list a chunk is at most this part of the target size of the memtable. Write
+/// throttling by memory needs small steps of growth, or the last writers would find no space left.
 const CHUNKS_MIN: usize = 16;
 
 /// One node in `1 << HEIGHT_BITS` reaches the next level.
 const HEIGHT_BITS: u32 = 2;
 
-/// Where the height sits above the user key's length.
+/// Position of the height above the user key's length.
 const HEIGHT_SHIFT: u32 = 24;
 const KEY_LEN_MASK: u32 = (1 << HEIGHT_SHIFT) - 1;
 
@@ -93,7 +98,8 @@ const LINKS: usize = size_of::<Node>();
 const _: () = assert!(LINKS.is_multiple_of(align_of::<Link>()) && align_of::<Node>() <= ALIGN);
 const _: () = assert!(KEY_LEN_MAX <= KEY_LEN_MASK as usize && VALUE_LEN_MAX <= u32::MAX as usize);
 
-/// A plain word of a node. In the loom model, loom checks that its initialisation happens before every read.
+/// A plain word of a node. In the loom model, loom checks that its initialisation happens before
+/// every read.
 #[cfg(not(all(loom, test)))]
 struct Plain<T>(T);
 
@@ -121,7 +127,7 @@ impl<T: Copy> Plain<T> {
     }
 }
 
-/// The first eight bytes of a user key as a number.
+/// Returns the first eight bytes of a user key as a number.
 fn prefix_of(user_key: &[u8]) -> u64 {
     let first = user_key.first_chunk::<8>();
     first.map_or_else(|| prefix_of_short(user_key), |first| u64::from_be_bytes(*first))
@@ -133,7 +139,7 @@ fn prefix_of_short(user_key: &[u8]) -> u64 {
     u64::from_be_bytes(padded)
 }
 
-/// A place in the order of internal keys.
+/// A position in the order of internal keys.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     prefix: u64,
@@ -142,12 +148,12 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The place of `(user_key, trailer)`.
+    /// Returns the position of `(user_key, trailer)`.
     pub fn new(user_key: &'a [u8], trailer: u64) -> Self {
         Target { prefix: prefix_of(user_key), user_key, trailer }
     }
 
-    /// The place of an encoded internal key.
+    /// Returns the position of an encoded internal key.
     pub fn encoded(key: &'a [u8]) -> Self {
         let (user_key, trailer) = split(key);
         Self::new(user_key, trailer)
@@ -163,14 +169,15 @@ pub struct NodeRef<'a> {
 
 impl<'a> NodeRef<'a> {
     /// # Safety
-    /// `node` is null or points to an initialised node of a list that is borrowed for `'a`.
+    ///
+    /// `node` is null or points to an initialized node of a list that is borrowed for `'a`.
     unsafe fn from_raw(node: *mut Node) -> Option<Self> {
         NonNull::new(node).map(|node| NodeRef { node, list: PhantomData })
     }
 
     fn header(&self) -> &'a Node {
-        // SAFETY: by the invariant an initialised node, of which nothing but the links changes, and those lie behind
-        // this part (4).
+        // SAFETY: by the invariant an initialized node, of which only the links change, and those
+        // are behind this part (4).
         unsafe { self.node.as_ref() }
     }
 
@@ -183,41 +190,43 @@ impl<'a> NodeRef<'a> {
     }
 
     fn links(&self) -> Links<'a> {
-        // SAFETY: links follow the header, inside the node; the pointer keeps the provenance of the allocation (5).
+        // SAFETY: links follow the header, inside the node; the pointer keeps the provenance of the
+        // allocation (5).
         let first = unsafe { self.node.as_ptr().byte_add(LINKS).cast::<Link>() };
         Links { first, list: PhantomData }
     }
 
-    /// `len` bytes that start `skip` bytes behind the links.
+    /// Returns `len` bytes that start `skip` bytes behind the links.
     ///
     /// # Safety
-    /// They lie inside key and value of the node.
+    /// They are inside key and value of the node.
     unsafe fn bytes(&self, skip: usize, len: usize) -> &'a [u8] {
-        // SAFETY: by the contract inside the node and initialised; not written after publication (4).
+        // SAFETY: by the contract inside the node and initialized; not written after publication
+        // (4).
         unsafe {
             let start = self.node.as_ptr().cast::<u8>().add(LINKS + self.height() * size_of::<Link>() + skip);
             std::slice::from_raw_parts(start, len)
         }
     }
 
-    /// The user key.
+    /// Returns the user key.
     pub fn user_key(&self) -> &'a [u8] {
         // SAFETY: the user key comes first.
         unsafe { self.bytes(0, self.key_len()) }
     }
 
-    /// The encoded internal key.
+    /// Returns the encoded internal key.
     pub fn key(&self) -> &'a [u8] {
         // SAFETY: user key and trailer come first.
         unsafe { self.bytes(0, self.key_len() + TRAILER_LEN) }
     }
 
-    /// The trailer word of the internal key.
+    /// Returns the trailer word of the internal key.
     pub fn trailer(&self) -> u64 {
         split(self.key()).1
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &'a [u8] {
         let len = self.header().value_len as usize;
         let skip = self.key_len() + TRAILER_LEN;
@@ -225,21 +234,22 @@ impl<'a> NodeRef<'a> {
             // SAFETY: the value follows the internal key.
             return unsafe { self.bytes(skip, len) };
         }
-        // SAFETY: the address of `len` initialised bytes of the value arena follows the internal key, not aligned.
+        // SAFETY: the address of `len` initialized bytes of the value arena follows the internal
+        // key, unaligned.
         unsafe {
             let address = self.bytes(skip, size_of::<*const u8>()).as_ptr().cast::<*const u8>();
             std::slice::from_raw_parts(address.read_unaligned(), len)
         }
     }
 
-    /// The node behind it.
+    /// Returns the next node.
     #[inline]
     fn next(self) -> Option<NodeRef<'a>> {
         // SAFETY: every node has level 0.
         unsafe { self.links().next(0) }
     }
 
-    /// The order of this node's key and `target`.
+    /// Compares this node's key with `target`.
     #[inline]
     fn compare(&self, target: &Target<'_>) -> Ordering {
         let prefix = self.header().prefix.get();
@@ -255,19 +265,19 @@ impl<'a> NodeRef<'a> {
     }
 }
 
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 const LINE_LEN: usize = 64;
-/// Lines that are fetched of a value. The processor finds those behind them by itself.
+/// Cache lines of a value to prefetch. The processor finds the following ones by itself.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 const LINES_MAX: usize = 4;
 
-/// Has the processor fetch the first lines of these bytes. It changes nothing else.
+/// Prefetches the first cache lines of these bytes. No other effect.
 #[inline]
 fn fetch(bytes: *const [u8]) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
     for line in 0..bytes.len().div_ceil(LINE_LEN).min(LINES_MAX) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads nothing of the address, whatever that is.
+        // SAFETY: a hint, which does not access the address, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.cast::<i8>().wrapping_add(line * LINE_LEN)) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
@@ -283,26 +293,27 @@ struct Links<'a> {
 
 impl<'a> Links<'a> {
     /// # Safety
+    ///
     /// The node has this level (3); the head has all below [`HEIGHT_MAX`].
     #[inline]
     unsafe fn at(&self, level: usize) -> &'a Link {
-        // SAFETY: by the contract one of the links that were initialised with the node or the head.
+        // SAFETY: by the contract one of the links that were initialized with the node or the head.
         unsafe { &*self.first.add(level) }
     }
 
-    /// The next node of the level.
+    /// Returns the next node of the level.
     ///
     /// # Safety
     /// As [`Links::at`].
     #[inline]
     unsafe fn next(&self, level: usize) -> Option<NodeRef<'a>> {
-        // SAFETY: by the contract; links hold null or published nodes of the list (1), and `Acquire` makes them
-        // visible (2).
+        // SAFETY: by the contract; links hold null or published nodes of the list (1), and
+        // `Acquire` makes them visible (2).
         unsafe { NodeRef::from_raw(self.at(level).load(Acquire)) }
     }
 }
 
-/// Neighbours of a place on one level.
+/// Neighbors of a position on one level.
 #[derive(Clone, Copy)]
 struct Gap<'a> {
     before: Links<'a>,
@@ -313,11 +324,11 @@ fn as_raw(node: Option<NodeRef<'_>>) -> *mut Node {
     node.map_or(ptr::null_mut(), |n| n.node.as_ptr())
 }
 
-/// The list.
+/// The concurrent skiplist.
 pub struct SkipList {
     head: [Link; HEIGHT_MAX],
     tails: [Link; HEIGHT_MAX],
-    /// The greatest height of a node so far; a hint where to start.
+    /// The greatest height of a node so far; a hint for the start of a search.
     height: AtomicUsize,
     len: AtomicUsize,
     seed: u64,
@@ -325,25 +336,27 @@ pub struct SkipList {
     values: Arena,
 }
 
-/// The first chunk of a list that is meant to hold so many bytes: a part of them.
+/// Returns the length of the first chunk for a list of about `bytes` bytes: one in `part`, within
+/// limits.
 fn share(bytes: usize, part: usize, most: usize) -> usize {
     (bytes / part).clamp(512, most)
 }
 
 impl SkipList {
-    /// An empty list; `seed` varies the heights.
+    /// Returns an empty list; `seed` varies the heights.
     pub fn new(seed: u64) -> Self {
         Self::with_arenas(seed, Arena::new(NODE_CHUNK_BYTES_FIRST), Arena::new(VALUE_CHUNK_BYTES_FIRST))
     }
 
-    /// An empty list that is meant to hold about `bytes`.
+    /// Returns an empty list for about `bytes` bytes.
     pub fn for_bytes(seed: u64, bytes: usize) -> Self {
         let nodes = share(bytes, 32, NODE_CHUNK_BYTES_FIRST);
         let values = share(bytes, 16, VALUE_CHUNK_BYTES_FIRST);
         Self::with_arenas(seed, Arena::new(nodes), Arena::new(values))
     }
 
-    /// The same, as one of many that share a budget: it takes little more than it holds.
+    /// As [`SkipList::for_bytes`], for one of many that share a budget: it allocates little more
+    /// than its contents.
     pub fn sparing(seed: u64, bytes: usize) -> Self {
         let nodes = share(bytes, 32, SPARING_NODE_CHUNK_BYTES_FIRST);
         let values = share(bytes, 16, SPARING_VALUE_CHUNK_BYTES_FIRST);
@@ -363,12 +376,12 @@ impl SkipList {
         }
     }
 
-    /// Entries, those being inserted included.
+    /// Returns the number of entries, including those being inserted.
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
 
-    /// Bytes that the arenas hold.
+    /// Returns the bytes of the arenas.
     pub fn bytes(&self) -> usize {
         self.nodes.bytes() + self.values.bytes()
     }
@@ -380,7 +393,7 @@ impl SkipList {
     /// Adds an entry.
     ///
     /// # Panics
-    /// If the key or value is over the limits, or the internal key is in the list already.
+    /// If the key or value is over the limits, or the internal key is already in the list.
     pub fn insert(&self, user_key: &[u8], trailer: u64, value: &[u8]) {
         let target = Target::new(user_key, trailer);
         let node = self.new_node(&target, value);
@@ -396,7 +409,7 @@ impl SkipList {
         }
     }
 
-    /// Writes the node of an entry, with empty links, and counts it; nothing leads there yet.
+    /// Writes the node of an entry, with empty links, and counts it; it is not reachable yet.
     fn new_node(&self, target: &Target<'_>, value: &[u8]) -> NodeRef<'_> {
         let key = target.user_key;
         assert!(key.len() <= KEY_LEN_MAX, "a key of {} bytes", key.len());
@@ -414,8 +427,9 @@ impl SkipList {
             key_len_and_height: key.len() as u32 | (height as u32) << HEIGHT_SHIFT,
             value_len: value.len() as u32,
         };
-        // SAFETY: the piece has exactly the length of the parts written here one after the other, it is aligned to
-        // `ALIGN`, which is enough for header and links, and nobody else knows it.
+        // SAFETY: the piece has exactly the length of the parts written here one after the other.
+        // It is aligned to `ALIGN`, which is enough for header and links, and only this thread
+        // knows it.
         unsafe {
             start.cast::<Node>().write(header);
             let links = start.add(LINKS).cast::<Link>();
@@ -450,7 +464,8 @@ impl SkipList {
                 let order = after.compare(target);
                 assert!(order == Ordering::Greater, "an internal key was inserted twice");
             }
-            // SAFETY: the node has the level, and so has `gap.before`, a node found on it or the head (3).
+            // SAFETY: the node has the level, and so has `gap.before`, a node found on it or the
+            // head (3).
             let exchanged = unsafe {
                 node.links().at(level).store(after, Relaxed);
                 gap.before.at(level).compare_exchange(after, node.node.as_ptr(), Release, Relaxed)
@@ -466,14 +481,15 @@ impl SkipList {
         }
     }
 
-    /// Finds the gaps of a key that comes after the last one by starting from the tails. False if it does not.
+    /// Finds the gaps of a key after the last one by starting from the tails. Returns false if the
+    /// key is not after it.
     fn find_at_end<'a>(&'a self, target: &Target<'_>, gaps: &mut [Gap<'a>]) -> bool {
         for (level, gap) in gaps.iter_mut().enumerate() {
             // SAFETY: tails are null or nodes of this list (1, 2).
             let tail = unsafe { NodeRef::from_raw(self.tails[level].load(Acquire)) };
             let before = match tail {
                 Some(tail) if tail.compare(target) == Ordering::Less => tail.links(),
-                // Nothing on this level yet, but below there is: the new node is the highest one.
+                // This level is empty, but lower ones are not: the new node is the highest one.
                 None if level > 0 => self.head(),
                 _ => return false,
             };
@@ -483,8 +499,8 @@ impl SkipList {
         true
     }
 
-    /// Searches from the top: on each level goes on while `is_before(order of the next node and target)`, then reports
-    /// the gap. Returns the one on the lowest level.
+    /// Searches from the top: on each level advances while `is_before(order of the next node and
+    /// target)`, then reports the gap. Returns the gap on the lowest level.
     #[inline]
     fn descend<'a>(
         &'a self,
@@ -494,10 +510,12 @@ impl SkipList {
     ) -> Gap<'a> {
         let mut gap = Gap { before: self.head(), after: None };
         for level in (0..self.height.load(Relaxed)).rev() {
-            // The node after the gap of the level above is known to be behind the target: it is not compared again.
+            // The node after the gap of the level above is known to be behind the target, and is
+            // not compared again.
             let behind = as_raw(gap.after);
             loop {
-                // SAFETY: `before` is the head, or a node reached on this level or a higher one (3).
+                // SAFETY: `before` is the head, or a node reached on this level or a higher one
+                // (3).
                 let next = unsafe { gap.before.next(level) };
                 match next {
                     Some(node) if as_raw(next) != behind && is_before(node.compare(target)) => {
@@ -514,13 +532,13 @@ impl SkipList {
         gap
     }
 
-    /// The first node at or after `target`.
+    /// Returns the first node at or after `target`.
     #[inline]
     pub fn first_from(&self, target: &Target<'_>) -> Option<NodeRef<'_>> {
         self.descend(target, |order| order == Ordering::Less, |_, _| ()).after
     }
 
-    /// The last node before `target`, or at it if `inclusive`.
+    /// Returns the last node before `target`, or at it if `inclusive`.
     fn last_until(&self, target: &Target<'_>, inclusive: bool) -> Option<NodeRef<'_>> {
         let gap = self.descend(
             target,
@@ -546,18 +564,18 @@ impl SkipList {
         self.owner(before)
     }
 
-    /// The node that has these links; `None` for the head.
+    /// Returns the node that has these links; `None` for the head.
     fn owner<'a>(&'a self, links: Links<'a>) -> Option<NodeRef<'a>> {
         if ptr::eq(links.first, self.head.as_ptr()) {
             return None;
         }
-        // SAFETY: links are the head's or lie `LINKS` bytes behind the start of a node of this list, and carry the
-        // provenance of the whole allocation (5).
+        // SAFETY: links are the head's or are `LINKS` bytes behind the start of a node of this
+        // list, and carry the provenance of the whole allocation (5).
         unsafe { NodeRef::from_raw(links.first.byte_sub(LINKS).cast_mut().cast::<Node>()) }
     }
 }
 
-/// Goes on from `before` on one level to the gap of `target`.
+/// Advances from `before` on one level to the gap of `target`.
 ///
 /// # Safety
 /// `before` has the level, and comes before `target`.
@@ -571,59 +589,60 @@ unsafe fn walk<'a>(mut before: Links<'a>, level: usize, target: &Target<'_>) -> 
     }
 }
 
-/// The height of the `n`th node.
+/// Returns the height of the `n`th node.
 fn height_of(n: u64) -> usize {
     let x = mix(n.wrapping_add(0x9e37_79b9_7f4a_7c15));
     HEIGHT_MAX.min(1 + (x.trailing_zeros() / HEIGHT_BITS) as usize)
 }
 
-/// A position in a list that it keeps alive.
+/// A position in a list, which it keeps alive.
 pub struct Cursor {
     list: Arc<SkipList>,
     /// Null or a node of `list`.
     node: *mut Node,
 }
 
-// SAFETY: the pointer is into memory that the `Arc` beside it owns, and nodes are shared between threads anyway (4).
+// SAFETY: the pointer is into memory that the `Arc` beside it owns, and nodes are shared between
+// threads anyway (4).
 unsafe impl Send for Cursor {}
 // SAFETY: a shared cursor only reads.
 unsafe impl Sync for Cursor {}
 
 impl Cursor {
-    /// A cursor that stands nowhere.
+    /// Returns a cursor without a position.
     pub fn new(list: Arc<SkipList>) -> Self {
         Cursor { list, node: ptr::null_mut() }
     }
 
-    /// Where it stands.
+    /// Returns the present node.
     #[inline]
     pub fn node(&self) -> Option<NodeRef<'_>> {
         // SAFETY: the field's invariant; `list` is borrowed through `self`.
         unsafe { NodeRef::from_raw(self.node) }
     }
 
-    /// To the first node.
+    /// Moves to the first node.
     pub fn first(&mut self) {
         self.node = as_raw(self.list.first());
     }
 
-    /// To the last node.
+    /// Moves to the last node.
     pub fn last(&mut self) {
         self.node = as_raw(self.list.last());
     }
 
-    /// To the first node at or after `target`.
+    /// Moves to the first node at or after `target`.
     pub fn seek(&mut self, target: &Target<'_>) {
         self.node = as_raw(self.list.first_from(target));
     }
 
-    /// To the last node at or before `target`.
+    /// Moves to the last node at or before `target`.
     pub fn seek_for_prev(&mut self, target: &Target<'_>) {
         self.node = as_raw(self.list.last_until(target, true));
     }
 
-    /// Forward; nowhere from the last node. In the order of keys each node is a miss of the cache, and so is its value: the
-    /// processor fetches those of the nodes behind it meanwhile.
+    /// Moves forward; behind the last node there is no position. In key order each node is a cache
+    /// miss, and so is its value, so this prefetches the following nodes.
     #[inline]
     pub fn next(&mut self) {
         let next = self.node().and_then(NodeRef::next);
@@ -636,7 +655,7 @@ impl Cursor {
         self.node = as_raw(next);
     }
 
-    /// Backward, by a search: links lead forward only.
+    /// Moves backward, by a search, since links only lead forward.
     pub fn prev(&mut self) {
         let before = self.node().and_then(|n| self.list.last_until(&Target::encoded(n.key()), false));
         self.node = as_raw(before);

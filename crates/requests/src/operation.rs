@@ -5,7 +5,7 @@ use crate::queues::OperationClass;
 /// Work under way. It owns all that it uses, and resolves its request. Dropped, it resolves the
 /// request with `Closed`.
 pub trait Operation: Send {
-    /// Goes on as far as it can.
+    /// Continues until it would wait.
     fn step(self: Box<Self>) -> Next;
     /// The class, which decides when a thread comes to it.
     fn class(&self) -> OperationClass;

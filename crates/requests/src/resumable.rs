@@ -1,10 +1,10 @@
-//! Resumable reads: state machines whose device reads the driver does. The driver knows neither
-//! keys nor tables: it lets a read take a step, has the wanted bytes read, hands them over, and in
-//! the end has the read resolve its request.
+//! Resumable reads: state machines whose device reads the driver runs. The driver knows neither
+//! keys nor tables. It runs a step of a read, reads the wanted bytes, delivers them, and finally
+//! makes the read resolve its request.
 //!
-//! A step never waits for the device. Where it may not block, a step leaves undone what is no read
-//! of wanted bytes and takes its time: a file to be opened, a large value to be read, a long
-//! lookup. A read that is not over, lacks nothing and wants nothing needs a step that may block.
+//! A step never waits for the device. A step that may not block only uses reads of wanted bytes. It
+//! leaves other slow work undone: opening a file, reading a large value, a long lookup. A read that
+//! is not done, and has no outstanding wants, needs a step that may block.
 
 use base::Result;
 use cache::Block;
@@ -20,7 +20,7 @@ pub enum ReadStep {
 
 /// A read in flight, of any kind.
 pub trait ResumableRead: Send {
-    /// Goes on as far as it can without a read; where it may not block, without anything else that
+    /// Continues as far as possible without a read; if it may not block, without anything else that
     /// waits.
     fn step(&mut self, may_block: bool) -> ReadStep;
     /// Hands over the bytes of a want, or why they could not be read.

@@ -25,7 +25,8 @@ impl Rng {
     }
 }
 
-/// Looks a block up and inserts it if it is missing, as a reader does. True if it was there.
+/// Looks a block up and inserts it if it is missing, as a reader does. Returns true if it was
+/// there.
 fn read(cache: &Cache, segment: Segment, key: CacheKey, block: &Block) -> bool {
     let found = cache.get(segment, &key).is_some();
     if !found {
@@ -123,7 +124,8 @@ fn files_leave_the_cache() {
     assert_eq!(cache.stats().data.evictions, 0, "removal is not eviction");
 }
 
-/// A working set in the one segment that is a little too large, and little demand in the other: space follows.
+/// A working set that is slightly too large for its segment, and little demand in the other: the
+/// space follows.
 #[test]
 fn the_share_follows_the_benefit() {
     let b = block(4000);

@@ -33,7 +33,7 @@ fn check(mut keys: Keys) {
         for ((key, seq), &ordinal) in &keys {
             assert_eq!(block.find(key, seq.0), ordinal, "{key:?} {} in {keys:?}", seq.0);
         }
-        // Keys that are not there find something.
+        // A lookup of an absent key returns some ordinal.
         for (key, seq) in keys.keys() {
             assert!(block.find(&key[..key.len() / 2], seq.0 ^ 1) < block.len());
         }
@@ -68,7 +68,8 @@ fn prefixes_zeros_and_versions() {
 
 #[test]
 fn as_many_positions_as_can_be() {
-    // Each key differs from the one before in a place of its own: the trie is a list, to one side and to the other.
+    // Each key differs from the previous one at a distinct position: the trie is a list, to one
+    // side and to the other.
     let shortest_first = (0..128).map(|n| (vec![b'a'; n], 1));
     check_keys(shortest_first);
     let other_side = (0..128).map(|n| ([vec![b'a'; n], vec![b'b']].concat(), 1));

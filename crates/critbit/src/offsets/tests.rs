@@ -62,7 +62,7 @@ fn extremes_round_trip() {
 #[test]
 fn records_cost_what_they_should() {
     let mut rng = io::Rng::new(6);
-    // Of one length: nothing but the line. With one in a hundred a unit longer, little more.
+    // Of one length: only the line. With one in a hundred a unit longer, little more.
     let equal: Vec<u64> = (0..128).map(|i| 1_000_000 + i * 257).collect();
     assert!(check(&equal, encode_ascending) <= 8);
     let alternating: Vec<u64> = (0..128).map(|i| 1_000_000 + i * 257 + i / 2).collect();

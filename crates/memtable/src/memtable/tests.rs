@@ -13,7 +13,7 @@ impl Rng {
         (self.0 >> 33) % n
     }
 
-    /// Few enough to meet again, of lengths around the eight bytes of the prefix.
+    /// Few enough keys to repeat, with lengths around the eight bytes of the prefix.
     fn key(&mut self) -> Vec<u8> {
         let mut key =
             [&b""[..], b"a", b"abcdefg", b"abcdefgh", b"abcdefghi"][self.below(5) as usize].to_vec();
@@ -88,7 +88,7 @@ fn iterators_agree_with_the_model() {
     }
 }
 
-/// Seeks both ways to keys that exist or not, then a few steps in either direction.
+/// Seeks both ways to present and absent keys, then takes a few steps in either direction.
 fn walk_at_random(rng: &mut Rng, all: &[(Vec<u8>, Vec<u8>)], iter: &mut MemIter) {
     let compare = base::key::compare;
     for _ in 0..400 {
@@ -191,7 +191,7 @@ fn kinds_of_the_log_are_refused() {
     MemTable::new(0).insert(1, ValueKind::Commit, b"k", b"");
 }
 
-/// Writers with interleaved keys and sequences, readers that check what they are promised.
+/// Concurrent writers with interleaved keys and sequences, and readers that check the guarantees.
 #[test]
 fn threads_insert_and_read_at_once() {
     const WRITERS: u64 = 3;
@@ -200,7 +200,8 @@ fn threads_insert_and_read_at_once() {
     // Per writer: all entries with a smaller number are inserted.
     let frontier: [AtomicU64; WRITERS as usize] = Default::default();
     let done = AtomicBool::new(false);
-    // Writer 0 appends, writer 1 scatters, writer 2 runs downward; keys recur with newer sequences.
+    // Writer 0 appends, writer 1 scatters, writer 2 runs downward; keys repeat with newer
+    // sequences.
     let key = |w: u64, i: u64| format!("{w}-{:07}", [i, i * 4099 % 2048, EACH - i][w as usize]).into_bytes();
     let seq = |w: u64, i: u64| i * WRITERS + w + 1;
     std::thread::scope(|scope| {
@@ -260,7 +261,7 @@ fn threads_insert_and_read_at_once() {
     assert!(seqs.into_iter().eq(1..=WRITERS * EACH), "every entry is there once");
 }
 
-/// A piece of the table is in order and its values belong to its keys.
+/// Checks that a part of the table is in order and that its values belong to its keys.
 fn check_walk(table: &Arc<MemTable>, from: Vec<u8>) {
     let mut iter = table.iter();
     iter.seek(&seek_target(&from, MAX_SEQ)).unwrap();

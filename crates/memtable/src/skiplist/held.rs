@@ -1,18 +1,24 @@
-//! Many entries at once: written in any order, by any thread, and linked in the order of keys when all are there.
+//! Batch insertion: entries written in any order, by any thread, and linked in key order once all
+//! are present.
 //!
-//! To insert a key into a list of millions is to search: a dozen steps from node to node, each of which waits for memory. Whoever has
-//! many entries before anybody wants to read them (a replay of the log) can write the nodes first, sort their addresses, and then go through the list once,
-//! with a *finger* on each level: the last node on it that is before the key of the moment. Keys that come in order move fingers
-//! forward only, and into an empty list not at all. Four million keys by chance took twenty seconds of processor time as inserts.
+//! An insert into a list of millions is a search: a dozen steps from node to node, each a cache
+//! miss. If no reader needs the entries before all are there (replay of the log), the nodes can be
+//! written first and their addresses sorted. Then one pass over the list links them, with a
+//! *finger* on each level: its last node before the present key. Keys in order only move the
+//! fingers forward, and in an empty list not at all. Four million random keys took twenty seconds
+//! of processor time as single inserts.
 //!
-//! Keys are sorted by the eight bytes behind what all have in common, so that a comparison mostly looks at no node.
+//! Keys are sorted by the eight bytes behind their common prefix, so that most comparisons access
+//! no node.
 //!
 //! # Why this is sound
 //!
-//! A held node was written by [`SkipList::insert`]'s own means, is initialised, and lies in the arenas of the list that [`Held`] keeps alive
-//! (1). Nobody else knows it: no link leads there until [`Held::link`] exchanges one, with the same step, from the same kind of gap, and with the
-//! same orders as an insert (2, 3). A finger is the head or a node that has its level. So other threads may read and insert meanwhile; an entry that
-//! nobody linked is memory that nobody reads.
+//! A held node is written by the code of [`SkipList::insert`], is initialized, and is in the arenas
+//! of the list that [`Held`] keeps alive (1). No other thread knows it: no link leads there until
+//! [`Held::link`] exchanges one. That is the same step as in an insert, with the same kind of gap
+//! and the same memory orders (2, 3). A finger is the head or a node that has its level. So other
+//! threads may read and insert meanwhile. An entry that was never linked is memory that is never
+//! read.
 
 use super::{Gap, HEIGHT_MAX, Links, Node, NodeRef, SkipList, Target, prefix_of, walk};
 use crate::sync::Relaxed;
@@ -20,35 +26,38 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Entries that are in the memory of a list, counted as being inserted, and not found there yet. What is dropped is never found.
+/// Entries that are in the memory of a list, counted as being inserted, and not reachable yet.
+/// Dropped ones are never found.
 pub struct Held {
     list: Arc<SkipList>,
-    /// Initialised nodes of `list` that nobody else knows.
+    /// Initialized nodes of `list` that no other thread knows.
     nodes: Vec<NonNull<Node>>,
 }
 
-// SAFETY: the nodes are plain memory that the `Arc` beside them keeps alive, and no other thread knows them.
+// SAFETY: the nodes are plain memory that the `Arc` beside them keeps alive, and no other thread
+// knows them.
 unsafe impl Send for Held {}
 
-/// A node, and what decides most comparisons.
+/// The prefix that decides most comparisons, and the node.
 type Sorted = (u64, NonNull<Node>);
 
 impl Held {
-    /// None of a list.
+    /// Returns an empty batch for a list.
     pub fn of(list: &Arc<SkipList>) -> Held {
         Held { list: list.clone(), nodes: Vec::new() }
     }
 
-    /// Writes an entry.
+    /// Adds an entry.
     ///
     /// # Panics
-    /// As [`SkipList::insert`], but for a key that is in the list: that is found out when it is linked.
+    /// As [`SkipList::insert`], except for a key that is already in the list, which linking
+    /// detects.
     pub fn push(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) {
         let target = Target::new(user_key, trailer);
         self.nodes.push(self.list.new_node(&target, value).node);
     }
 
-    /// Takes over the entries of another one of the same list.
+    /// Takes over the entries of another batch of the same list.
     ///
     /// # Panics
     /// If it is of another list.
@@ -57,12 +66,12 @@ impl Held {
         self.nodes.append(&mut other.nodes);
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// True if there is no entry.
+    /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -72,7 +81,7 @@ impl Held {
         NodeRef { node, list: PhantomData }
     }
 
-    /// Bytes that all user keys begin with.
+    /// Returns the length of the common prefix of all user keys.
     fn common_len(&self) -> usize {
         let Some(first) = self.nodes.first() else { return 0 };
         let first = self.node(*first).user_key();
@@ -83,7 +92,7 @@ impl Held {
         })
     }
 
-    /// The nodes in the order of their keys.
+    /// Returns the nodes in key order.
     fn sorted(&self) -> Vec<Sorted> {
         let common = self.common_len();
         let rest =
@@ -95,10 +104,10 @@ impl Held {
         sorted
     }
 
-    /// Links all of them: they are found by whoever looks from then on.
+    /// Links all entries, which makes them visible to readers from then on.
     ///
     /// # Panics
-    /// If an internal key is in the list already, or twice among these.
+    /// If an internal key is already in the list, or occurs twice in the batch.
     pub fn link(self) {
         let list = &*self.list;
         let mut fingers = [list.head(); HEIGHT_MAX];
@@ -114,7 +123,7 @@ impl Held {
     }
 }
 
-/// The gaps of a key that comes after all fingers, which it moves as far as they lead to it.
+/// Returns the gaps of a key that is behind all fingers, and advances the fingers to it.
 fn find_from<'a>(
     list: &'a SkipList,
     fingers: &mut [Links<'a>; HEIGHT_MAX],
@@ -123,9 +132,11 @@ fn find_from<'a>(
     let mut gaps = [Gap { before: list.head(), after: None }; HEIGHT_MAX];
     let mut further: Option<Links<'a>> = None;
     for level in (0..list.height.load(Relaxed)).rev() {
-        // Whoever has moved on the level above is further than any finger: all of these are before the key before.
+        // A node reached on the level above is further than any finger: the fingers are before the
+        // previous key.
         let from = further.unwrap_or(fingers[level]);
-        // SAFETY: a finger has its level, and so has a node of a level above; both are the head or before the target.
+        // SAFETY: a finger has its level, and so has a node of a level above; both are the head or
+        // before the target.
         let gap = unsafe { walk(from, level, target) };
         if !std::ptr::eq(gap.before.first, from.first) {
             further = Some(gap.before);

@@ -1,7 +1,8 @@
-//! A model of the memory order: loom runs it under every interleaving (up to a bound on preemptions) and every
-//! behaviour that the orders given allow. It checks that a reader that meets a node sees it initialised
-//! (`Plain` is a cell that loom watches), that no insert is lost, and that chunks are neither lost nor shared.
-//! The list is cut down to two levels and the chunks to one node or two: what matters is the race, not the size.
+//! A model of the memory order: loom runs it under every interleaving (up to a bound on
+//! preemptions) and every behavior that the given orders allow. A reader that reaches a node must
+//! see it initialized (`Plain` is a cell that loom watches). No insert may be lost, and no chunk
+//! may be lost or shared. The list is reduced to two levels and the
+//! chunks to one node or two: the races matter, not the size.
 
 use super::*;
 use base::key::{ValueKind, pack_trailer};
@@ -12,7 +13,7 @@ fn trailer(seq: u64) -> u64 {
     pack_trailer(seq, ValueKind::Value)
 }
 
-/// A seed for which the first nodes have these heights.
+/// Returns a seed for which the first nodes have these heights.
 fn seed_of(heights: &[usize]) -> u64 {
     (0u64..).map(|s| s << 8).find(|s| (0u64..).zip(heights).all(|(n, h)| height_of(n ^ s) == *h)).unwrap()
 }
@@ -60,8 +61,9 @@ fn loom_two_writers() {
     });
 }
 
-/// A reader walks, searches and looks up while a writer inserts behind and before an existing node. The reader is the
-/// thread that loom runs second: it explores the earlier places of a load only from a store that came before it.
+/// A reader walks, searches and looks up while a writer inserts behind and before an existing node.
+/// The reader is the thread that loom runs second: loom explores the earlier values of a load only
+/// for stores that came before it.
 #[test]
 fn loom_writer_and_reader() {
     check(3, || {
@@ -87,7 +89,7 @@ fn loom_writer_and_reader() {
     });
 }
 
-/// Two appending writers and their tails: a stale tail is only a place to start from.
+/// Two appending writers and their tails: a stale tail is only a starting point.
 #[test]
 fn loom_tails() {
     check(3, || {
@@ -113,7 +115,7 @@ fn loom_arena() {
             (0..2)
                 .map(|_| {
                     let piece = arena.alloc(64).as_ptr();
-                    // SAFETY: the piece has 64 bytes and is this thread's.
+                    // SAFETY: the piece has 64 bytes and belongs to this thread.
                     unsafe { piece.write_bytes(byte, 64) };
                     piece as usize
                 })
@@ -130,7 +132,8 @@ fn loom_arena() {
     });
 }
 
-/// Two threads that insert and then ask by how much the memtable has grown have been told of all of it, and of nothing twice.
+/// Two threads that insert and then call `take_grown` get the whole growth of the memtable, each
+/// byte once.
 #[test]
 fn loom_each_byte_is_told_once() {
     check(2, || {
@@ -146,11 +149,11 @@ fn loom_each_byte_is_told_once() {
     });
 }
 
-/// What was held is linked while another thread inserts into the same gaps, and a third one reads.
+/// Held entries are linked while another thread inserts into the same gaps, and a third one reads.
 #[test]
 fn loom_held_entries_and_a_writer() {
     check(2, || {
-        // That of the list itself, which the model does not watch.
+        // The standard `Arc`, which the model does not watch.
         let list = std::sync::Arc::new(small_list(&[2, 1, 2], 4096));
         let mut held = Held::of(&list);
         held.push(b"c", trailer(1), b"c");

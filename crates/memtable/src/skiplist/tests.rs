@@ -81,7 +81,7 @@ fn every_order_of_arrival_builds_the_same_list() {
     let key = |n: u64| format!("key{n:06}").into_bytes();
     let trailer = |n: u64| pack_trailer(n, ValueKind::Value);
     let expected: Vec<Vec<u8>> = (0..N).map(|n| encode(&key(n), n, ValueKind::Value)).collect();
-    // Ascending, descending, scattered, and two ascending streams in turn.
+    // Ascending, descending, scattered, and two alternating ascending streams.
     let orders: [&dyn Fn(u64) -> u64; 4] =
         [&|n| n, &|n| N - 1 - n, &|n| n * 1789 % N, &|n| n / 2 + n % 2 * (N / 2)];
     for order in orders {
@@ -122,7 +122,8 @@ fn large_entries_keep_their_bytes() {
     assert!(cursor.node().is_none(), "from nowhere to nowhere");
 }
 
-/// Lists that were filled by inserts and by held entries in turns, in several lots, have the same contents and sound levels.
+/// Lists filled alternately by inserts and by held entries, in several batches, have the same
+/// contents and sound levels.
 #[test]
 fn held_entries_come_where_inserts_would() {
     for seed in 0..200u64 {

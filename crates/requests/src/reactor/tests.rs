@@ -132,7 +132,8 @@ fn a_stop_resolves_all_that_is_left_and_refuses_more() {
     assert_eq!(kind(reactor.read(Blocks { left: 0, done: pending().0 }, Vec::new())), ErrorKind::Closed);
 }
 
-/// A panic of a step, a bug: the store is poisoned, the request is resolved, and the next operation runs.
+/// A panic of a step, a bug: the store is poisoned, the request is resolved, and the next operation
+/// runs.
 #[test]
 fn a_step_that_panics_poisons_the_store() {
     struct Panics {
