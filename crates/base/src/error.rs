@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Corruption,
     /// The operating system refused an operation.
     Io,
-    /// The disk, or the limit the user set, is full. Deletes and reads go on.
+    /// The disk, or the limit of the user, is full. Deletes and reads still work.
     NoSpace,
     /// An option, key, value or range that the engine does not accept.
     InvalidArgument,

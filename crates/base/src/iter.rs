@@ -52,9 +52,9 @@ pub trait InternalIterator: Send {
     fn gap(&self) -> Option<Gap> {
         None
     }
-    /// The encoded internal key. Must be valid.
+    /// Returns the encoded internal key. Must be valid.
     fn key(&self) -> &[u8];
-    /// The value (for a reference: the encoded reference). Must be valid.
+    /// Returns the value (for a reference: the encoded reference). Must be valid.
     fn value(&self) -> &[u8];
 }
 

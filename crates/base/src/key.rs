@@ -1,4 +1,4 @@
-//! Internal keys: what memtables, tables and iterators sort by.
+//! Internal keys, by which memtables, tables and iterators are sorted.
 //!
 //! An internal key is the user key followed by an 8-byte little-endian trailer `sequence << 8 |
 //! kind`. Order: user key ascending (bytewise), then sequence **descending**, then kind descending,
@@ -31,7 +31,7 @@ pub enum ValueKind {
     Value = 1,
     /// An operand that a merge operator combines with older entries.
     Merge = 2,
-    /// A tombstone that meets exactly one older value and vanishes with it.
+    /// A tombstone that cancels exactly one older value and vanishes with it.
     SingleDeletion = 3,
     /// A reference to a value in a vSST.
     Reference = 4,

@@ -7,7 +7,7 @@
 //!
 //! Each file has its own read limiter. In a store on two disks each disk has one, and reads on one
 //! disk say nothing about the other. Foreground reads still go to both disks together, and each
-//! limiter is told how many of them are its own. Reads that wait for their turn do so disk by disk.
+//! limiter counts its own. Reads that wait for their turn do so disk by disk.
 
 use crate::kernel::KernelReadFile;
 use crate::{Beside, FileRead, ReadFile, ReadPace, ReadRequest};

@@ -150,10 +150,10 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// behind.
     fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>>;
 
-    /// As [`FileSystem::create_in_place`], for a caller whose records can be told from any other
-    /// contents, including those of other files. Where blocks can be used as they are, only the
-    /// first page is zeroed. It is zero before the file has a name that survives a crash, so that
-    /// it shows whether the file was ever written under this name. (A kernel file system still
+    /// As [`FileSystem::create_in_place`], for a caller whose records are distinguishable from any
+    /// other contents, including those of other files. Where blocks can be used as they are, only
+    /// the first page is zeroed. It is zero before the file has a name that survives a crash, so
+    /// that it shows whether the file was ever written under this name. (A kernel file system still
     /// writes all zeros, because a data sync of a block that was never written is a metadata
     /// commit.)
     fn create_in_place_unzeroed(

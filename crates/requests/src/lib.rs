@@ -18,8 +18,8 @@
 //! **Close.** [`Reactor::stop`] lets each running step end and abandons the rest. A dropped
 //! operation or read resolves its request with `Closed`.
 //!
-//! **Panic.** A step that panics, which is a bug, poisons the store (`guard`). Its thread goes on,
-//! since other requests wait for it.
+//! **Panic.** A step that panics, which is a bug, poisons the store (`guard`). Its thread
+//! continues, since other requests wait for it.
 
 mod blocking;
 mod guard;

@@ -7,7 +7,7 @@ use crate::queues::OperationClass;
 pub trait Operation: Send {
     /// Continues until it would wait.
     fn step(self: Box<Self>) -> Next;
-    /// The class, which decides when a thread comes to it.
+    /// Returns the class, by which free threads choose it.
     fn class(&self) -> OperationClass;
     /// Ends it without a further step: the store is closed.
     fn abandon(self: Box<Self>) {}

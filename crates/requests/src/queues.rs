@@ -1,6 +1,6 @@
 //! Choice of the operation that a free thread of the reactor runs next.
 //!
-//! Each operation has a class ([`OperationClass`]): writes that go on, blocking steps of point
+//! Each operation has a class ([`OperationClass`]): writes that continue, blocking steps of point
 //! reads, and long ones (scans, flushes). A free thread serves the class with the greatest *claim*:
 //!
 //! ```text
@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 /// Class of an operation, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OperationClass {
-    /// A write that goes on or becomes durable: the writes behind it wait, too.
+    /// A write that continues or becomes durable: the writes behind it wait, too.
     Write,
     /// A step of a point read that may block.
     Read,
@@ -87,7 +87,7 @@ impl<T> ClassQueues<T> {
         self.queues.iter().map(|queue| queue.waiting.len()).sum()
     }
 
-    /// True if an operation may begin now.
+    /// Returns true if an operation may begin now.
     pub fn has_next(&self) -> bool {
         OperationClass::ALL.into_iter().any(|class| self.may_serve(class))
     }

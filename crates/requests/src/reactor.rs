@@ -1,7 +1,7 @@
 //! The reactor: threads that run requests beside their callers. In simulation callers that wait run
 //! them.
 //!
-//! A thread takes an [`Operation`] from the [`Tasks`], has it go on as far as it can, and puts an
+//! A thread takes an [`Operation`] from the [`Tasks`], runs it until it would wait, and puts an
 //! unfinished one back with the time of its next step. [`crate::queues`] chooses the next
 //! operation, and keeps a thread free of long ones. Point reads are not among the operations: one
 //! more thread, the driver of [`Reads`], has all of them in flight, and their blocking steps come
@@ -44,7 +44,8 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A reactor whose operations run on `thread_count` threads, which [`Reactor::start`] starts.
+    /// Returns a reactor whose operations run on `thread_count` threads, started by
+    /// [`Reactor::start`].
     pub fn new(context: &Arc<Context>, thread_count: usize) -> Arc<Reactor> {
         let tasks = Arc::new(Tasks::of_threads(thread_count));
         let reads = Reads::new(context);
@@ -151,7 +152,7 @@ impl Reactor {
         self.context.now_ns()
     }
 
-    /// True once [`Reactor::stop`] was called.
+    /// Returns true once [`Reactor::stop`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -171,7 +172,7 @@ impl Reactor {
 }
 
 impl Reactor {
-    /// In simulation: true if an operation may take a step.
+    /// In simulation: returns true if an operation may take a step.
     fn has_operation(&self) -> bool {
         let busy = self.stepping.load(Ordering::Acquire) >= self.thread_count;
         !busy && self.tasks.is_ready(self.now_ns())
@@ -194,7 +195,7 @@ impl Foreground for Reactor {
             return true;
         }
         let Some(operation) = self.tasks.pick(self.now_ns(), number) else { return false };
-        // As with threads: an operation that waits lets others go on, at most as many as there are
+        // As with threads: a waiting operation lets others run, at most as many as there are
         // threads.
         self.stepping.fetch_add(1, Ordering::AcqRel);
         self.advance(operation);

@@ -1,11 +1,11 @@
 //! Device reads of point reads and scans: hundreds in flight, on one thread.
 //!
-//! A request whose step wants bytes comes here by the [`inbox`]. One thread, the *driver*, has the
-//! wanted bytes read by an [`io::ReadQueue`], which keeps up to 256 reads in flight while the
+//! A request whose step wants bytes arrives through the [`inbox`]. One thread, the *driver*, reads
+//! the wanted bytes with an [`io::ReadQueue`], which keeps up to 256 reads in flight while the
 //! thread does other work. As they complete, the requests that waited take their next step, and the
 //! last step resolves the request. [`scheduler`] decides which reads are in flight. A step that
 //! would wait for anything but a read runs on the threads of the reactor ([`crate::blocking`]), and
-//! then the request comes back.
+//! then the request returns.
 //!
 //! The driver sleeps where it waits for reads, or in the inbox if none is in flight. In simulation
 //! there is no thread: a caller that waits takes a turn of the driver, in which one read completes,
@@ -84,8 +84,8 @@ impl Reads {
     /// request is dropped then.
     pub fn submit(&self, mut ticket: Ticket, mut wants: Vec<Want>) -> bool {
         debug_assert!(!wants.is_empty(), "a request without wants would never be resolved");
-        // The driver is behind: the request takes its step again once the driver comes to it, and
-        // holds nothing until then.
+        // The driver is behind: the request repeats its step once the driver takes it, and holds
+        // nothing until then.
         if !ticket.is_scan() && self.inbox.len() >= INBOX_MAX {
             ticket.read().forget();
             wants.clear();
@@ -93,7 +93,7 @@ impl Reads {
         self.inbox.push((ticket, wants), || self.wake()).is_ok()
     }
 
-    /// True if buffers leave room for another scan.
+    /// Returns true if buffers leave room for another scan.
     pub fn has_room(&self) -> bool {
         self.buffers.all() <= BUFFER_BYTES_MAX / 4
     }
@@ -122,7 +122,7 @@ impl Reads {
         }
     }
 
-    /// In simulation: true if a turn would do something.
+    /// In simulation: returns true if a turn would do something.
     pub fn is_ready(&self) -> bool {
         let in_flight = lock(&self.driver).as_ref().map(|driver| !driver.scheduler.is_empty());
         in_flight.is_some_and(|in_flight| in_flight || self.inbox.len() > 0)

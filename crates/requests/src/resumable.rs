@@ -29,11 +29,12 @@ pub trait ResumableRead: Send {
     fn close_files(&mut self);
     /// Forgets all wanted and delivered bytes: the next step wants them again.
     fn forget(&mut self);
-    /// True if the next step waits until all wants are delivered.
+    /// Returns true if the next step waits until all wants are delivered.
     fn needs_all(&self) -> bool;
-    /// A number that changes when the read releases delivered bytes.
+    /// Returns a number that changes when the read releases delivered bytes.
     fn phase(&self) -> usize;
-    /// Delivered bytes that the read still holds, where that may be less than all of them.
+    /// Returns the delivered bytes that the read still holds, where that may be less than all of
+    /// them.
     fn held_bytes(&mut self) -> Option<u64> {
         None
     }

@@ -5,8 +5,8 @@
 //! processor time, which would delay the driver, and a step may have to open tables. While its
 //! bytes are read no thread waits for it.
 //!
-//! Between steps a scan holds a window of blocks for each table, so many scans hold much. At most
-//! [`SCANS_MAX`] are under way at once, fewer while buffers have a quarter of their bound. The
+//! Between steps a scan holds a window of blocks for each table, so many scans hold much memory. At
+//! most [`SCANS_MAX`] are under way at once, fewer while buffers have a quarter of their bound. The
 //! other scans are queued and hold nothing. The first in the queue begins when a scan under way
 //! ends, with whatever outcome. One scan is always under way if there is any.
 

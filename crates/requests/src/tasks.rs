@@ -1,13 +1,13 @@
 //! Operations that wait for a thread of the reactor, now or later, and the sleep of idle threads.
 //!
-//! [`ClassQueues`] chooses among those that are due. A thread that comes back reports the duration
-//! of its last operation.
+//! [`ClassQueues`] chooses among the due operations. A returning thread reports the duration of its
+//! last operation.
 //!
 //! A thread without a due operation sleeps: until the next due time, or without limit. A push wakes
 //! one sleeping thread, also for a later operation, which may be due before the time that the
 //! thread sleeps for. A thread that leaves with an operation wakes another thread if more are
 //! queued. So for each queued operation either a thread is on its way, or all threads are busy, and
-//! a thread looks again before it sleeps. A long operation beyond the bound on its class is taken
+//! a thread checks again before it sleeps. A long operation beyond the bound on its class is taken
 //! by a thread that ends one.
 //!
 //! Closed, it refuses and returns operations, and wakes all threads.
@@ -47,7 +47,7 @@ impl<T> TaskState<T> {
         }
     }
 
-    /// True if a sleeping thread has a task to wake up for, now or later.
+    /// Returns true if a sleeping thread has a task to wake up for, now or later.
     fn is_for_another(&self) -> bool {
         self.now.has_next() || !self.later.is_empty()
     }
@@ -57,7 +57,7 @@ impl<T> TaskState<T> {
 pub(crate) type Served = (OperationClass, u64);
 
 impl<T> Tasks<T> {
-    /// Tasks for this many threads.
+    /// Returns empty queues for this many threads.
     pub fn of_threads(threads: usize) -> Tasks<T> {
         let now = ClassQueues::of_threads(threads);
         let state = TaskState { now, later: BTreeMap::new(), count: 0, sleepers: 0, closed: false };
@@ -127,7 +127,7 @@ impl<T> Tasks<T> {
         state.now.remove(nth)
     }
 
-    /// True if a task is due.
+    /// Returns true if a task is due.
     pub fn is_ready(&self, now_ns: u64) -> bool {
         let state = model::lock(&self.state);
         state.now.len() > 0 || state.later.first_key_value().is_some_and(|((at_ns, _), _)| *at_ns <= now_ns)

@@ -22,8 +22,8 @@
 //!
 //! An asynchronous waiter leaves a [`Completer`] with the number of its page
 //! ([`Commit::when_durable`]). The end of every round resolves the completers of its pages, and a
-//! failure resolves all of them. No thread leads for their sake, except the caller that asks for
-//! the last of them ([`Commit::last_wanted`]). If there will be no such caller, they are refused
+//! failure resolves all of them. No thread leads for their pages, except a caller that syncs the
+//! last of them ([`Commit::last_wanted`]). If there will be no such caller, they are refused
 //! ([`Commit::refuse_wanted`]).
 //!
 //! Invariants: only the holder of the token moves the frontiers, or, while rounds are in flight,
@@ -422,7 +422,7 @@ impl Commit {
     }
 }
 
-/// Condition variable of the waiters for a round.
+/// Returns the side of the waiters for a round.
 fn side_of(round: u64) -> usize {
     (round % SIDES as u64) as usize
 }

@@ -14,7 +14,7 @@ pub enum Durability {
 /// The consequences of each level. The engine uses these and compares no levels, so that a new
 /// level is defined here.
 impl Durability {
-    /// True if the write is in the log.
+    /// Returns true if the write is in the log.
     ///
     /// ```
     /// use lavastore_wal::Durability;
@@ -25,7 +25,7 @@ impl Durability {
         matches!(self, Durability::Durable | Durability::Buffered)
     }
 
-    /// True if the write is acknowledged only when the device has it.
+    /// Returns true if the write is acknowledged only when the device has it.
     ///
     /// ```
     /// use lavastore_wal::Durability;
@@ -36,7 +36,7 @@ impl Durability {
         matches!(self, Durability::Durable)
     }
 
-    /// True if the log must keep the write for the next process before the device has it.
+    /// Returns true if the log must keep the write for the next process before the device has it.
     ///
     /// ```
     /// use lavastore_wal::Durability;

@@ -378,7 +378,7 @@ impl<'a> Scan<'a> {
         self.lane.unit() as u64
     }
 
-    /// Pages behind the end of a missing or truncated file may still be in staging.
+    /// Reads pages behind the end of a missing or truncated file, which may still be in staging.
     fn behind_the_file(&mut self, cursor: &mut Cursor<'_>, mut offset: u64) -> Result<()> {
         let group = cursor.group;
         loop {

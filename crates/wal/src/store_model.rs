@@ -140,7 +140,7 @@ impl Caller {
         Caller::on(Lane::FIRST, seed, start)
     }
 
-    /// A store with the log in this lane, on a device with some block length.
+    /// Returns a store with the log in this lane, on a device with some block length.
     pub fn on(lane: Lane, seed: u64, start: u64) -> Caller {
         let sim = SimEnv::new(seed);
         sim.set_block_len(any_block_len(seed));
@@ -149,7 +149,7 @@ impl Caller {
         Caller::with(WalOptions { lane, ..options() }, sim, seed, start)
     }
 
-    /// A store with a log that keeps pages in its tail buffer.
+    /// Returns a store with a log that keeps pages in its tail buffer.
     pub fn that_keeps_pages(seed: u64, start: u64) -> Caller {
         let sim = SimEnv::new(seed);
         sim.env().fs.create_dir_all(dir()).unwrap();
@@ -157,7 +157,7 @@ impl Caller {
         Caller::with(keeping_pages(seed), sim, seed, start)
     }
 
-    /// A store with the given options.
+    /// Returns a store with the given options.
     pub fn with(options: WalOptions, sim: SimEnv, seed: u64, start: u64) -> Caller {
         let manifest = Manifest { lane: options.lane, next_ltn: start.max(1), ..Manifest::default() };
         Caller::begin(sim, seed, manifest, start, History::default(), options, Vec::new(), start)
@@ -331,7 +331,7 @@ impl Caller {
         }
     }
 
-    /// One random step of a busy store.
+    /// Does one random step of a busy store.
     pub fn step(&mut self) -> Result<()> {
         let durability = if self.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
         let len = match self.rng.below(12) {

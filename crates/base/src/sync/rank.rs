@@ -272,7 +272,7 @@ ranks! {
     SimReturned,
     /// Simulation: threads, and the holder of the baton.
     SimBaton,
-    /// Simulation: whether a thread may go on.
+    /// Simulation: whether a thread may run.
     SimGate,
     /// Simulation: the disk.
     SimWorld,

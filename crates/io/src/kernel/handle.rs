@@ -100,7 +100,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Opens `path`; `flags` say for what.
+    /// Opens `path`; `flags` give the kind of access.
     pub(super) fn open(action: &str, path: &Path, flags: OFlags, access: Access) -> Result<Handle> {
         let mode = Mode::from_raw_mode(0o666);
         let fd =

@@ -152,25 +152,25 @@ impl FaultPlan {
         }
     }
 
-    /// Only these kinds match.
+    /// Restricts the plan to these kinds.
     pub fn kinds(mut self, kinds: &[OpKind]) -> Self {
         self.kinds = kinds.to_vec();
         self
     }
 
-    /// Only operations on paths that contain this match.
+    /// Restricts the plan to operations on paths that contain this.
     pub fn path(mut self, part: &str) -> Self {
         self.path = part.to_owned();
         self
     }
 
-    /// Every later matching operation fails as well.
+    /// Strikes every later matching operation as well.
     pub fn sticky(mut self) -> Self {
         self.sticky = true;
         self
     }
 
-    /// Every later matching operation fails as well, for this long from the first failed one.
+    /// Strikes every later matching operation as well, for this long from the first one.
     pub fn lasting_ns(mut self, ns: u64) -> Self {
         (self.sticky, self.lasts_ns) = (true, ns);
         self

@@ -174,7 +174,7 @@ impl SimFs {
         })
     }
 
-    /// An operation that opens a file.
+    /// Runs an operation that opens a file.
     fn opening<T>(
         &self,
         kind: OpKind,

@@ -181,7 +181,7 @@ enum Status {
 /// Place where a thread waits for the baton.
 #[derive(Default)]
 struct Gate {
-    /// The thread may go on.
+    /// The thread may run.
     open: Mutex<bool, rank::SimGate>,
     opened: Condvar,
 }

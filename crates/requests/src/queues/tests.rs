@@ -45,7 +45,7 @@ fn run(queues: &mut ClassQueues<OperationClass>, case: &mut TestCase) -> Outcome
             queues.push(class, class);
             String::new()
         }
-        // One thread serves so many, each of which takes 20 us.
+        // One thread serves a number of operations, each of which takes 20 us.
         "turns" => {
             let mut done = Vec::new();
             for _ in 0..case.take_arg("count")? {

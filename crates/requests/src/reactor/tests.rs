@@ -15,7 +15,7 @@ fn reactor(sim: &SimEnv, thread_count: usize) -> Arc<Reactor> {
     Reactor::new(&Arc::new(Context::new(&env, location)), thread_count)
 }
 
-/// An operation of so many steps, a millisecond apart.
+/// An operation of several steps, a millisecond apart.
 struct Steps {
     left: u64,
     clock: Arc<Context>,

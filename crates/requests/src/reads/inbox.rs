@@ -13,7 +13,7 @@ use base::sync::rank;
 /// Place of the thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Thread {
-    /// Awake: it looks here before it sleeps.
+    /// Awake: it checks the inbox before it sleeps.
     Awake,
     /// Asleep here.
     Here,
@@ -87,7 +87,7 @@ impl<T> Inbox<T> {
         (!state.closed).then(|| std::mem::take(&mut state.items))
     }
 
-    /// Number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         model::lock(&self.state).items.len()
     }

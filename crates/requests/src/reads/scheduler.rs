@@ -8,13 +8,13 @@
 //! reads in flight included, have at most [`BUFFER_BYTES_MAX`], of which scans have a half. The
 //! oldest request may exceed that by [`OLDEST_BYTES_MAX`] in flight, or by a single longer read: it
 //! finishes whatever the other requests hold, and so does the next. So buffers are bounded for any
-//! number of requests. Of a read of several keys those that are answered count no more: their
-//! values are the result.
+//! number of requests. In a read of several keys the answered ones no longer count: their values
+//! are the result.
 //!
 //! The bound holds for files as well, and for cache blocks that a request holds: a device read
 //! keeps its file open, also after the cache of open files has closed it. So no request is admitted
 //! while [`ADMITTED_READS_MAX`] device reads are queued or in flight. It waits in the *backlog*,
-//! holds nothing, and takes its step again when its turn comes. Scans have a queue of their own
+//! holds nothing, and repeats its step in its turn. Scans have a queue of their own
 //! before they begin ([`crate::scans`]): they bypass the backlog, and their device reads keep no
 //! request in it.
 //!
@@ -89,7 +89,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// A request without buffers.
+    /// Returns a request without buffers.
     pub fn new(read: Box<dyn ResumableRead>, total: &Arc<BufferBytes>) -> Ticket {
         let charge = BufferCharge { total: total.clone(), kind: ReadKind::Point, bytes: 0 };
         Ticket { read, charge, number: None, permit: None }
@@ -103,7 +103,7 @@ impl Ticket {
         self
     }
 
-    /// True for a scan under way.
+    /// Returns true for a running scan.
     pub fn is_scan(&self) -> bool {
         self.permit.is_some()
     }
@@ -123,7 +123,7 @@ impl Ticket {
 
     /// Ends the request with its answer.
     pub fn resolve(self) {
-        // The completion may lead to a look at the charges.
+        // The completion may lead to a check of the charges.
         drop(self.charge);
         drop(self.permit);
         self.read.resolve();
@@ -153,12 +153,12 @@ impl DeviceRead {
         self.bytes.end - self.bytes.start
     }
 
-    /// Bytes that its start adds to the charge.
+    /// Returns the bytes that its start adds to the charge.
     fn to_charge(&self) -> u64 {
         if self.is_charged { 0 } else { self.len() }
     }
 
-    /// Its cost for the request that began it.
+    /// Returns its cost for the request that began it.
     fn cost(&self) -> FetchCost {
         let is_counted = self.parts.iter().any(|part| part.want.role != Role::Tail);
         if is_counted { FetchCost::Request(self.len()) } else { FetchCost::Along }
@@ -208,7 +208,7 @@ pub(crate) struct ReadScheduler {
 }
 
 impl ReadScheduler {
-    /// A scheduler of requests that are charged to `buffers`.
+    /// Returns a scheduler of requests that are charged to `buffers`.
     pub fn new(buffers: &Arc<BufferBytes>) -> ReadScheduler {
         ReadScheduler {
             backlog: VecDeque::new(),
@@ -225,7 +225,7 @@ impl ReadScheduler {
         }
     }
 
-    /// True without requests.
+    /// Returns true without requests.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.backlog.is_empty()
     }
@@ -337,7 +337,7 @@ impl ReadScheduler {
         }
     }
 
-    /// The next queued read that the bounds allow.
+    /// Returns the next queued read that the bounds allow.
     fn next(&mut self) -> Option<u64> {
         if self.load.in_flight() >= DEVICE_READS_MAX {
             return None;

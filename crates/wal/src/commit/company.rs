@@ -87,7 +87,7 @@ impl Company {
         self.present += 1;
     }
 
-    /// Returns the number of threads of the present round, which goes on without the token.
+    /// Takes the threads of the present round, which continues without the token.
     pub fn takes_off(&mut self) -> usize {
         std::mem::take(&mut self.present)
     }
@@ -98,7 +98,7 @@ impl Company {
         self.size >= crowd && self.came * parts >= self.size
     }
 
-    /// Threads that have arrived, for the present round or the next.
+    /// Returns the number of threads that have arrived, for the present round or the next.
     pub fn under_way(&self) -> usize {
         self.present + self.came
     }
@@ -128,7 +128,7 @@ impl Company {
         self.watches
     }
 
-    /// Threads of the commit group that have not arrived for the next round.
+    /// Returns the number of threads of the commit group that have not arrived for the next round.
     pub fn missing(&self) -> usize {
         self.size.saturating_sub(self.came)
     }

@@ -140,7 +140,7 @@ fn loom_an_append_gets_its_slot() {
 }
 
 /// Asynchronous waiters are resolved by any round that makes their page durable: the round of a
-/// blocked waiter, or one led for their sake.
+/// blocked waiter, or one led for their pages.
 #[test]
 fn loom_who_waits_without_a_thread_is_told() {
     check(3, || {

@@ -89,7 +89,7 @@ struct Lap {
 }
 
 impl Width {
-    /// `threads_min`: crowd from which more than one write is tried.
+    /// Returns the state of a log without trials; `threads_min`: crowd from which they begin.
     pub fn new(threads_min: usize) -> Width {
         Width {
             threads_min,

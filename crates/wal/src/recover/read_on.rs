@@ -87,7 +87,7 @@ impl Scan<'_> {
 }
 
 /// Reads the pages of the first lane behind those of an earlier reading, which reported `last`, and
-/// passes on their batches. Changes nothing. `staging` comes from [`Staging::to_read_on`], read
+/// passes on their batches. Changes nothing. `staging` must be from [`Staging::to_read_on`], read
 /// after the manifest. The report is that of a reading of the whole log, except that its page
 /// counts are those of this reading.
 ///
@@ -143,7 +143,7 @@ fn accepted_before(groups: &[LogGroup], last: &RecoveryReport, point: &ReadPoint
     Some(Accepted { group, first_lpn, end_lpn, used, seqs })
 }
 
-/// The report, with the groups before `ltn` as in the report of the earlier reading.
+/// Returns the report, with the groups before `ltn` as in the report of the earlier reading.
 fn with_groups_before(mut report: RecoveryReport, last: &RecoveryReport, ltn: u64) -> RecoveryReport {
     for group in report.history.groups.iter_mut().filter(|group| group.ltn < ltn) {
         if let Some(known) = last.history.groups.iter().find(|known| known.ltn == group.ltn) {

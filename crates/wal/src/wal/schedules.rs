@@ -56,7 +56,7 @@ struct Began {
     begin: LogBegin,
 }
 
-/// In some runs of the first lane pages stay in the tail buffer.
+/// Returns whether pages stay in the tail buffer: in some runs of the first lane.
 fn keeps_pages(seed: u64) -> bool {
     seed.is_multiple_of(3) && lane_of(seed) == Lane::FIRST
 }
@@ -66,7 +66,7 @@ fn options_of(seed: u64) -> WalOptions {
     WalOptions { lane, loggers, ..if keeps_pages(seed) { keeping_pages(seed) } else { options() } }
 }
 
-/// Every other run of schedules uses the lane with pages of several lengths.
+/// Returns the lane: every other run of schedules uses the one with pages of several lengths.
 fn lane_of(seed: u64) -> Lane {
     Lane::ALL[(seed / CRASHES_ONE_IN % 2) as usize]
 }
@@ -136,7 +136,7 @@ fn flush(shared: &Shared, rng: &mut Rng) {
     shared.wal.deferred().skip_to(&overtaken).unwrap();
 }
 
-/// Sleeps for a moment, or so long that a forgotten waiter is noticed.
+/// Sleeps for a moment, or long enough to reveal a forgotten waiter.
 fn rest(shared: &Shared, rng: &mut Rng) {
     match rng.below(4) {
         0 => {}
@@ -199,7 +199,7 @@ fn check(shared: &Shared) {
     *take(&shared.checked) += found.batches;
 }
 
-/// Background work of the log.
+/// Does the background work of the log.
 fn upkeep(shared: &Shared, mut rng: Rng) {
     let jobs = if shared.wal.keeps_pages() { 16 } else { 4 };
     for _ in 0..if shared.all_sync { 0 } else { rng.below(8) } {

@@ -252,7 +252,7 @@ fn failing_and_short_writes_behind_the_caller_lose_nothing() {
         for (form, nth) in Form::ALL.into_iter().flat_map(|form| [0, 3].map(|nth| (form, nth))) {
             for sticky in [false, true] {
                 if only == Call::Write && sticky && form.is_transient() {
-                    continue; // Whoever is interrupted tries again, for ever.
+                    continue; // An interrupted call is repeated forever.
                 }
                 let temp = Temp::new();
                 let env = Env::kernel();

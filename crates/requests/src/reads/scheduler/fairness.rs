@@ -2,12 +2,12 @@
 //! at a time that a get behind it in one queue would wait for hundreds of reads.
 //!
 //! In each queue reads start first in, first out. Scans have at most [`SCAN_READS_MAX`] reads at
-//! the device, so a new get meets no more of them, and the rest of the device's depth is never
-//! theirs. Where both kinds are queued, a read of a scan starts after [`PASSED_MAX`] of point
-//! reads, so that scans finish for any number of gets.
+//! the device, so a new get waits behind at most these, and scans never use the rest of the
+//! device's depth. Where both kinds are queued, a read of a scan starts after [`PASSED_MAX`] of
+//! point reads, so that scans finish for any number of gets.
 //!
 //! Of the buffers ([`BUFFER_BYTES_MAX`]) scans have at most half, and half is left for point reads
-//! whatever scans hold. Point reads may have all; then the oldest scan goes on.
+//! whatever scans hold. Point reads may have all; then only the oldest scan continues.
 
 use super::BUFFER_BYTES_MAX;
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ impl BufferBytes {
         self.of(ReadKind::Point) + self.of(ReadKind::Scan)
     }
 
-    /// True if this many more bytes may be read.
+    /// Returns true if this many more bytes may be read.
     pub fn have_room(&self, kind: ReadKind, bytes: u64) -> bool {
         let is_in_half = self.of(kind) + bytes <= BUFFER_BYTES_MAX / 2;
         let is_in_all = self.all() + bytes <= BUFFER_BYTES_MAX;
@@ -89,7 +89,7 @@ impl QueuedReads {
         self.by_number.first().copied()
     }
 
-    /// The first read of the oldest request that has one.
+    /// Returns the first read of the oldest request that has one.
     pub fn of_oldest(&self) -> Option<(u64, u64)> {
         self.by_request.first().copied()
     }

@@ -243,7 +243,7 @@ fn buffers_are_bounded_for_any_number_of_requests() {
     }
     rig.run();
     assert!(rig.most > BUFFER_BYTES_MAX / 4, "{}", rig.most);
-    // The oldest goes on in any case.
+    // The oldest continues in any case.
     assert!(rig.most <= BUFFER_BYTES_MAX + OLDEST_BYTES_MAX, "{}", rig.most);
     assert!(rig.most_reads <= ADMITTED_READS_MAX + 1, "{}", rig.most_reads);
 }
@@ -341,8 +341,8 @@ fn a_large_request_does_not_delay_small_ones() {
     rig.run();
 }
 
-/// Scans want more than the bound on reads in flight. In each of its rounds a later get meets no
-/// more than the scans' share of the device. So does a get that joins a queued read of a scan.
+/// Scans want more than the bound on reads in flight. In each of its rounds a later get waits
+/// behind at most the scans' share of the device. So does a get that joins a queued read of a scan.
 #[test]
 fn a_get_behind_many_scans_is_served_soon() {
     for seed in 0..20 {
