@@ -1,10 +1,11 @@
 //! Leader election of the group commit, and the end of the written and of the durable log.
 //!
-//! One thread at a time holds the *token* and takes pages to write. A `sync` that finds the token
-//! free leads: it takes every unwritten page, its own among them, and writes for all waiters. A
-//! `sync` that finds the token taken waits on one of a few condition variables, chosen by the round
-//! that will cover its page. The end of a round then wakes only the threads that it satisfied, and
-//! one waiter to lead the next round. A single thread never waits, since the token is always free.
+//! One thread at a time holds the *token* and takes pages to write; each such turn is a *round*. A
+//! `sync` that finds the token free leads: it takes every unwritten page, its own among them, and
+//! writes for all waiters. A `sync` that finds the token taken waits on one of a few condition
+//! variables, chosen by the round that will cover its page. The end of a round then wakes only the
+//! threads that it satisfied, and one waiter to lead the next round. A single thread never waits,
+//! since the token is always free.
 //!
 //! With many waiters, several rounds are in flight at once: see [`flights`]. All other work with
 //! the token waits until none is in flight.
@@ -26,11 +27,11 @@
 //! last of them ([`Commit::last_wanted`]). If there will be no such caller, they are refused
 //! ([`Commit::refuse_wanted`]).
 //!
-//! Invariants: only the holder of the token moves the frontiers, or, while rounds are in flight,
-//! the end of the oldest of them. `durable_end <= written_end`. All pages below `durable_end` were
-//! covered by a durable write of their own or by a data sync of their file that began after they
-//! were written. The first failure is kept for good. Nothing is acknowledged after it, nor after a
-//! failure of the domain ([`Domain`]).
+//! Invariants: only the holder of the token moves the frontiers (the written and the durable end),
+//! or, while rounds are in flight, the end of the oldest of them. `durable_end <= written_end`. All
+//! pages below `durable_end` were covered by a durable write of their own or by a data sync of
+//! their file that began after they were written. The first failure is kept for good. Nothing is
+//! acknowledged after it, nor after a failure of the domain ([`Domain`]).
 
 mod company;
 mod flights;

@@ -531,7 +531,7 @@ impl<'a> Scan<'a> {
             let Some(whole) = self.assembly.add(&fragment, at).map_err(here)? else { continue };
             let batch = whole.batch(&fragment);
             let LoggedBatch { tenant, first_seq, last_seq, .. } = batch;
-            // A tenant's sequences ascend; a repeated batch would violate the order of a memtable.
+            // A tenant's sequences ascend, and a memtable does not accept an entry twice.
             if self.report.seqs.last(tenant).is_some_and(|last| first_seq <= last) {
                 return Err(here(disorder("has sequences of one before it")));
             }

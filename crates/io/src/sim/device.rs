@@ -103,7 +103,7 @@ impl SimDevice {
         shared.op(OpKind::Lengthen, &shown(path), (0, 0), |world, verdict| {
             verdict.all_or_nothing()?;
             let ino = world.disk.file_at(path)?;
-            // Its last block; more if a crash left the file with only a part of the extension.
+            // Its last block, or the missing rest of it if a crash left a part of the extension.
             let offset = len.saturating_sub(BLOCK as u64).max(world.disk.file(ino).live.len());
             if offset < len {
                 let data = vec![0u8; (len - offset) as usize].into();

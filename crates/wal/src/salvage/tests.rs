@@ -258,7 +258,7 @@ fn after_a_crash_the_log_is_what_recovery_finds() {
     }
 }
 
-/// A repeated batch would violate the order of a memtable.
+/// A repeated batch is not replayed, since a memtable does not accept an entry twice.
 #[test]
 fn batches_whose_sequences_go_back_are_a_gap() {
     let mut caller = Caller::new(3, 1);
