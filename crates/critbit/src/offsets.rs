@@ -32,7 +32,7 @@ const STRIDE_END: u64 = 1 << 56;
 /// The widest low part: it fits in eight bytes.
 const LOW_WIDTH_MAX: u32 = 56;
 
-/// Appends offsets that ascend (equal neighbours are allowed).
+/// Appends offsets that ascend (equal neighbors are allowed).
 ///
 /// # Panics
 /// If there are none, more than [`BLOCK_KEYS_MAX`], or they do not ascend.

@@ -61,8 +61,8 @@ trait Flatten {
 
 impl Flatten for [Page] {
     fn as_flattened_bytes(&self) -> &[u8] {
-        // SAFETY: `Page` is `repr(C)` with one field of `PAGE` initialised bytes, alignment equal
-        // to its size, so a slice of pages is exactly `len * PAGE` initialised bytes without
+        // SAFETY: `Page` is `repr(C)` with one field of `PAGE` initialized bytes, alignment equal
+        // to its size, so a slice of pages is exactly `len * PAGE` initialized bytes without
         // padding.
         unsafe { std::slice::from_raw_parts(self.as_ptr().cast::<u8>(), std::mem::size_of_val(self)) }
     }

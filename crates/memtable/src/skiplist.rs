@@ -98,7 +98,7 @@ const LINKS: usize = size_of::<Node>();
 const _: () = assert!(LINKS.is_multiple_of(align_of::<Link>()) && align_of::<Node>() <= ALIGN);
 const _: () = assert!(KEY_LEN_MAX <= KEY_LEN_MASK as usize && VALUE_LEN_MAX <= u32::MAX as usize);
 
-/// A plain word of a node. In the loom model, loom checks that its initialisation happens before
+/// A plain word of a node. In the loom model, loom checks that its initialization happens before
 /// every read.
 #[cfg(not(all(loom, test)))]
 struct Plain<T>(T);

@@ -106,7 +106,7 @@ impl Reads {
 
     /// Runs the driver's thread; `block` takes requests that need a step which may block. Ends at a
     /// close, or after a panic outside of a step: then it closes the inbox, or later submissions
-    /// would wait for ever.
+    /// would wait forever.
     pub fn run(&self, block: impl Fn(Ticket)) {
         let Some(mut driver) = lock(&self.driver).take() else { return };
         let queue = driver.queue.insert(ReadQueue::new(&self.context.env));
