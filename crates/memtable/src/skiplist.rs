@@ -71,7 +71,7 @@ const VALUE_INLINE_MAX: usize = 32;
 const NODE_CHUNK_BYTES_FIRST: usize = 16 << 10;
 const VALUE_CHUNK_BYTES_FIRST: usize = 32 << 10;
 
-/// The same in a sparing list, one of a thousand that share a budget.
+/// First chunks of a sparing list, one of a thousand that share a budget.
 const SPARING_NODE_CHUNK_BYTES_FIRST: usize = 1 << 10;
 const SPARING_VALUE_CHUNK_BYTES_FIRST: usize = 2 << 10;
 /// In a sparing list a chunk is at most this part of the target size of the memtable. Write

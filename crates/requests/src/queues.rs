@@ -63,7 +63,7 @@ struct ClassQueue<T> {
     serving: usize,
 }
 
-/// See the module.
+/// Queued operations by class; see the module.
 #[derive(Debug)]
 pub(crate) struct ClassQueues<T> {
     queues: [ClassQueue<T>; OperationClass::ALL.len()],

@@ -33,7 +33,7 @@ pub(crate) use scheduler::Ticket;
 /// Bound on requests in the inbox that hold blocks or files; concurrent submissions may exceed it.
 const INBOX_MAX: usize = 256;
 
-/// See the module.
+/// Device reads of all requests, and their driver; see the module.
 pub(crate) struct Reads {
     context: Arc<Context>,
     inbox: Inbox<Submission>,

@@ -25,7 +25,7 @@ use store::context::closed;
 /// Bound on scans under way.
 const SCANS_MAX: usize = 64;
 
-/// See the module.
+/// Admission of scans; see the module.
 pub(crate) struct Scans {
     gate: ScanGate<Ticket>,
     tasks: Arc<Tasks<Box<dyn Operation>>>,

@@ -27,7 +27,7 @@ struct TaskState<T> {
     closed: bool,
 }
 
-/// See the module.
+/// Operations that wait for a thread, and idle threads; see the module.
 pub(crate) struct Tasks<T> {
     /// The operations, and the number of sleeping threads.
     state: Mutex<TaskState<T>, rank::Reactor>,

@@ -52,7 +52,7 @@ pub const LPN_LIMIT: u64 = 1 << 56;
 /// are 0 and reserved. In version 2 all bytes from here on are 0.
 const STREAM_AT: usize = 104;
 const STREAM_LEN: usize = 3;
-/// The same in version 3, which has no [`Shape`].
+/// Bytes of the stream in version 3, which has no [`Shape`].
 const STREAM_LEN_V3: usize = 2;
 /// Bytes before the part of the header that the checksum covers: the magic and the checksum itself.
 const UNCOVERED_LEN: usize = 8;

@@ -11,7 +11,7 @@ const PART: u64 = 8;
 /// Rate before anything is measured, bytes per second: a slow flash disk.
 const UNKNOWN_BYTES_PER_S: u64 = 200_000_000;
 
-/// See the module.
+/// Measured write rate of the device; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Rate {
     bytes: AtomicU64,

@@ -17,7 +17,7 @@ struct Batch {
     left: u64,
 }
 
-/// See the module.
+/// Batches of background reads in flight; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Batches(Vec<Batch>);
 

@@ -27,7 +27,7 @@ struct InboxState<T> {
     closed: bool,
 }
 
-/// See the module.
+/// Items for one thread; see the module.
 pub(crate) struct Inbox<T> {
     /// The items, and the place of the thread that takes them.
     state: Mutex<InboxState<T>, rank::Reactor>,

@@ -187,7 +187,7 @@ impl DeviceLoad {
     }
 }
 
-/// See the module.
+/// Scheduler of device reads; see the module.
 pub(crate) struct ReadScheduler {
     /// Requests that are not admitted, oldest first.
     backlog: VecDeque<Ticket>,

@@ -129,7 +129,7 @@ impl Rig {
         self.ask(rounds, needs_all, false);
     }
 
-    /// The same of a scan, which needs all that it wants.
+    /// As `request`, for a scan, which needs all that it wants.
     fn scan(&mut self, rounds: Vec<Vec<Want>>) {
         self.ask(rounds, true, true);
     }
