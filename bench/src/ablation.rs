@@ -1,28 +1,30 @@
-//! What each mechanism of Scavenger+ is worth here: figures 19 to 21 of the paper.
+//! Contribution of each Scavenger+ mechanism: figures 19 to 21 of the paper.
 //!
-//! The workload `overwrite` runs once for each row, every time in a fresh directory. The first row has all of the paper's
-//! mechanisms switched off; every other row adds one to the row before, in the paper's order:
+//! The workload `overwrite` runs once for each row, always in a fresh directory. The first row
+//! disables all mechanisms of the paper; every other row adds one to the previous row, in the
+//! paper's order:
 //!
 //! | row | the paper | [`lavastore::testing::Ablation`] |
 //! |---|---|---|
-//! | `TDB` | TerarkDB, which Scavenger+ began with | all of the following off |
+//! | `TDB` | TerarkDB, the base of Scavenger+ | all of the following off |
 //! | `+C` | space-aware compaction on compensated sizes (TDB-C) | `compensated_size` |
-//! | `+R` | lazy read: collection reads keys first, then only the values that live (CR) | `lazy_read` |
-//! | `+W` | hotspot-aware write: hot and cold values in files of their own (CRW) | `hot_cold` |
-//! | `+L` | lookups of collection on streams of references, which DTables keep apart (CRWL, "S") | `joined_lookups` |
-//! | `+A` | adaptive readahead: live values that lie close together in one read (S-A) | `readahead` |
-//! | `+D` | dynamic scheduling of collection, and its limit of bandwidth (S-AD, "S+") | `gc_threads`, `gc_threshold`, `gc_pace` |
+//! | `+R` | lazy read: collection reads keys first, then only live values (CR) | `lazy_read` |
+//! | `+W` | hotspot-aware write: separate files for hot and cold values (CRW) | `hot_cold` |
+//! | `+L` | lookups of collection on streams of references, which DTables store separately (CRWL, "S") | `joined_lookups` |
+//! | `+A` | adaptive readahead: nearby live values in one read (S-A) | `readahead` |
+//! | `+D` | dynamic scheduling and bandwidth limit of collection (S-AD, "S+") | `gc_threads`, `gc_threshold`, `gc_pace` |
 //!
-//! [`OTHER_SWITCHES`] are not of that paper; they are in every row what `--without` leaves of them, which is on. What no
-//! switch can take away is in `TDB`, too, because it is in the formats: keys of a value file apart from its records,
-//! references apart from short values, names that collection need not rewrite. So `TDB` is better than the paper's, and
-//! gains are smaller: a row tells what its mechanism adds to this engine.
+//! [`OTHER_SWITCHES`] are not from that paper; every row has them on, except those in `--without`.
+//! `TDB` also includes the parts of the formats, which no switch can disable: keys of a value file
+//! stored apart from its records, references apart from short values, and names that collection
+//! need not rewrite. So `TDB` is better than the paper's, and gains are smaller: a row measures the
+//! contribution of its mechanism to this engine.
 //!
-//! Rows run in rounds: all of them, then all in the opposite order, and so on; ratios are taken within a round. Figure 19 is with
-//! `--space-limit`, 20 and 21 are without.
+//! Rows run in rounds: all of them, then all in the opposite order, and so on; ratios are taken
+//! within a round. Figure 19 uses `--space-limit`; 20 and 21 do not.
 //!
-//! [`policy`] does the same with the compaction policies, [`spandb`] with the parts of the durable write path, [`mechanisms`] with single mechanisms, each where it
-//! matters.
+//! [`policy`] does the same for compaction policies, [`spandb`] for the parts of the durable write
+//! path, and [`mechanisms`] for single mechanisms on suitable workloads.
 
 pub mod mechanisms;
 pub mod policy;
@@ -40,7 +42,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The rows, and the switches that each adds.
+/// The rows with the switches that each adds.
 pub const ROWS: [(&str, &[&str]); 7] = [
     ("TDB", &[]),
     ("+C", &["compensated_size"]),
@@ -51,7 +53,7 @@ pub const ROWS: [(&str, &[&str]); 7] = [
     ("+D", &["gc_threads", "gc_threshold", "gc_pace"]),
 ];
 
-/// Switches of mechanisms that are not of Scavenger+.
+/// Switches of mechanisms outside of Scavenger+.
 pub const OTHER_SWITCHES: [&str; 12] = [
     "correlated",
     "quiet_compaction",
@@ -87,7 +89,7 @@ const FIGURES: [Figure; 7] = [
     }),
 ];
 
-/// The mean, while updates ran, of what the engine says a part of its space is, over the live data.
+/// Returns the mean ratio of a part of the space to the live data during the updates.
 fn mean_part(report: &Report, part: &str) -> Option<f64> {
     let during = report.timeline.iter().filter(|space| space.seconds <= report.seconds);
     let parts: Vec<f64> =
@@ -96,54 +98,54 @@ fn mean_part(report: &Report, part: &str) -> Option<f64> {
         .then(|| parts.iter().sum::<f64>() / parts.len() as f64 / report.costs.live_bytes as f64)
 }
 
-/// One figure of a row.
+/// A figure of a row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RowFigure {
-    /// Over the rounds.
+    /// Spread over the rounds.
     #[serde(flatten)]
     pub spread: Spread,
-    /// To the row before, of each round; the first row has none.
+    /// Ratio to the previous row in each round; none for the first row.
     pub over_row_before: Option<Spread>,
-    /// To the first row.
+    /// Ratio to the first row.
     pub over_tdb: Option<Spread>,
 }
 
-/// One row.
+/// A row of the comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// As the paper calls it.
+    /// Name in the paper.
     pub row: String,
-    /// The switches that it adds to the row before.
+    /// Switches added to the previous row.
     pub adds: Vec<String>,
-    /// The switches that are off in it.
+    /// Switches that are off in this row.
     pub without: Vec<String>,
     /// Figures by name.
     #[serde(flatten)]
     pub figures: BTreeMap<String, RowFigure>,
-    /// Looks at which a store was above its limit, all rounds together; nothing without a limit.
+    /// Samples above the limit, over all rounds; `None` without a limit.
     pub limit_breaches: Option<u64>,
-    /// Runs in which the process was stopped for a while, so that their times are void.
+    /// Runs with a suspended process, whose times are void.
     pub suspended_runs: u64,
-    /// The reports, round by round.
+    /// Reports by round.
     pub runs: Vec<Report>,
 }
 
-/// All rows.
+/// The report of an ablation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AblationReport {
     /// `ablation`.
     pub workload: String,
-    /// How often each row ran.
+    /// Number of runs per row.
     pub rounds: u64,
     /// The rows in order.
     pub rows: Vec<Row>,
-    /// Switches that belong to no row.
+    /// Switches outside of the rows.
     pub other_switches: Vec<String>,
-    /// The options of all runs but `without`.
+    /// Options of all runs except `without`.
     pub options: BenchArgs,
 }
 
-/// What is off in row `at`: what later rows add, and what the user does without.
+/// Returns the disabled switches of row `at`: those of later rows and of the user.
 fn without(args: &BenchArgs, at: usize) -> Vec<String> {
     let later = ROWS.iter().skip(at + 1).flat_map(|(_, adds)| adds.iter().map(|name| (*name).to_owned()));
     let mut off: Vec<String> = later.chain(args.without.iter().cloned()).collect();
@@ -152,7 +154,7 @@ fn without(args: &BenchArgs, at: usize) -> Vec<String> {
     off
 }
 
-/// Makes the runs below `dir`, which is the caller's to remove, and tells `progress` before each.
+/// Runs all rows below `dir`, which the caller removes, and calls `progress` before each run.
 pub fn ablation(
     args: &BenchArgs,
     opener: &dyn Opener,
@@ -198,7 +200,7 @@ fn figures(values: &[Vec<Vec<f64>>], at: usize) -> BTreeMap<String, RowFigure> {
 }
 
 impl AblationReport {
-    /// For people: a table for each figure.
+    /// Formats a table for each figure.
     pub fn text(&self) -> String {
         let o = &self.options;
         let limit = o.space_limit.map_or("no space limit".to_owned(), |limit| format!("space limit {limit}"));

@@ -1,5 +1,5 @@
-//! What a run can be told on the command line. The program that embeds it adds where the store lies and where the
-//! report goes.
+//! Command line options of a run. The embedding program adds the directory of the store and the
+//! file of the report.
 
 pub mod requests;
 pub mod sweep;
@@ -18,58 +18,59 @@ use std::path::PathBuf;
 use sweep::Sweep;
 use tail::TailArgs;
 
-/// What is done in the measured phase.
+/// Operations of the measured phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
-    /// Every key once, in random order, into an empty store.
+    /// Put every key once, in random order, into an empty store.
     Load,
-    /// Updates of existing keys.
+    /// Update existing keys.
     Overwrite,
-    /// Point reads of existing keys.
+    /// Get existing keys.
     Read,
-    /// Point reads while one more thread updates at a fixed rate.
+    /// Get keys while one more thread updates at a fixed rate.
     Readwhilewriting,
-    /// Point reads of many keys in one call, beside single ones and the device's own random reads.
+    /// Get many keys per call, compared with single gets and with the device's random reads.
     #[serde(rename = "multi-get")]
     MultiGet,
-    /// Seeks, each followed by a number of nexts.
+    /// Seek and call next a number of times.
     Scan,
-    /// The same while one more thread updates at a fixed rate.
+    /// Scan while one more thread updates at a fixed rate.
     Scanwhilewriting,
-    /// LavaStore: one thread with many requests in flight, reads, writes or both.
+    /// LavaStore: one thread with many reads, writes or both in flight.
     Async,
-    /// Durable updates, by a number of writers that each wait for theirs.
+    /// Durable updates by a number of concurrent writers.
     Sync,
     /// The six mixes of YCSB, chosen by --workload.
     Ycsb,
-    /// LavaStore: overwrites at the space limit, a store that is full and, with --volume, a volume that is.
+    /// LavaStore: overwrites at the space limit, a full store and, with --volume, a full volume.
     Contract,
-    /// LavaStore: `overwrite` again and again, with one mechanism of Scavenger+ more each time.
+    /// LavaStore: `overwrite` repeatedly, with one more mechanism of Scavenger+ each time.
     Ablation,
-    /// A queue: an insert at the end, a read of the first element and its delete, all the time.
+    /// A queue: repeatedly insert at the end, read the first element, delete it.
     Queue,
-    /// Updates and point reads that are due at a part of the rate that the store sustains, and how late they are.
+    /// Delays of updates and gets that are due at a share of the sustained rate.
     Tail,
 }
 
-/// Which keys are touched.
+/// Distribution of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// All alike.
+    /// Uniform.
     Uniform,
-    /// Zipf with exponent 0.99, the popular keys spread over the whole key space.
+    /// Zipf with exponent 0.99, with popular keys spread over the whole key space.
     Zipf,
-    /// Pareto's law: of any popular part of the keys, a fifth gets four fifths of the operations; spread as Zipf's.
+    /// Pareto: a fifth of any popular part of the keys gets four fifths of its operations; spread
+    /// as for Zipf.
     Pareto,
 }
 
-/// How blocks are compressed.
+/// Compression of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
-    /// Not at all.
+    /// No compression.
     None,
     /// LZ4.
     Lz4,
@@ -77,38 +78,38 @@ pub enum Codec {
     Zstd,
 }
 
-/// What decides which tables are compacted.
+/// Compaction policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
     /// Level 0 is gathered and merged into the next level at once.
     #[default]
     Leveled,
-    /// Level 0 is a queue, and tables of the next level end where their overlap says.
+    /// Level 0 is a queue, and overlap bounds the tables of the next level.
     Vlsm,
-    /// One after the other: `ablation` alone.
+    /// Both, one after the other; only for `ablation`.
     Each,
 }
 
-/// Raw bytes of a store whose number of keys nobody gave: several times what the caches of a small machine hold back.
+/// Default raw bytes of a store: several times the caches of a small machine.
 const DATA_LEN: f64 = 131_072.0 * 16_000.0;
-/// Bytes of a value, unless somebody says otherwise.
+/// Default length of a value in bytes.
 const VALUE_LEN: u64 = 1000;
-/// Most keys of such a store.
+/// Maximum default number of keys.
 const KEYS_MAX: u64 = 1_000_000;
-/// The same of `sync`.
+/// The same for `sync`.
 const SYNC_KEYS_MAX: u64 = 100_000;
-/// The same of `tail`, whose store is to have levels.
+/// The same for `tail`, whose store needs levels.
 const TAIL_KEYS_MAX: u64 = 8_000_000;
-/// Client threads of `tail` and `ycsb`; of everything else it is one.
+/// Default number of client threads of `tail` and `ycsb`; 1 for other workloads.
 const TAIL_THREADS: u64 = 4;
-/// A warm-up that nobody asked for takes at most so long.
+/// Maximum duration of the default warm-up.
 const WARM_UP_SECONDS_MAX: f64 = 20.0;
 
-/// A store that has not become smaller for so long will not do so without writes.
+/// A store that has not shrunk for so long needs writes to shrink.
 const LIMIT_PATIENCE_SECONDS: f64 = 60.0;
 
-/// What a value is called on the command line.
+/// Returns the command line name of a value.
 pub fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
 }
@@ -121,177 +122,189 @@ fn keys_per_call() -> usize {
     64
 }
 
-/// The options of one run.
+/// Options of a run.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct BenchArgs {
-    /// What to measure
+    /// Workload to measure
     #[arg(value_enum)]
     pub workload: Workload,
-    /// Bytes of a value [default: 1000; contract: 16000]
+    /// Length of values in bytes [default: 1000; contract: 16000]
     #[arg(long)]
     pub value_size: Option<u64>,
-    /// Lengths of values, instead of --value-size: `fixed:N`, `mixed-8k` (half 100 to 512 B, half 16 KiB) or `pareto-1k`
-    /// (generalized Pareto with a mean of 1 KiB)
+    /// Distribution of value lengths instead of --value-size: `fixed:N`, `mixed-8k` (half 100 to
+    /// 512 B, half 16 KiB) or `pareto-1k` (generalized Pareto with a mean of 1 KiB)
     #[arg(long)]
     pub values: Option<ValueSizes>,
-    /// Bytes of a key (at least 24)
+    /// Length of keys in bytes (at least 24)
     #[arg(long, default_value_t = 24)]
     pub key_size: usize,
-    /// Keys in the store [default: 2.1 GB of values, at most 1,000,000 keys; tail: 8,000,000]
+    /// Number of keys in the store [default: 2.1 GB of values, at most 1,000,000 keys; tail:
+    /// 8,000,000]
     #[arg(long)]
     pub num: Option<u64>,
-    /// Updates of `overwrite` [default: 3 x num], operations of `ycsb` [default: num, or as many as --seconds allow]
+    /// Number of updates of `overwrite` [default: 3 x num], of operations of `ycsb` [default: num,
+    /// or as many as --seconds allow]
     #[arg(long)]
     pub updates: Option<u64>,
-    /// Gets of `read` and `readwhilewriting` [default: num], seeks of `scan` [default: num / scan length, at least 1000]
+    /// Number of gets of `read` and `readwhilewriting` [default: num], of seeks of `scan` [default:
+    /// num / scan length, at least 1000]
     #[arg(long)]
     pub reads: Option<u64>,
-    /// Operations before the measured phase of workloads that read [default: a tenth of theirs, for at most 20 s]
+    /// Number of warm-up operations of reading workloads [default: a tenth of the measured ones,
+    /// for at most 20 s]
     #[arg(long)]
     pub warmup: Option<u64>,
-    /// Keys of a call of `multi-get`
+    /// Number of keys per call of `multi-get`
     #[arg(long, default_value_t = 64)]
     #[serde(default = "keys_per_call")]
     pub keys_per_call: usize,
-    /// Entries visited by each operation of `scan`
+    /// Number of entries per operation of `scan`
     #[arg(long, alias = "scan-len", default_value_t = 10)]
     pub scan_length: u64,
-    /// Which keys are touched
+    /// Distribution of the keys
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     pub distribution: Distribution,
-    /// Client threads [default: 1; tail, ycsb: 4]
+    /// Number of client threads [default: 1; tail, ycsb: 4]
     #[arg(long)]
     pub threads: Option<u64>,
-    /// Open loop: operations a second over all threads, latency from the intended start [default: closed loop]. `tail`: the
-    /// rate that is sustained, of which --load is a part [default: it finds out]
+    /// Open loop: operations per second over all threads, latency from the intended start [default:
+    /// closed loop]. `tail`: sustained rate that --load is a share of [default: measured]
     #[arg(long)]
     pub rate: Option<f64>,
-    /// Operations of a write batch
+    /// Number of operations per write batch
     #[arg(long, default_value_t = 1)]
     pub batch: u64,
-    /// What the extra writer of `readwhilewriting` and `scanwhilewriting` writes, MB/s [default: 50]
+    /// Rate of the extra writer of `readwhilewriting` and `scanwhilewriting` in MB/s [default: 50]
     #[arg(long)]
     pub write_mb_per_s: Option<f64>,
-    /// Every write is durable before it is acknowledged
+    /// Make every write durable before it is acknowledged
     #[arg(long)]
     pub sync: bool,
-    /// Measure for at most so many seconds (the operations are then a prefix of the full stream)
+    /// Maximum duration of the measured phase in seconds; the operations are then a prefix of the
+    /// full stream
     #[arg(long)]
     pub seconds: Option<f64>,
     /// Seed of keys, order and values
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Share of each value that a compressor can remove, 0 to 1
+    /// Compressible share of each value, 0 to 1
     #[arg(long, default_value_t = 0.5)]
     pub compressible: f64,
-    /// Bytes of the block cache [default: 1/128 of the data, at least 8 MiB]
+    /// Size of the block cache in bytes [default: 1/128 of the data, at least 8 MiB]
     #[arg(long)]
     pub cache_bytes: Option<u64>,
-    /// Bytes of one memtable (there are two) [default: 16 MiB; with --policy vlsm those of a table]
+    /// Size of one of the two memtables in bytes [default: 16 MiB; with --policy vlsm that of a
+    /// table]
     #[arg(long)]
     pub memtable_bytes: Option<u64>,
-    /// Bytes of one table file [default: 16 MiB; with --policy vlsm 8 MiB]
+    /// Size of a table file in bytes [default: 16 MiB; with --policy vlsm 8 MiB]
     #[arg(long)]
     pub file_bytes: Option<u64>,
-    /// Values of at least so many bytes are kept apart from their keys, by engines that can; 0: none are
+    /// Minimum length in bytes of values that are separated from keys, in engines that support it;
+    /// 0: none
     #[arg(long, default_value_t = 512)]
     pub min_blob_size: u64,
-    /// Bytes of one file of such values [default: --file-bytes]
+    /// Size of a file of separated values in bytes [default: --file-bytes]
     #[arg(long)]
     pub blob_file_bytes: Option<u64>,
-    /// Bytes of the first level below level 0 [default: four memtables]
+    /// Size of the first level below level 0 in bytes [default: four memtables]
     #[arg(long)]
     #[serde(default)]
     pub level_base_bytes: Option<u64>,
-    /// How many times as large as the one above each level is [default: the engine's]
+    /// Size ratio of consecutive levels [default: the engine's]
     #[arg(long)]
     #[serde(default)]
     pub level_multiplier: Option<u32>,
-    /// LavaStore: what decides which tables are compacted (`vlsm`: narrow compactions, short chains). `ablation --policy`: they are
-    /// what is compared
+    /// LavaStore: compaction policy (`vlsm`: narrow compactions, short chains); `ablation --policy`
+    /// compares the policies
     #[arg(long, value_enum, default_value_t, num_args = 0..=1, default_missing_value = "each")]
     #[serde(default)]
     pub policy: Policy,
-    /// LavaStore, policy vlsm: level 2 may be so many times as large as level 1 [default: the engine's]
+    /// LavaStore, policy vlsm: maximum size ratio of level 2 to level 1 [default: the engine's]
     #[arg(long)]
     pub growth_max: Option<u32>,
-    /// LavaStore, policy vlsm: tables of level 1 [default: the engine's]
+    /// LavaStore, policy vlsm: number of tables of level 1 [default: the engine's]
     #[arg(long)]
     pub level_1_tables: Option<u32>,
-    /// LavaStore, policy vlsm: tables of level 0 that a key may be in before they go down [default: the engine's]
+    /// LavaStore, policy vlsm: maximum number of level 0 tables that contain a key before
+    /// compaction [default: the engine's]
     #[arg(long)]
     pub queue_tables: Option<u32>,
-    /// LavaStore, policy vlsm: a good table of level 1 is measured against a full one, not against itself
+    /// LavaStore, policy vlsm: measure the overlap of a good level 1 table against a full table
+    /// instead of its own size
     #[arg(long)]
     #[serde(default)]
     pub overlap_of_full_table: bool,
-    /// An option of an earlier release, which is refused.
+    /// Option of an earlier release, which is refused.
     #[arg(long, hide = true, value_parser = refuse_placement)]
     #[serde(skip)]
     pub placement: Option<String>,
-    /// LavaStore: garbage of a value file, in percent, that makes it worth collecting [default: the engine's]
+    /// LavaStore: garbage of a value file in percent at which it is collected [default: the
+    /// engine's]
     #[arg(long)]
     pub gc_ratio_percent: Option<u32>,
-    /// LavaStore: gaps of at most so many bytes between two places are read over [default: what is measured; `--without measured_reads`: 16 KiB, 12
-    /// in collections]
+    /// LavaStore: maximum gap in bytes that a read covers [default: measured; with `--without
+    /// measured_reads`: 16 KiB, 12 in collections]
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub read_gap: Option<u64>,
-    /// LavaStore: mechanisms to switch off, to measure what each is worth (a wrong name tells which there are)
+    /// LavaStore: mechanisms to switch off, to measure their effect (a wrong name lists them all)
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     #[serde(default)]
     pub without: Vec<String>,
-    /// The store may occupy so many bytes, or so many times the raw data loaded (1.5x). An engine that cannot be told is
-    /// held to it by its writers, who wait while it occupies as much
+    /// Space limit in bytes, or as a multiple of the raw data (1.5x). For an engine without limits,
+    /// writers wait while the store is above it
     #[arg(long, value_name = "BYTES|TIMESx")]
     #[serde(default)]
     pub space_limit: Option<SpaceLimit>,
-    /// Writers who wait for an engine that cannot be told give up, which ends the run, if the space does not come down
-    /// for so many seconds
+    /// End the run if writers of an engine without limits have waited for so many seconds in which
+    /// the space did not shrink
     #[arg(long, value_name = "SECONDS", default_value_t = LIMIT_PATIENCE_SECONDS)]
     #[serde(default = "limit_patience_seconds")]
     pub limit_patience: f64,
-    /// After the background came to rest, watch for so many seconds what is still read and written
+    /// Seconds to watch the I/O of the idle store after the background work
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     #[serde(default)]
     pub idle_seconds: f64,
-    /// Background threads
+    /// Number of background threads
     #[arg(long, default_value_t = 2)]
     pub background_threads: u64,
     /// Compression of blocks
     #[arg(long, value_enum, default_value_t = Codec::None)]
     pub compression: Codec,
-    /// Data through the page cache instead of direct I/O
+    /// Use the page cache for data instead of direct I/O
     #[arg(long)]
     pub buffered_io: bool,
-    /// Use the store that an earlier run with the same options left in the directory, instead of loading
+    /// Use the store of an earlier run with the same options instead of loading
     #[arg(long)]
     pub reuse: bool,
-    /// A directory on a small volume that `contract` shall fill, too: a loop mount or tmpfs of 1 GB with nothing else on it
+    /// Directory on a small volume for `contract` to fill: an otherwise empty loop mount or tmpfs
+    /// of 1 GB
     #[arg(long, value_name = "DIR")]
     #[serde(default)]
     pub volume: Option<PathBuf>,
-    /// `ablation --policy`: the rows are `vlsm` with these values of its growth factor, or of the size of its tables
+    /// `ablation --policy`: values of the growth factor or the table size of `vlsm`, one per row
     #[arg(long, value_name = "growth=N,...|table=BYTES,...")]
     #[serde(default)]
     pub sweep: Option<Sweep>,
-    /// `ablation`: what single mechanisms are worth, each on a workload where it matters, with and without
+    /// `ablation`: measure single mechanisms on suitable workloads, with and without each
     #[arg(long)]
     #[serde(default)]
     pub mechanisms: bool,
-    /// Rounds of `ablation`, each of all rows, every other one in the opposite order; runs of each engine of a comparison
-    /// [default: 3]
+    /// Rounds of `ablation`, each of all rows, every other one in the opposite order; runs of each
+    /// engine of a comparison [default: 3]
     #[arg(long, value_name = "ROUNDS")]
     #[serde(default)]
     pub pairs: Option<u64>,
-    /// Do not wait for the background before the measured phase ends (figures `settled` are then those of the end)
+    /// Do not wait for background work at the end of the measured phase (figures `settled` are then
+    /// those of its end)
     #[arg(long)]
     pub no_settle: bool,
-    /// What only `async` and `sync` ask.
+    /// Options of `async` and `sync` only.
     #[command(flatten)]
     #[serde(default)]
     pub requests: RequestArgs,
-    /// What only `tail` asks.
+    /// Options of `tail` only.
     #[command(flatten)]
     #[serde(default)]
     pub tail: TailArgs,
@@ -308,7 +321,7 @@ fn refuse_placement(value: &str) -> Result<String, String> {
 }
 
 impl BenchArgs {
-    /// Refuses what makes no sense.
+    /// Refuses invalid options.
     pub fn check(&self) -> crate::Result<()> {
         let complaint = if self.num == Some(0) {
             "--num must be at least 1"
@@ -364,34 +377,34 @@ impl BenchArgs {
         self.value_size.unwrap_or(VALUE_LEN)
     }
 
-    /// The lengths of values.
+    /// Returns the distribution of value lengths.
     pub fn sizes(&self) -> ValueSizes {
         self.values.unwrap_or(ValueSizes::Fixed(self.value_len()))
     }
 
-    /// Keys in the store.
+    /// Returns the number of keys in the store.
     pub fn keys(&self) -> u64 {
         let fitting = (DATA_LEN / self.sizes().mean().max(1.0)) as u64;
         let most = match self.workload {
             _ if self.is_tail() => TAIL_KEYS_MAX,
-            // What is measured is the log.
+            // The workload measures the log.
             Workload::Sync => SYNC_KEYS_MAX,
             _ => KEYS_MAX,
         };
         self.num.unwrap_or(fitting.clamp(1, most))
     }
 
-    /// True for `tail`, and for the ablation whose runs are of that kind.
+    /// Returns true for `tail`, and for an ablation with runs of that kind.
     pub fn is_tail(&self) -> bool {
         self.workload == Workload::Tail || self.compares_policies()
     }
 
-    /// True if the policies themselves are what is compared.
+    /// Returns true if the policies themselves are compared.
     pub fn compares_policies(&self) -> bool {
         self.workload == Workload::Ablation && self.policy == Policy::Each
     }
 
-    /// Client threads.
+    /// Returns the number of client threads.
     pub fn threads(&self) -> u64 {
         self.threads.unwrap_or(match self.workload {
             _ if self.is_tail() || self.workload == Workload::Ycsb => TAIL_THREADS,
@@ -402,7 +415,7 @@ impl BenchArgs {
         })
     }
 
-    /// What the clients do.
+    /// Returns the kind of the clients' operations.
     pub fn client_kind(&self) -> Kind {
         match self.workload {
             Workload::Async | Workload::Ycsb => {
@@ -420,7 +433,7 @@ impl BenchArgs {
         }
     }
 
-    /// Operations of the measured phase.
+    /// Returns the number of operations of the measured phase.
     pub fn ops(&self) -> u64 {
         match (self.workload, self.client_kind()) {
             (Workload::Load, _) => self.keys(),
@@ -437,7 +450,8 @@ impl BenchArgs {
         }
     }
 
-    /// Operations before the measured phase of a workload that reads, and the most seconds they may take.
+    /// Returns the number of warm-up operations of a reading workload, and their maximum duration
+    /// in seconds.
     pub fn warm_up(&self) -> (u64, f64) {
         match self.warmup {
             Some(ops) => (ops, f64::INFINITY),
@@ -449,7 +463,7 @@ impl BenchArgs {
         }
     }
 
-    /// The rate of the extra writer, MB/s; 0: there is none.
+    /// Returns the rate of the extra writer in MB/s; 0 without one.
     pub fn writer_mb_per_s(&self) -> f64 {
         match self.workload {
             Workload::Readwhilewriting | Workload::Scanwhilewriting => self.write_mb_per_s.unwrap_or(50.0),
@@ -457,49 +471,49 @@ impl BenchArgs {
         }
     }
 
-    /// True if nothing is written after loading, so that several runs can share one store.
+    /// Returns true if nothing is written after the load, so that several runs can share a store.
     pub fn only_reads(&self) -> bool {
         self.client_kind() != Kind::Put && self.writer_mb_per_s() == 0.0
     }
 
-    /// Raw bytes of all keys and values when every key is there once.
+    /// Returns the raw bytes of all keys and values.
     pub fn live_bytes(&self) -> u64 {
         let keys = self.keys().saturating_mul(self.key_size as u64);
         self.sizes().total(self.keys()).saturating_add(keys)
     }
 
-    /// The space limit in bytes.
+    /// Returns the space limit in bytes.
     pub fn limit_bytes(&self) -> Option<u64> {
         self.space_limit.map(|limit| limit.bytes(self.live_bytes()))
     }
 
-    /// The mechanisms of LavaStore that are on.
+    /// Returns the enabled mechanisms of LavaStore.
     pub fn ablation(&self) -> crate::Result<Ablation> {
         Ok(Ablation::without(self.without.iter().map(String::as_str))?)
     }
 
-    /// Bytes of the cache.
+    /// Returns the size of the cache in bytes.
     pub fn cache_budget(&self) -> u64 {
         self.cache_bytes.unwrap_or((self.live_bytes() / 128).max(8 << 20))
     }
 
-    /// Bytes of a table file.
+    /// Returns the size of a table file in bytes.
     pub fn file_len(&self) -> u64 {
         let default = if self.policy == Policy::Vlsm { 8 << 20 } else { 16 << 20 };
         self.file_bytes.unwrap_or(default)
     }
 
-    /// Bytes of a memtable.
+    /// Returns the size of a memtable in bytes.
     pub fn memtable_len(&self) -> u64 {
         self.memtable_bytes.unwrap_or(if self.policy == Policy::Vlsm { self.file_len() } else { 16 << 20 })
     }
 
-    /// Bytes of a file of separated values.
+    /// Returns the size of a file of separated values in bytes.
     pub fn blob_file_len(&self) -> u64 {
         self.blob_file_bytes.unwrap_or(self.file_bytes.unwrap_or(16 << 20))
     }
 
-    /// The compaction policy with its parameters.
+    /// Returns the compaction policy with its parameters.
     pub fn policy(&self) -> PolicyChoice {
         let defaults = VlsmOptions::default();
         match self.policy {
@@ -515,7 +529,7 @@ impl BenchArgs {
         }
     }
 
-    /// The same options with what the defaults came to, for the report.
+    /// Returns the options with explicit defaults, for the report.
     pub fn resolved(&self) -> BenchArgs {
         let (puts, gets) = (self.client_kind() == Kind::Put, self.client_kind() != Kind::Put);
         BenchArgs {
@@ -550,7 +564,7 @@ pub(crate) mod tests {
         args: BenchArgs,
     }
 
-    /// The options of a line.
+    /// Parses the options of a line.
     pub(crate) fn args(line: &str) -> BenchArgs {
         Cli::parse_from(std::iter::once("bench").chain(line.split_whitespace())).args
     }

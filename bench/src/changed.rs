@@ -1,8 +1,9 @@
-//! A limit of the space that changes while the store is written.
+//! A space limit that changes during writes.
 //!
-//! Keys are overwritten at random while the limit falls and rises. A write that is refused for want of space is followed by a delete,
-//! which must be taken. The files are looked at all the time: a store keeps to its limit, and one that was above a lower limit when that was
-//! set grows no further. At the end every key is read, also after a reopen.
+//! Keys are overwritten at random while the limit falls and rises. A write refused for lack of
+//! space is followed by a delete, which must succeed. The files are sampled continuously: a store
+//! keeps its limit, and one above a lowered limit grows no further. At the end every key is read,
+//! also after a reopen.
 
 use crate::args::BenchArgs;
 use crate::engine::{Engine, EngineSettings, Opener};
@@ -15,33 +16,33 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The limits, in percent of the one that the run was told.
+/// The limits in percent of the limit of the run.
 const PERCENTS: [u64; 8] = [100, 60, 150, 40, 100, 80, 200, 50];
-/// A refused delete is tried again for so long.
+/// Maximum time of retries of a refused delete in nanoseconds.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// Counts of the run.
+/// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// Changes of the limit.
     pub changes: u64,
-    /// Looks at the space of the store.
+    /// Samples of the store's space.
     pub looks: u64,
-    /// Looks at which it occupied more than it may.
+    /// Samples above the allowed space.
     pub breaches: u64,
-    /// Its writes, deletes and reads.
+    /// Writes, deletes and reads.
     pub calls: Full,
 }
 
 impl Changed {
-    /// True if nothing happened that must not.
+    /// Returns true if all guarantees were kept.
     pub fn is_kept(&self) -> bool {
         let calls = &self.calls;
         let sound = calls.reads_wrong == 0 && calls.files_damaged == 0 && calls.failure.is_none();
         self.breaches == 0 && calls.deletes_refused == 0 && sound
     }
 
-    /// For people.
+    /// Formats the counts as text.
     pub fn text(&self) -> String {
         let calls = &self.calls;
         let mut text = format!(
@@ -62,7 +63,7 @@ impl Changed {
         text
     }
 
-    /// Runs it for `seconds` in `dir`. `None`: the engine cannot change its limit.
+    /// Runs for `seconds` in `dir`. `None`: the engine cannot change its limit.
     pub fn run(
         args: &BenchArgs,
         opener: &dyn Opener,
@@ -97,7 +98,7 @@ impl Changed {
         Ok(Some(changed))
     }
 
-    /// One limit, until a time.
+    /// Runs with one limit until a time.
     fn slice(
         &mut self,
         (engine, dir): (&dyn Engine, &Path),

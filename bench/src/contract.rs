@@ -1,17 +1,20 @@
-//! The space contract, seen from outside: does a store keep its limit, and what does that cost?
+//! The space contract, measured from outside: does a store keep its limit, and at what cost?
 //!
-//! Three stores, one after the other, of the same keys and values, their files looked at from outside all the time.
+//! Three stores run one after the other with the same keys and values, while their files are
+//! sampled from outside.
 //!
-//! * **At work.** The limit is what `--space-limit` says, 1.5 times the live data unless told otherwise. Values are
-//!   overwritten at random for `--seconds`, as fast as the store takes them. The same work is done without a limit first,
-//!   for a fifth of the time: what the limit costs is the ratio.
-//! * **Full.** The limit leaves a ninth of the live data besides it. The store is filled and overwritten for a fifth of the
-//!   time: writes may make slow progress or fail with `NoSpace`. Then a third of the keys are deleted, which must always
-//!   succeed, writes must resume by themselves, and nothing may be lost ([`crate::full`]).
+//! * **At work.** The limit is `--space-limit`, 1.5 times the live data by default. Values are
+//!   overwritten at random for `--seconds` at full speed. The same work runs first without a limit
+//!   for a fifth of the time: the ratio is the cost of the limit.
+//! * **Full.** The limit leaves a ninth of the live data as free space. The store is filled and
+//!   overwritten for a fifth of the time: writes may be slow or fail with `NoSpace`. Then a third
+//!   of the keys are deleted, which must always succeed. Writes must resume on their own, and no
+//!   data may be lost ([`crate::full`]).
 //!
-//! * **Changed.** The limit falls and rises for a fifth of the time while keys are overwritten ([`crate::changed`]).
+//! * **Changed.** The limit falls and rises for a fifth of the time while keys are overwritten
+//!   ([`crate::changed`]).
 //!
-//! With `--volume`, the same happens to two more stores on a volume that really fills up ([`crate::volume`]).
+//! With `--volume`, the same runs on two more stores on a volume that fills up ([`crate::volume`]).
 
 use crate::args::{BenchArgs, Workload};
 use crate::changed::Changed;
@@ -26,55 +29,55 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Keys, unless told otherwise.
+/// Default number of keys.
 const KEYS: u64 = 65_536;
-/// Bytes of a value, unless told otherwise.
+/// Default length of a value in bytes.
 const VALUE_LEN: u64 = 16_000;
-/// The limit, in live bytes, unless told otherwise.
+/// Default limit as a multiple of the live bytes.
 const TIMES: f64 = 1.5;
-/// Seconds of work at the limit, unless told otherwise.
+/// Default seconds of work at the limit.
 const SECONDS: f64 = 600.0;
-/// The work without a limit takes this part of the time.
+/// Divisor of the time for the work without a limit.
 const UNLIMITED_PART: f64 = 5.0;
-/// What lives, in percent of the limit of the store that is full.
+/// Live data in percent of the limit of the full store.
 const FULL_PERCENT: u64 = 90;
-/// What was seen.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// The limit of the store at work.
+    /// Limit of the store at work.
     pub limit_bytes: u64,
-    /// The most that it occupied.
+    /// Its maximum size.
     pub peak_bytes: u64,
-    /// Looks at both stores.
+    /// Samples of both stores.
     pub limit_samples: u64,
-    /// Looks at which one was above its limit.
+    /// Samples above the limit.
     pub limit_breaches: u64,
-    /// The longest that a write of the store at work took.
+    /// Longest write of the store at work.
     pub longest_wait_ms: f64,
-    /// What it took in at the limit.
+    /// Its write rate at the limit.
     pub mb_per_s: f64,
-    /// What it took in without one.
+    /// Its write rate without a limit.
     pub unlimited_mb_per_s: f64,
-    /// The limit of the store that is full.
+    /// Limit of the full store.
     pub full_limit_bytes: u64,
-    /// The most that it occupied.
+    /// Its maximum size.
     pub full_peak_bytes: u64,
-    /// Writes that it refused for want of space.
+    /// Writes that it refused for lack of space.
     pub enospc: u64,
-    /// True if deletes succeeded, and writes went on after them.
+    /// True if deletes succeeded and writes resumed after them.
     pub resumed: bool,
-    /// All that was seen of it.
+    /// Details of the full store.
     pub full: Full,
     /// Counts of the store whose limit changed; `None`: the engine cannot change it.
     pub changed: Option<Changed>,
-    /// The stores on the volume, without a limit and with one that it cannot hold; none without `--volume`.
+    /// Stores on the volume, without a limit and with one above its size; empty without `--volume`.
     pub volume: Vec<OnVolume>,
     /// The options of the run.
     pub options: BenchArgs,
 }
 
 impl Report {
-    /// True if nothing happened that must not.
+    /// Returns true if all guarantees were kept.
     pub fn is_kept(&self) -> bool {
         let changed = self.changed.as_ref().is_none_or(Changed::is_kept);
         self.limit_breaches == 0
@@ -83,7 +86,7 @@ impl Report {
             && self.volume.iter().all(|on| on.full.is_kept())
     }
 
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let mb = |bytes: u64| bytes as f64 / 1e6;
         let mut text = format!(
@@ -107,7 +110,7 @@ impl Report {
     }
 }
 
-/// The options with what the contract takes where nothing is said.
+/// Returns the options with the contract's defaults.
 pub fn with_defaults(args: &BenchArgs) -> BenchArgs {
     let seconds = args.seconds.unwrap_or(SECONDS);
     BenchArgs {
@@ -116,7 +119,7 @@ pub fn with_defaults(args: &BenchArgs) -> BenchArgs {
         value_size: value_size(args),
         space_limit: Some(args.space_limit.unwrap_or(SpaceLimit::Times(TIMES))),
         seconds: Some(seconds),
-        // More than any store takes in that time.
+        // More than any store can write in that time.
         updates: Some(args.updates.unwrap_or((seconds * 2e6) as u64)),
         ..args.clone()
     }
@@ -127,7 +130,7 @@ fn value_size(args: &BenchArgs) -> Option<u64> {
     if plain { Some(VALUE_LEN) } else { args.value_size }
 }
 
-/// Makes the run below `dir`, which is the caller's to remove.
+/// Runs the contract below `dir`, which the caller removes.
 pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
     let args = with_defaults(told);
     args.check()?;
@@ -140,7 +143,7 @@ pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
     let (full, watch) = alone(&dir.join("full"), |dir| full_at(&args, opener, dir, fill_seconds))?;
     let changed = |dir: &Path| Changed::run(&args, opener, dir, kept.limit_bytes, fill_seconds);
     let changed = alone(&dir.join("changed"), changed)?;
-    // How many keys a volume gets is its own affair, unless the user said it.
+    // The number of keys on a volume follows its size unless the user set it.
     let own = BenchArgs { value_size: value_size(told), ..told.clone() };
     let volume =
         args.volume.as_deref().map(|volume| on_volume(&own, opener, volume, fill_seconds)).transpose()?;
@@ -163,7 +166,7 @@ pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
     })
 }
 
-/// The store that is full, and what was seen of its space.
+/// Runs the full store and watches its space.
 fn full_at(args: &BenchArgs, opener: &dyn Opener, dir: &Path, seconds: f64) -> Result<(Full, Watch)> {
     let limit_bytes = args.live_bytes() * 100 / FULL_PERCENT;
     let args = BenchArgs { space_limit: Some(SpaceLimit::Bytes(limit_bytes)), ..args.clone() };

@@ -1,6 +1,7 @@
-//! What a measured phase costs: counters before it and after the background came to rest, and the space meanwhile.
+//! Costs of a measured phase: counters before it and after the background work, and the space
+//! meanwhile.
 //!
-//! Every kind of run reports the same of it ([`Costs`], whose fields stand among those of the report), from the same counters.
+//! All kinds of runs report the same [`Costs`] from the same counters, embedded in their reports.
 
 use crate::Result;
 use crate::args::BenchArgs;
@@ -14,63 +15,63 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the background may take to become idle.
+/// Timeout of the background work.
 pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(120);
 
-/// What the measured phase and settling came to.
+/// Costs of the measured phase with settling.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Costs {
-    /// Keys and values written in the measured phase, by all clients.
+    /// Bytes of keys and values written by all clients in the measured phase.
     pub user_bytes: u64,
-    /// Bytes that this process wrote (or dirtied), settling included.
+    /// Bytes written or dirtied by this process, including settling.
     pub process_bytes_written: u64,
-    /// Of these: dropped again before they reached the device, because their file was removed.
+    /// Of these, bytes dropped before they reached the device, because their file was removed.
     #[serde(default)]
     pub process_bytes_cancelled: u64,
-    /// Bytes that this process read from the device.
+    /// Bytes read from the device by this process.
     #[serde(default)]
     pub process_bytes_read: u64,
-    /// Bytes that the device wrote, settling included, whoever caused them; nothing if it has no counters.
+    /// Bytes written by the device for all processes, including settling; `None` without counters.
     pub device_bytes_written: Option<u64>,
-    /// Bytes that the device read.
+    /// Bytes read by the device.
     #[serde(default)]
     pub device_bytes_read: Option<u64>,
     /// Raw bytes of all live keys and values.
     pub live_bytes: u64,
-    /// Largest space over live bytes, from the first operation to settled.
+    /// Maximum ratio of space to live bytes, until settled.
     pub space_peak_ratio: f64,
-    /// Space over live bytes when the last operation was done.
+    /// Ratio of space to live bytes after the last operation.
     pub space_end_ratio: f64,
-    /// Space over live bytes when settled.
+    /// Ratio of space to live bytes when settled.
     pub space_settled_ratio: f64,
-    /// How long the whole process did not run because somebody stopped it, or its machine; if this is not 0, times and
-    /// rates of the run mean nothing.
+    /// Time during which the process or its machine was suspended; if it is not 0, times and rates
+    /// of the run are void.
     #[serde(default)]
     pub suspended_seconds: f64,
-    /// CPU time of the process, measured phase and settling.
+    /// CPU time of the process in the measured phase and settling.
     pub cpu_seconds: f64,
-    /// The same for each operation of the clients, microseconds; what the benchmark itself needs is in it.
+    /// The same per client operation in microseconds, including the benchmark's own work.
     #[serde(default)]
     pub cpu_us_per_op: f64,
-    /// The most memory that the process had resident, loading included.
+    /// Peak resident memory of the process, including the load.
     pub rss_peak_bytes: u64,
-    /// Time of settling after the measured phase.
+    /// Duration of settling after the measured phase.
     pub settle_seconds: f64,
     /// False if the background was still busy after 120 s.
     pub settled: bool,
-    /// The engine's own counters when the measured phase began.
+    /// Counters of the engine before the measured phase.
     pub engine_stats_before: BTreeMap<String, Value>,
-    /// The same when it had settled.
+    /// Counters of the engine when settled.
     pub engine_stats: BTreeMap<String, Value>,
 }
 
 impl Costs {
-    /// So many bytes over user bytes; nothing if nothing was written.
+    /// Returns bytes per user byte; `None` without writes.
     pub fn per_user_byte(&self, bytes: u64) -> Option<f64> {
         (self.user_bytes > 0).then(|| bytes as f64 / self.user_bytes as f64)
     }
 
-    /// How much a counter of the engine grew, if it has it.
+    /// Returns the growth of an engine counter, if it exists.
     pub fn growth(&self, name: &str) -> Option<u64> {
         growth(&self.engine_stats, &self.engine_stats_before, name)
     }
@@ -101,12 +102,12 @@ impl Counters {
     }
 }
 
-/// Everything seen around a measured phase.
+/// Observations around a measured phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Around {
     pub before: Counters,
     pub after: Counters,
-    /// From the first operation to settled.
+    /// Samples from the first operation until settled.
     pub space: Samples,
     pub space_end_bytes: u64,
     pub space_settled_bytes: u64,
@@ -115,8 +116,8 @@ pub(crate) struct Around {
 }
 
 impl Around {
-    /// The operations are done: the background comes to rest, unless there is nothing to wait for. The counters before and the
-    /// space meanwhile are the caller's to fill in.
+    /// Waits for the background work after the operations, if `waits` is set. The caller fills in
+    /// the counters before and the space samples.
     pub fn settled(engine: &dyn Engine, dir: &Path, waits: bool) -> Result<Around> {
         let end_ns = now_ns();
         let space_end_bytes = engine.allocated(dir).bytes;
@@ -133,12 +134,12 @@ impl Around {
         })
     }
 
-    /// How much a counter of the engine grew, if it has it.
+    /// Returns the growth of an engine counter, if it exists.
     pub fn growth(&self, name: &str) -> Option<u64> {
         growth(&self.after.engine, &self.before.engine, name)
     }
 
-    /// What that means for clients that did so many operations and wrote so much.
+    /// Computes the costs for the given operations and bytes of the clients.
     pub fn costs(&self, args: &BenchArgs, ops: u64, user_bytes: u64) -> Costs {
         let (process, old) = (self.after.process, self.before.process);
         let device = self.after.device.zip(self.before.device);

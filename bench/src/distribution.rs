@@ -1,12 +1,14 @@
-//! Which key an operation touches.
+//! Distributions of the keys of operations.
 //!
-//! Zipf follows Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994), as YCSB does, with
-//! two differences: the constant zeta(n) is the one of the actual number of keys (YCSB scrambles with the constant of ten
-//! billion items), and ranks are spread over the key space by a bijection instead of a hash, so that no two ranks fall on
-//! one key and every key can be drawn.
+//! Zipf follows Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994),
+//! as YCSB does, with two differences: the constant zeta(n) is the one of the actual number of keys
+//! (YCSB scrambles with the constant of ten billion items), and ranks are spread over the key space
+//! by a bijection instead of a hash, so that no two ranks fall on one key and every key can be
+//! drawn.
 //!
-//! Pareto is the self-similar distribution of the same paper with `h` = 1/5: a fifth of the ranks gets four fifths of the
-//! draws, and so does a fifth of those, and so on. The rank is a power of a uniform number, the density a power of the rank.
+//! Pareto is the self-similar distribution of the same paper with `h` = 1/5: a fifth of the ranks
+//! gets four fifths of the draws, and recursively within that fifth. The rank is a power of a
+//! uniform number, the density a power of the rank.
 
 use crate::keys::mix;
 use io::Rng;
@@ -14,8 +16,8 @@ use io::Rng;
 /// The exponent of the Zipf distribution, as in YCSB.
 pub const THETA: f64 = 0.99;
 
-/// The sum of `1 / i^theta` for `i` in `1..=n`: the first terms added up, the rest by the Euler-Maclaurin formula, whose
-/// error is far below one unit of the last place used here.
+/// The sum of `1 / i^theta` for `i` in `1..=n`: the first terms added up, the rest by the
+/// Euler-Maclaurin formula, whose error is far below one unit of the last place used here.
 pub fn zeta(n: u64, theta: f64) -> f64 {
     const EXACT: u64 = 10_000;
     let head_end = n.min(EXACT);
@@ -30,7 +32,8 @@ pub fn zeta(n: u64, theta: f64) -> f64 {
     head + integral + (f(b) - f(a)) / 2.0 + (slope(b) - slope(a)) / 12.0
 }
 
-/// A bijection of `0..n`: a four-round Feistel network on the next even number of bits, walked until it lands inside.
+/// A bijection of `0..n`: a four-round Feistel network on the next even number of bits, walked
+/// until it lands inside.
 #[derive(Clone, Copy, Debug)]
 pub struct Permutation {
     n: u64,
@@ -39,13 +42,13 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// A bijection of `0..n` that depends on `seed`.
+    /// Returns a bijection of `0..n` that depends on `seed`.
     pub fn new(n: u64, seed: u64) -> Self {
         let bits = 64 - n.saturating_sub(1).leading_zeros();
         Permutation { n, half_bits: bits.div_ceil(2).max(1), salt: mix(seed ^ 0x7065_726d) }
     }
 
-    /// Where `x` goes.
+    /// Returns the image of `x`.
     pub fn apply(&self, x: u64) -> u64 {
         assert!(x < self.n, "outside of the permutation");
         let mask = (1u64 << self.half_bits) - 1;
@@ -67,18 +70,18 @@ impl Permutation {
 /// Draws key indexes from `0..n`.
 #[derive(Clone, Debug)]
 pub enum Picker {
-    /// All alike.
+    /// Uniform.
     Uniform(u64),
     /// Zipf with exponent [`THETA`].
     Zipf(Box<Zipf>),
-    /// Four fifths of the draws to a fifth of the keys, spread by this.
+    /// Four fifths of the draws to a fifth of the keys, spread by this permutation.
     Pareto(Permutation),
 }
 
-/// The part of the ranks of [`Picker::Pareto`] that gets the rest of the draws.
+/// Share of the ranks of [`Picker::Pareto`] with the remaining draws.
 const FEW: f64 = 0.2;
 
-/// A rank of `0..n` by Pareto's law, 0 the most popular.
+/// Draws a rank of `0..n` by Pareto's law, 0 being the most popular.
 fn pareto_rank(n: u64, rng: &mut Rng) -> u64 {
     let exponent = FEW.ln() / (1.0 - FEW).ln();
     ((n as f64 * rng.unit().powf(exponent)) as u64).min(n - 1)
@@ -96,7 +99,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Zipf over `n` items, spread by a bijection of `seed`.
+    /// Returns a Zipf distribution over `n` items, spread by a bijection of `seed`.
     pub fn new(n: u64, seed: u64) -> Self {
         let zeta_n = zeta(n, THETA);
         let zeta_2 = zeta(2, THETA);
@@ -109,7 +112,7 @@ impl Zipf {
         Zipf { n, zeta_n, alpha: 1.0 / (1.0 - THETA), eta, second, spread: Permutation::new(n, seed) }
     }
 
-    /// A rank, 0 the most popular.
+    /// Draws a rank, 0 being the most popular.
     pub fn rank(&self, rng: &mut Rng) -> u64 {
         let u = rng.unit();
         let uz = u * self.zeta_n;
@@ -125,7 +128,7 @@ impl Zipf {
 }
 
 impl Picker {
-    /// A picker over `n` keys.
+    /// Returns a picker over `n` keys.
     pub fn new(distribution: crate::Distribution, n: u64, seed: u64) -> Self {
         match distribution {
             crate::Distribution::Uniform => Picker::Uniform(n),
@@ -134,12 +137,12 @@ impl Picker {
         }
     }
 
-    /// The index of the next key.
+    /// Draws the index of the next key.
     pub fn next(&self, rng: &mut Rng) -> u64 {
         self.spread(self.rank(rng))
     }
 
-    /// A rank, 0 the most popular.
+    /// Draws a rank, 0 being the most popular.
     pub fn rank(&self, rng: &mut Rng) -> u64 {
         match self {
             Picker::Uniform(n) => rng.below(*n),
@@ -148,7 +151,7 @@ impl Picker {
         }
     }
 
-    /// The index of the key of this rank.
+    /// Returns the key index of a rank.
     pub fn spread(&self, rank: u64) -> u64 {
         match self {
             Picker::Uniform(_) => rank,

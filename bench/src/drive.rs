@@ -8,34 +8,34 @@ use crate::workload::Stream;
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How the operations of one thread are spread over time.
+/// Schedule of the operations of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// When the phase starts.
+    /// Start of the phase.
     pub start_ns: u64,
-    /// When to stop at the latest.
+    /// Latest end.
     pub end_ns: u64,
-    /// Open loop: the first operation is due so long after the start, then one every `interval_ns`.
+    /// Open loop schedule; `None` for a closed loop.
     pub open: Option<OpenLoop>,
-    /// Operations that are written together.
+    /// Operations per batch.
     pub batch: u64,
     /// Entries visited by each scan.
     pub scan_length: u64,
-    /// Writes are as durable as the engine was told; otherwise never synced.
+    /// Whether writes follow the engine's durability; otherwise they are never synced.
     pub durable: bool,
 }
 
-/// The schedule of one thread in an open loop.
+/// Schedule of a thread in an open loop.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenLoop {
-    /// Of the first operation, after the start.
+    /// Delay of the first operation after the start.
     pub first_ns: f64,
-    /// Between operations.
+    /// Time between operations.
     pub interval_ns: f64,
 }
 
 impl OpenLoop {
-    /// The share of thread `thread` of `threads` in `rate` operations a second.
+    /// Returns the schedule of one of `threads` threads at a total rate in operations per second.
     pub fn share(rate: f64, thread: u64, threads: u64) -> Self {
         let each = 1e9 / rate;
         OpenLoop { first_ns: each * thread as f64, interval_ns: each * threads as f64 }
@@ -44,15 +44,16 @@ impl OpenLoop {
 
 /// Operations of all streams of this process, in steps of [`DONE_STEP`].
 static DONE: AtomicU64 = AtomicU64::new(0);
-/// Operations of a client between two steps: progress costs the measured loop nothing.
+/// Operations of a client between two updates, so that progress costs the measured loop nothing.
 const DONE_STEP: u64 = 1024;
 
-/// About how many operations this process has done.
+/// Returns the approximate number of operations of this process.
 pub fn operations_done() -> u64 {
     DONE.load(Ordering::Relaxed)
 }
 
-/// Runs a stream to its end, to the end of time, until `stop`, or until the throttle that puts go through gives up.
+/// Runs a stream to its end, to its end time, until `stop`, or until the throttle of its puts gives
+/// up.
 pub fn drive(
     engine: &dyn Engine,
     mut stream: Stream,
@@ -115,13 +116,14 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Waits for room if the operation is a put; false if there will be none.
+    /// Waits for space if the operation is a put; returns false if there will be none.
     fn admit(&self) -> bool {
         self.throttle.is_none_or(|throttle| throttle.admit(self.stop))
     }
 
-    /// One operation, or one batch of puts. In a closed loop the clock starts when the operation is ready, so that
-    /// making keys and values is not charged to the engine. False if there is no room for it.
+    /// Runs an operation, or a batch of puts. In a closed loop the clock starts when the operation
+    /// is ready, so that generating keys and values is not charged to the engine. Returns false
+    /// without space.
     fn one(&mut self, stream: &mut Stream, due_ns: u64) -> Result<bool> {
         let closed = self.pace.open.is_none();
         let (begin_ns, ops, bytes) = match stream.kind() {
@@ -160,7 +162,7 @@ impl Client<'_> {
     }
 }
 
-/// One operation of a stream, with its answer checked: how many bytes it wrote or read.
+/// Runs an operation of a stream and checks its result; returns the bytes written or read.
 pub(crate) fn single(
     engine: &dyn Engine,
     stream: &Stream,
@@ -177,7 +179,7 @@ pub(crate) fn single(
             get(engine, stream, value)?;
             Ok(key_len + value.len() as u64)
         }
-        // What it read is not counted: its bytes are those that it wrote.
+        // Only the written bytes count.
         Kind::ReadModifyWrite => {
             get(engine, stream, value)?;
             engine.put(&stream.key, &stream.value)?;

@@ -1,4 +1,4 @@
-//! What an engine must offer to be measured.
+//! The interface of measured engines.
 
 use crate::Result;
 use crate::args::{BenchArgs, Codec, SpeedLevels};
@@ -9,78 +9,77 @@ use lavastore::{Histograms, PolicyChoice};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The memtable of one of many families.
+/// Minimum memtable size with many families.
 const MEMTABLE_LEN_MIN: u64 = 1 << 20;
-/// The first level below level 0, in memtables: as much as level 0 holds when its compaction starts, by default and as
-/// RocksDB's tuning guide has it.
+/// First level below level 0 in memtables: the size of level 0 at the start of its compaction by
+/// default, as in RocksDB's tuning guide.
 pub const LEVEL_BASE_MEMTABLES: u64 = 4;
 
-/// Settings that mean the same to every engine. A driver maps them to its own and reports the mapping in
-/// [`Engine::settings`].
+/// Settings with the same meaning for every engine. A driver maps them to its own and reports the
+/// mapping in [`Engine::settings`].
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
-    /// Every write durable before it is acknowledged.
+    /// Whether every write is durable before it is acknowledged.
     pub sync: bool,
     /// Budget for cached blocks, indexes and filters.
     pub cache_bytes: u64,
-    /// Bytes of one memtable of each family; two are allowed before writes must wait.
+    /// Size of a memtable of each family; writes wait beyond two.
     pub memtable_bytes: u64,
-    /// Bytes of one table file.
+    /// Size of a table file.
     pub file_bytes: u64,
-    /// Bytes of the first level below level 0.
+    /// Size of the first level below level 0.
     pub level_base_bytes: u64,
-    /// How many times as large as the one above each level is; none: what the engine does by itself.
+    /// Size ratio of consecutive levels; `None` for the engine's default.
     pub level_multiplier: Option<u32>,
-    /// Values of at least so many bytes are kept apart from their keys, by engines that can; 0: none are.
+    /// Minimum length of separated values, in engines that support them; 0: none.
     pub min_blob_size: u64,
-    /// Bytes of one file of such values.
+    /// Size of a file of separated values.
     pub blob_file_bytes: u64,
-    /// LavaStore: what decides which tables are compacted.
+    /// LavaStore: compaction policy.
     pub policy: PolicyChoice,
-    /// LavaStore: garbage of a value file, in percent, that makes it worth collecting.
+    /// LavaStore: garbage of a value file in percent at which it is collected.
     pub gc_ratio_percent: Option<u32>,
-    /// LavaStore: gaps between two places that are read over; none: what is measured.
+    /// LavaStore: maximum gap that a read covers; `None`: measured.
     pub read_gap: Option<u64>,
-    /// Families of keys; those behind the first are in [`Engine::families`].
+    /// Number of column families; those after the first are in [`Engine::families`].
     pub families: u64,
     /// LavaStore: mechanisms switched off.
     pub ablation: Ablation,
-    /// The store may occupy so many bytes; an engine that does not know limits ignores it, see
-    /// [`Engine::keeps_space_limit`].
+    /// Space limit; an engine without limits ignores it, see [`Engine::keeps_space_limit`].
     pub space_limit_bytes: Option<u64>,
     /// Threads for flushes and compactions together.
     pub background_threads: u64,
     /// Bloom bits per key.
     pub filter_bits_per_key: u32,
-    /// Around the page cache for table data.
+    /// Whether table data bypasses the page cache.
     pub direct_io: bool,
     /// Compression of blocks.
     pub compression: Codec,
-    /// LavaStore: durable writes of the log at once.
+    /// LavaStore: concurrent durable writes of the log.
     pub loggers: u64,
-    /// LavaStore: what is buffered waits so long for a flush before it is written to the log, milliseconds.
+    /// LavaStore: maximum age of a buffered log page in milliseconds.
     pub buffered_age: Option<u64>,
-    /// LavaStore, RocksDB: the log is there.
+    /// LavaStore, RocksDB: directory of the log.
     pub log_dir: Option<PathBuf>,
-    /// LavaStore: so many levels are there as well.
+    /// LavaStore: levels with tables there.
     pub speed_levels: SpeedLevels,
-    /// LavaStore: so many bytes of hot values are there as well.
+    /// LavaStore: maximum bytes of hot values there.
     pub speed_values: u64,
-    /// LavaStore: and not of hot ones alone.
+    /// LavaStore: whether all flushed values go there first.
     pub speed_fresh: bool,
-    /// A log that is longer has memory flushed; none: the engine's own bound.
+    /// Log size that triggers flushes; `None` for the engine's default.
     pub log_bytes_max: Option<u64>,
 }
 
 impl EngineSettings {
-    /// The settings of a run.
+    /// Returns the settings of a run.
     ///
     /// # Errors
-    /// A mechanism to be switched off that does not exist.
+    /// An unknown mechanism to switch off.
     pub fn of(args: &BenchArgs) -> Result<Self> {
         let families = args.tail.families;
-        // Of several families each gets its part, down to a size below which a memtable is none; its tree begins
-        // accordingly smaller, and a table is no larger than the first level.
+        // Several families share the memory, down to a minimum memtable size; the first level of
+        // their trees and their tables shrink accordingly.
         let memtable_bytes = match families {
             1 => args.memtable_len(),
             _ => (args.memtable_len() / families).max(MEMTABLE_LEN_MIN.min(args.memtable_len())),
@@ -116,33 +115,33 @@ impl EngineSettings {
     }
 }
 
-/// What has been written and is not yet where it is to stay.
+/// Pending work of the background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Bytes of memtables.
     pub memory_bytes: u64,
-    /// As many there may be when nothing is left to be flushed.
+    /// Bytes of memtables that are not flushed without new writes.
     pub memory_rest_bytes: u64,
     /// Tables of level 0.
     pub level_0_files: u64,
-    /// As many there may be when nothing is left to be compacted.
+    /// Tables of level 0 that are not compacted without new writes.
     pub level_0_rest_files: u64,
 }
 
-/// What the harness does next; an engine without direct I/O may want to drop its pages before it reads.
+/// Next phase of the harness; an engine without direct I/O may drop its pages before reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Filling the store.
+    /// Load of the store.
     Load,
     /// Writes only.
     Write,
-    /// Reads, perhaps beside writes.
+    /// Reads, possibly with writes.
     Read,
-    /// Waiting for the background.
+    /// Wait for the background.
     Settle,
 }
 
-/// Puts that are written together.
+/// A batch of puts.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -158,28 +157,28 @@ impl Batch {
         self.ends.push((key_end, self.bytes.len()));
     }
 
-    /// Empties it and keeps the memory.
+    /// Removes all puts and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Number of puts.
+    /// Returns the number of puts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True without puts.
+    /// Returns true without puts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes of keys and values.
+    /// Returns the bytes of keys and values.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Keys and values in order.
+    /// Returns keys and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|e| e.1));
         starts
@@ -188,52 +187,54 @@ impl Batch {
     }
 }
 
-/// What a request asks for.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
-    /// A put of this value, as durable as [`EngineSettings::sync`] says.
+    /// A put with this value and the durability of [`EngineSettings::sync`].
     Put(&'a [u8]),
     /// A get.
     Get,
-    /// The first so many entries from the key on.
+    /// A scan of this many entries from the key on.
     Scan(u64),
 }
 
-/// What a request came to.
+/// Result of a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// It is written.
+    /// Result of a put.
     Written,
-    /// What the key has.
+    /// Result of a get.
     Value(Option<lavastore::Value>),
-    /// Keys with their values.
+    /// Result of a scan.
     Entries(Vec<lavastore::Entry>),
 }
 
-/// Requests of one thread that does not wait for each.
+/// Asynchronous requests of one thread.
 pub trait Flight {
-    /// Submits a request. `token` comes back with its answer.
+    /// Submits a request; its result comes with `token`.
     fn submit(&mut self, asked: Asked<'_>, key: &[u8], token: u64) -> Result<()>;
 
-    /// Waits for one that is over.
+    /// Waits for a finished request.
     fn wait(&mut self) -> Result<(u64, Answer)>;
 }
 
-/// An open store of some engine. All calls come from several threads at once.
+/// An open store of an engine. Several threads call it concurrently.
 pub trait Engine: Send + Sync {
-    /// Writes one key, as durable as [`EngineSettings::sync`] says.
+    /// Writes a key with the durability of [`EngineSettings::sync`].
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Writes a batch, atomically; `durable` false during the load, else as [`EngineSettings::sync`] says.
+    /// Writes a batch atomically; `durable` is false during the load, otherwise
+    /// [`EngineSettings::sync`] applies.
     fn write(&self, batch: &Batch, durable: bool) -> Result<()>;
 
-    /// Deletes a key, as durable as [`EngineSettings::sync`] says.
+    /// Deletes a key with the durability of [`EngineSettings::sync`].
     fn delete(&self, key: &[u8]) -> Result<()>;
 
-    /// Reads a key into `value` (cleared first); false if it does not exist.
+    /// Reads a key into `value` (cleared first); returns false if it does not exist.
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
-    /// Reads many keys in one call, and visits each that is there with its number. An engine that has no such call reads them one by one.
+    /// Reads many keys in one call, and visits each existing one with its index. Falls back to
+    /// single gets.
     fn multi_get(&self, keys: &[Vec<u8>], visit: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
         let mut value = Vec::new();
         for (nth, key) in keys.iter().enumerate() {
@@ -244,45 +245,47 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Seeks to `start` and visits up to `limit` entries in key order; returns how many there were.
+    /// Seeks to `start` and visits up to `limit` entries in key order; returns their number.
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
 
-    /// Moves what is in memory to tables.
+    /// Flushes the memtables to tables.
     fn flush(&self) -> Result<()>;
 
-    /// Waits until no background work is left; false if it took longer than `timeout`.
+    /// Waits for background work; returns false after `timeout`.
     fn settle(&self, timeout: Duration) -> Result<bool>;
 
-    /// The families behind the first, which is the engine itself: the same store, but what is read and written are the keys of
-    /// that family. There are as many in all as [`EngineSettings::families`] says; an engine that has none says so when
-    /// it is opened.
+    /// Returns the column families after the first one, which is the engine itself, as engines on
+    /// their keys. The total number is [`EngineSettings::families`]; an engine without families
+    /// fails the open.
     fn families(&self) -> Vec<&dyn Engine> {
         Vec::new()
     }
 
-    /// Requests of which so many may be in flight at once; `None`: the engine has blocking calls only.
+    /// Returns an asynchronous interface with at most `depth` requests in flight; `None` for
+    /// blocking engines.
     fn flight(&self, _depth: u64) -> Result<Option<Box<dyn Flight>>> {
         Ok(None)
     }
 
-    /// How long writers were made to wait since the store was opened, by cause, in nanoseconds: for the time series of
+    /// Returns the waits of writers since the open by cause, in nanoseconds, for the time series of
     /// `tail`. Called once a second.
     fn waits_ns(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// What is in memory and in level 0, if the engine tells. Called ten times a second while there are bursts.
+    /// Returns the contents of memory and level 0, if known. Called ten times a second during
+    /// bursts.
     fn backlog(&self) -> Option<Backlog> {
         None
     }
 
-    /// How long operations took, writers waited, and how large compactions were, since the store was opened, if the engine keeps
-    /// that.
+    /// Returns distributions of operation times, writer waits and compaction sizes since the open,
+    /// if the engine has them.
     fn histograms(&self) -> Option<Histograms> {
         None
     }
 
-    /// No wait that the engine imposes is to be longer; none: it promises nothing.
+    /// Returns the maximum wait that the engine promises; `None` without a promise.
     fn stall_budget(&self) -> Option<Duration> {
         None
     }
@@ -296,56 +299,58 @@ pub trait Engine: Send + Sync {
     /// Called before a phase begins.
     fn phase(&self, _phase: Phase) {}
 
-    /// The engine's own counters since it was opened: names and values, for the report. Of what happened in the measured
-    /// phase the harness itself uses `get_device_reads` (reads from storage that gets needed), `get_*_reads` (the same by
-    /// cause) and `stall_ns` (how long writers were made to wait, all together).
+    /// Returns the engine's counters since the open, for the report. The harness itself uses
+    /// `get_device_reads` (storage reads of gets), `get_*_reads` (the same by cause) and `stall_ns`
+    /// (total waits of writers) for the measured phase.
     fn stats(&self) -> Vec<(String, serde_json::Value)> {
         Vec::new()
     }
 
-    /// What the engine says its space consists of: names and bytes, for the timeline. Called once a second.
+    /// Returns the parts of the engine's space in bytes, for the timeline. Called once a second.
     fn space_parts(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// True if it keeps [`EngineSettings::space_limit_bytes`] itself; otherwise the harness makes its writers wait.
+    /// Returns true if the engine enforces [`EngineSettings::space_limit_bytes`]; otherwise the
+    /// harness makes writers wait.
     fn keeps_space_limit(&self) -> bool {
         false
     }
 
-    /// Changes the limit of the space while the store is open. Returns the most that its files may occupy from now on: more than
-    /// the limit if they occupy more already. `None`: it cannot do that.
+    /// Changes the space limit of the open store. Returns the maximum size of its files from now
+    /// on: above the limit if they are larger already. `None`: not supported.
     fn change_space_limit(&self, _limit_bytes: u64) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// The space that the files of the store in `dir` have.
+    /// Returns the allocated space of the store's files in `dir`.
     fn allocated(&self, dir: &Path) -> Space {
         space::allocated(dir)
     }
 
-    /// The counters of the device below the store in `dir`; `None` if there is none.
+    /// Returns the counters of the device below the store in `dir`; `None` without one.
     fn device_counters(&self, dir: &Path) -> Option<DeviceCounters> {
         host::device_counters(dir)
     }
 
-    /// Reads and checks every byte of every file: how many are damaged. An engine that cannot do so finds none.
+    /// Reads and checks every byte of every file; returns the number of damaged files, 0 if not
+    /// supported.
     fn files_damaged(&self) -> Result<u64> {
         Ok(0)
     }
 
-    /// The engine's own settings: names and values, for the report.
+    /// Returns the engine's own settings, for the report.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// Ends it cleanly.
+    /// Closes the store.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
 /// Opens stores of an engine.
 pub trait Opener: Sync {
-    /// Its name and version.
+    /// Returns its name and version.
     fn name(&self) -> String;
 
-    /// Opens, or creates, the store in a directory.
+    /// Opens or creates the store in a directory.
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>>;
 }

@@ -1,8 +1,10 @@
-//! `bench families`: what a store costs by the number of its families.
+//! `bench families`: cost of a store by its number of column families.
 //!
-//! For each number, in a store of its own: the families are made, each gets a record, and the store is flushed. Each gets another, and a
-//! checkpoint is taken, which flushes it. One family is written and flushed several times. Each gets a volatile record, which the close
-//! flushes, and the store is opened again. So each step but the flushes of one family has as much to do as there are families. Processor times are those of the process, background threads included.
+//! For each number, a new store runs these steps: create the families, write a record to each, and
+//! flush. Write another record to each, and take a checkpoint, which flushes them. Write and flush
+//! one family several times. Write a volatile record to each, which the close flushes, and reopen.
+//! So the work of each step, except the flushes of one family, grows with the number of families.
+//! Processor times are those of the process, including background threads.
 
 use crate::Result;
 use crate::host::{self, alone, now_ns};
@@ -15,27 +17,27 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
 
-/// More families than a store can have.
+/// Limit above the number of families of a store.
 const FAMILIES_MAX: u64 = 60_000;
-/// Families of which the creation is told, at the beginning and at the end.
+/// Number of reported creations at the beginning and at the end.
 const CREATED: usize = 10;
 
 /// Options of `bench families`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct FamiliesArgs {
-    /// Numbers of families, each with one record, in a store of its own
+    /// Numbers of families to measure, each in a new store
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [10, 100, 1000, 10_000])]
     pub num: Vec<u64>,
-    /// Flushes of one family among all
+    /// Number of flushes of one family
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub flushes: u64,
 }
 
 impl FamiliesArgs {
-    /// Says what is wrong with the options, if anything is.
+    /// Checks the options.
     ///
     /// # Errors
-    /// A message for the user.
+    /// An error for the user.
     pub fn check(&self) -> Result<()> {
         if !self.num.iter().all(|num| (1..=FAMILIES_MAX).contains(num)) {
             return Err("--num must be 1 to 60000".into());
@@ -47,7 +49,7 @@ impl FamiliesArgs {
     }
 }
 
-/// The spread of some times, microseconds.
+/// Returns the spread of times in microseconds.
 fn spread_us(ns: &[u64]) -> Option<Spread> {
     Spread::of(ns.iter().map(|ns| *ns as f64 / 1e3))
 }
@@ -56,48 +58,48 @@ fn spread_text(us: Option<Spread>) -> String {
     us.map_or_else(String::new, |us| [us.min, us.median, us.max].map(human_us).join(" "))
 }
 
-/// A step that all families have a part in.
+/// A step over all families.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Step {
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Processor time of it.
+    /// Processor time.
     pub cpu_seconds: f64,
 }
 
-/// What one number of families costs.
+/// Costs of a number of families.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
-    /// The number.
+    /// Number of families.
     pub families: u64,
-    /// The creation of each of the first families.
+    /// Creation times of the first families.
     pub create_first_us: Option<Spread>,
-    /// The creation of each of the last.
+    /// Creation times of the last families.
     pub create_last_us: Option<Spread>,
-    /// The creation of all.
+    /// Creation of all families.
     pub create: Step,
-    /// The flush of a record of each.
+    /// Flush of one record per family.
     pub flush: Step,
-    /// A checkpoint, with another record of each.
+    /// Checkpoint with another record per family.
     pub checkpoint: Step,
     /// Processor time of each flush of one family.
     pub one_flush_cpu_us: Option<Spread>,
-    /// How long each of them took.
+    /// Duration of each flush of one family.
     pub one_flush_us: Option<Spread>,
-    /// The close, with a volatile record of each.
+    /// Close with a volatile record per family.
     pub close: Step,
-    /// The open after it.
+    /// Reopen after the close.
     pub reopen: Step,
 }
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FamiliesReport {
-    /// By number of families.
+    /// Rows by number of families.
     pub rows: Vec<Row>,
-    /// Processor time of a flush of one family: the median of the last row over that of the first.
+    /// Ratio of the median processor time of a flush of one family, last row to first row.
     pub one_flush_cpu_ratio: f64,
-    /// The machine.
+    /// Description of the machine.
     pub machine: String,
     /// The options.
     pub options: FamiliesArgs,
@@ -125,7 +127,7 @@ fn create(db: &Db, num: u64) -> Result<(Vec<Family>, Vec<u64>)> {
     Ok((families, took_ns))
 }
 
-/// Flushes of one family, of as many puts: processor times and times.
+/// Puts and flushes one family repeatedly; returns processor times and durations.
 fn flush_one(db: &Db, family: &Family, flushes: u64) -> Result<(Vec<u64>, Vec<u64>)> {
     let (mut cpu_ns, mut took_ns) = (Vec::new(), Vec::new());
     for nth in 0..flushes {
@@ -172,10 +174,10 @@ fn row(args: &FamiliesArgs, num: u64, dir: &Path) -> Result<Row> {
     })
 }
 
-/// Makes a run; the stores are made below `dir` and removed.
+/// Makes a run; creates the stores below `dir` and removes them.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub fn run(args: &FamiliesArgs, dir: &Path) -> Result<FamiliesReport> {
     args.check()?;
     let mut rows = Vec::new();
@@ -188,7 +190,7 @@ pub fn run(args: &FamiliesArgs, dir: &Path) -> Result<FamiliesReport> {
 }
 
 impl FamiliesReport {
-    /// As text.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let mut out = format!("One record in each family; {}\n", self.machine);
         for row in &self.rows {

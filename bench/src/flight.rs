@@ -1,4 +1,5 @@
-//! A closed loop of one thread with many requests in flight: as one is over, the next is submitted.
+//! A closed loop of one thread with many requests in flight: each finished request is replaced by
+//! the next.
 
 use crate::drive::{Pace, wrong};
 use crate::engine::{Answer, Asked, Engine, Flight};
@@ -14,11 +15,12 @@ struct Pending {
     kind: Kind,
     begin_ns: u64,
     index: u64,
-    /// Bytes that it writes, if it does.
+    /// Bytes written by a put.
     written: u64,
 }
 
-/// Runs a stream to its end, to the end of time, or until `stop`, with up to `depth` requests in flight. What is in flight then is waited for.
+/// Runs a stream to its end, to its end time, or until `stop`, with up to `depth` requests in
+/// flight. Waits for the rest at the end.
 pub fn drive(
     engine: &dyn Engine,
     mut stream: Stream,
@@ -57,7 +59,7 @@ pub fn drive(
     }
 }
 
-/// Waits for one that is over, and checks what it came to. Its token is free then.
+/// Waits for a finished request, checks its result, and frees its token.
 fn land(
     flight: &mut dyn Flight,
     pending: &mut [Option<Pending>],
@@ -73,7 +75,7 @@ fn land(
     Ok(token)
 }
 
-/// The bytes that a request has written or read; an error if what it read is not what was written.
+/// Returns the bytes written or read by a request; fails on a wrong value.
 fn bytes_of(over: &Pending, answer: &Answer, stream: &Stream) -> Result<u64> {
     let refused = |what: &str| -> Error { wrong(stream, &format!("or another in flight {what}")) };
     match (over.kind, answer) {

@@ -1,15 +1,17 @@
-//! `bench fs`: what a file system makes of appends, writes in place and reads, each followed by a sync or by none.
+//! `bench fs`: performance of a file system for appends, in-place writes and reads, with or without
+//! syncs.
 //!
-//! Each thread has a file of its own and goes around the page cache, unless told otherwise: *append* writes it from front to
-//! back, *in-place* writes an existing file (made, with every byte written, before the clock starts) from front to back,
-//! *read* reads pages of an existing file in random order. The latency is that of an operation with its sync. Device bytes
-//! are those of the device's own counter, from before the first operation to after a last sync; so nothing else should
-//! use the device.
+//! Each thread has its own file and bypasses the page cache by default. *append* writes it
+//! sequentially, *in-place* overwrites an existing file sequentially (fully written before the
+//! clock starts), *read* reads pages of an existing file in random order. The latency is that of an
+//! operation with its sync. Device bytes come from the device's counter, from before the first
+//! operation until after a final sync; so no other program should use the device.
 //!
-//! On a bare device *in-place* is what any file system could reach at best: each thread writes its part of the device.
+//! On a bare device *in-place* is an upper bound for any file system: each thread writes its part
+//! of the device.
 //!
-//! `--files` makes so many more files beforehand, which the journal of a LavaFS must hold; with `--compact` that journal is
-//! compacted the whole time, one compaction after the other.
+//! `--files` creates more files beforehand, which the journal of a LavaFS must hold; `--compact`
+//! compacts that journal continuously.
 
 use crate::Result;
 use crate::host::now_ns;
@@ -27,118 +29,118 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes written at a time where a file is only made.
+/// Bytes per write when a file is created.
 const FILL_LEN: usize = 1 << 20;
-/// The seed of the order of reads.
+/// Seed of the order of reads.
 const SEED: u64 = 1;
 
-/// What is done.
+/// Measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
-    /// Bytes are written behind those of a new file.
+    /// Append to a new file.
     Append,
-    /// Pages of a file that is written already are written again, from front to back.
+    /// Overwrite pages of an existing file sequentially.
     InPlace,
-    /// Pages of a file are read in random order.
+    /// Read pages of a file in random order.
     Read,
 }
 
-/// What follows a write.
+/// Sync after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
-    /// A full sync: bytes and size.
+    /// Full sync: data and size.
     Fsync,
-    /// A data sync: bytes.
+    /// Data sync.
     Fdatasync,
-    /// Nothing.
+    /// No sync.
     None,
 }
 
 /// Options of `bench fs`.
 #[derive(Args, Clone, Debug)]
 pub struct FsArgs {
-    /// What is measured
+    /// Operation to measure
     #[arg(long, value_enum, default_value = "append")]
     pub op: Operation,
-    /// Bytes of an operation
+    /// Size of an operation in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub io_size: usize,
-    /// What follows a write
+    /// Sync after each write
     #[arg(long, value_enum, default_value = "fdatasync")]
     pub sync: Sync,
-    /// Threads, each with a file of its own
+    /// Number of threads, each with its own file
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
-    /// Operations of a thread [default: as many as the file holds]
+    /// Number of operations per thread [default: as many as the file holds]
     #[arg(long, value_name = "N")]
     pub ops: Option<u64>,
-    /// Through the page cache (a LavaFS has none)
+    /// Use the page cache (a LavaFS has none)
     #[arg(long)]
     pub buffered: bool,
-    /// Other files, made beforehand
+    /// Number of other files created beforehand
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub files: u64,
-    /// LavaFS: compact the journal all the time
+    /// LavaFS: compact the journal continuously
     #[arg(long)]
     pub compact: bool,
 }
 
-/// Where it is done.
+/// Place of the measurement.
 pub enum Ground<'a> {
-    /// In a directory.
+    /// A directory.
     Directory {
-        /// The files.
+        /// File system of the directory.
         env: &'a Env,
         /// The directory.
         dir: &'a Path,
         /// The volume, if it is a LavaFS.
         volume: Option<&'a Arc<LavaFs>>,
     },
-    /// On a device without a file system, which loses what it holds.
+    /// A device without a file system, whose contents are destroyed.
     Device(&'a dyn BlockDevice),
 }
 
-/// What was found.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct FsReport {
-    /// What was done.
+    /// Measured operation.
     pub op: Operation,
-    /// Bytes of an operation.
+    /// Size of an operation in bytes.
     pub io_size: usize,
-    /// What followed it.
+    /// Sync after each write.
     pub sync: Sync,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Bytes of each file.
+    /// Size of each file in bytes.
     pub file_size: u64,
-    /// Other files.
+    /// Number of other files.
     pub files: u64,
-    /// Bytes written or read, all together.
+    /// Bytes written or read in total.
     pub user_bytes: u64,
-    /// Bytes that the device wrote; nothing if it does not count.
+    /// Bytes written by the device; `None` without a counter.
     pub device_bytes_written: Option<u64>,
-    /// Bytes that the device read.
+    /// Bytes read by the device.
     pub device_bytes_read: Option<u64>,
-    /// Bytes written over user bytes; nothing for reads.
+    /// Ratio of device writes to user bytes; `None` for reads.
     pub device_write_amplification: Option<f64>,
-    /// From the first operation to the end of the last sync.
+    /// Time from the first operation to the end of the last sync.
     pub seconds: f64,
-    /// Operations a second.
+    /// Operations per second.
     pub ops_per_second: f64,
-    /// Millions of user bytes a second.
+    /// Millions of user bytes per second.
     pub mb_per_second: f64,
-    /// Compactions of the journal meanwhile, if they were asked for.
+    /// Number of journal compactions, with `--compact`.
     pub journal_compactions: Option<u64>,
-    /// Of an operation with its sync.
+    /// Latency of an operation with its sync.
     pub latency: Latency,
 }
 
-/// Measures; `counted` is on the device, or is the device, whose counter is read.
+/// Runs the measurement; `counted` is on the device, or is the device, whose counter is read.
 ///
 /// # Errors
-/// Those of the file system; options that make no sense together.
+/// Errors of the file system; incompatible options.
 pub fn run(ground: &Ground<'_>, counted: &Path, args: &FsArgs, file_size: u64) -> Result<FsReport> {
     args.check(ground, file_size)?;
     let bench = Bench { ground, args, file_size };
@@ -204,7 +206,7 @@ fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 600_000_000_000, 3)?)
 }
 
-/// Bytes that do not compress to nothing.
+/// Returns bytes that do not compress to nothing.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 131 + n / 256) as u8).collect()
 }
@@ -215,7 +217,7 @@ fn aligned(len: usize) -> AlignedBuf {
     buf
 }
 
-/// The thread that compacts; dropping it ends it.
+/// The compacting thread; dropping it stops the thread.
 struct Compactor {
     stop: Arc<AtomicBool>,
     count: Arc<AtomicU64>,
@@ -223,7 +225,7 @@ struct Compactor {
 }
 
 impl Compactor {
-    /// Ends it: how many compactions there were.
+    /// Stops the thread; returns the number of compactions.
     fn stop(self) -> u64 {
         let count = self.count.clone();
         drop(self);
@@ -240,7 +242,7 @@ impl Drop for Compactor {
     }
 }
 
-/// One run.
+/// A run.
 struct Bench<'a> {
     ground: &'a Ground<'a>,
     args: &'a FsArgs,
@@ -248,7 +250,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The pages that an operation may touch, in units of its size.
+    /// Number of offsets in units of the operation size.
     fn places(&self) -> u64 {
         self.file_size / self.args.io_size as u64
     }
@@ -268,7 +270,7 @@ impl Bench<'_> {
         dir.join(format!("bench-fs-other-{n:09}"))
     }
 
-    /// Makes what the operations need.
+    /// Creates the files for the operations.
     fn prepare(&self) -> Result<()> {
         let Ground::Directory { env, dir, .. } = self.ground else { return Ok(()) };
         env.fs.create_dir_all(dir)?;
@@ -301,7 +303,7 @@ impl Bench<'_> {
         Ok(file.sync(SyncKind::Full)?)
     }
 
-    /// All operations of all threads: their latencies, and how often the journal was compacted meanwhile.
+    /// Runs all threads; returns their latencies, and the number of journal compactions.
     fn measure(&self) -> Result<(Histogram<u64>, Option<u64>)> {
         let compactor = self.start_compactor()?;
         let results: Vec<Result<Histogram<u64>>> = std::thread::scope(|scope| {
@@ -319,7 +321,7 @@ impl Bench<'_> {
         Ok((all, compactor.map(Compactor::stop)))
     }
 
-    /// Has the journal compacted until told to stop, by a thread of the urgency that a volume's own has.
+    /// Compacts the journal until stopped, in a thread with the priority of a volume's own thread.
     fn start_compactor(&self) -> Result<Option<Compactor>> {
         let (true, Ground::Directory { env, volume: Some(volume), .. }) = (self.args.compact, self.ground)
         else {
@@ -330,7 +332,7 @@ impl Bench<'_> {
         let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, counted) = (stop.clone(), count.clone());
         let body = move || {
-            // A failure poisons the volume: the operations find it.
+            // A failure poisons the volume, so the operations report it.
             while !stopped.load(Ordering::Relaxed) && volume.compact_journal().is_ok() {
                 counted.fetch_add(1, Ordering::Relaxed);
             }
@@ -402,7 +404,7 @@ impl Bench<'_> {
         Ok(latency)
     }
 
-    /// One operation after the other, from front to back, and again from the front if there are more.
+    /// Runs operations sequentially over the file, and restarts at its beginning if there are more.
     fn in_turn(&self, op: impl Fn(u64) -> Result<()>) -> Result<Histogram<u64>> {
         let mut latency = histogram()?;
         for n in 0..self.ops() {
@@ -442,13 +444,13 @@ impl Bench<'_> {
     }
 }
 
-/// An environment on a volume, which is still at hand itself.
+/// Returns an environment on a volume that the caller also uses directly.
 pub fn env_of(volume: &Arc<LavaFs>) -> Env {
     Env { fs: volume.clone(), ..Env::kernel() }
 }
 
 impl FsReport {
-    /// A few lines for people.
+    /// Formats the report in a few lines.
     pub fn text(&self) -> String {
         let l = &self.latency;
         let device = match (self.device_bytes_written, self.device_write_amplification) {

@@ -1,17 +1,18 @@
-//! A store that has no room left: what it does with writes, with deletes, and with writes after deletes.
+//! A store without free space: writes, deletes, and writes after deletes.
 //!
-//! 1. **Fill**: every key is written, then keys are overwritten at random for a time. A write may make slow progress or
-//!    fail with `NoSpace`.
-//! 2. **Reads** go on: every key is read while the store is full.
-//! 3. **Deletes**: a third of the keys, which must all succeed.
-//! 4. **Writes resume** by themselves; nothing is reopened.
-//! 5. **Reopen**: the store is closed and opened, every key is read, and every byte of its files is checked.
+//! 1. **Fill**: every key is written, then keys are overwritten at random for a time. A write may
+//!    be slow or fail with `NoSpace`.
+//! 2. **Reads** work: every key is read while the store is full.
+//! 3. **Deletes**: a third of the keys is deleted, which must always succeed.
+//! 4. **Writes resume** on their own, without a reopen.
+//! 5. **Reopen**: the store is closed and opened, every key is read, and every byte of its files is
+//!   checked.
 //!
-//! What a read must find is kept beside it: of each key a checksum of the value whose write was acknowledged last. So a
-//! write that was refused must not be there, and one that was taken must.
+//! The model has a checksum of the last acknowledged value of each key. So a refused write must not
+//! be there, and an accepted one must.
 //!
-//! Any failure but `NoSpace` ends the phase and is reported; the store is closed and looked at all the same. (An engine
-//! that refuses everything from then on, "poisoned", is seen by that.)
+//! Any failure except `NoSpace` ends the phase and is reported; the store is still closed and
+//! checked. This also detects a poisoned engine, which refuses all later calls.
 
 use crate::args::BenchArgs;
 use crate::engine::{Engine, EngineSettings, Opener};
@@ -24,53 +25,53 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Every so many keys one is deleted.
+/// One in this many keys is deleted.
 const DELETE_EVERY: usize = 3;
-/// After deletes, writes have so long to resume; and deletes that are refused have so long to be taken.
+/// Timeout of writes to resume after deletes, and of refused deletes to succeed.
 const RESUME_NS: u64 = 60_000_000_000;
-/// Writes have resumed when so many in a row were taken, or half as many as keys were deleted: more than that a small store has no room
-/// for.
+/// Writes have resumed after this many accepted writes in a row, or half the number of deleted
+/// keys: a small store has no space for more.
 const RESUMED_WRITES: u64 = 1000;
-/// After a write that found no room the next is tried so much later.
+/// Delay after a write refused for lack of space.
 const RETRY_NS: u64 = 10_000_000;
 
-/// What was seen of a store that was full.
+/// Observations of a full store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Full {
-    /// Writes that it took before the deletes.
+    /// Accepted writes before the deletes.
     pub writes: u64,
-    /// Writes that it refused for want of space before the deletes.
+    /// Writes refused for lack of space before the deletes.
     pub enospc: u64,
-    /// The longest that a write took, taken or refused.
+    /// Longest write, accepted or refused.
     pub longest_wait_ms: f64,
-    /// Keys deleted.
+    /// Number of deleted keys.
     pub deletes: u64,
-    /// Deletes that were refused for want of space at first.
+    /// Deletes refused at first for lack of space.
     pub deletes_refused: u64,
-    /// The longest that a delete took.
+    /// Longest delete.
     pub longest_delete_ms: f64,
-    /// True if all deletes were taken and writes went on after them.
+    /// True if all deletes succeeded and writes resumed after them.
     pub resumed: bool,
-    /// How long after the deletes that was.
+    /// Time from the deletes until then.
     pub resumed_after_ms: f64,
-    /// Keys that were read, full and reopened.
+    /// Keys read in the full and the reopened store.
     pub reads: u64,
-    /// Of these: not what was acknowledged last.
+    /// Of these, values other than the last acknowledged one.
     pub reads_wrong: u64,
-    /// Files found damaged after reopening.
+    /// Damaged files after the reopen.
     pub files_damaged: u64,
-    /// The first failure that is not want of space.
+    /// First failure except lack of space.
     pub failure: Option<String>,
 }
 
 impl Full {
-    /// True if nothing happened that must not.
+    /// Returns true if all guarantees were kept.
     pub fn is_kept(&self) -> bool {
         let sound = self.reads_wrong == 0 && self.files_damaged == 0 && self.failure.is_none();
         self.resumed && self.deletes_refused == 0 && sound
     }
 
-    /// For people; one line for what happened, and one for each promise that was not kept.
+    /// Formats a line of counts, and one for each broken guarantee.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{} writes taken, {} refused for want of space, longest {:.1} ms; {} deletes, longest {:.1} ms; {}; \
@@ -96,8 +97,8 @@ impl Full {
         text
     }
 
-    /// Fills the store in `dir` for `seconds` after every key was written, and so on; see the module. `watched` is
-    /// called with the store open, and calls back.
+    /// Fills the store in `dir`, overwrites keys for `seconds`, and so on; see the module.
+    /// `watched` is called with the open store, and calls back.
     pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path, seconds: f64) -> Result<Full> {
         let settings = EngineSettings::of(args)?;
         let space = Space::new(args);
@@ -112,11 +113,11 @@ impl Full {
     }
 }
 
-/// A store near a limit, and what must be in it.
+/// A store near a limit, and its expected contents.
 pub(crate) struct Model<'a> {
     pub full: Full,
     space: &'a Space,
-    /// Of each key the checksum of its value; nothing if it must not be there.
+    /// Checksum of the value of each key; `None` if it must not exist.
     acknowledged: Vec<Option<u64>>,
 }
 
@@ -128,7 +129,7 @@ impl<'a> Model<'a> {
     fn phases(&mut self, args: &BenchArgs, engine: &dyn Engine, seconds: f64) -> Result<()> {
         let mut load = Stream::new(self.space, Role::Load, Kind::Put, args.keys(), 0, 1);
         while load.advance() {
-            // What finds no room now would find none later.
+            // A key without space now would have none later.
             self.put(engine, &load)?;
         }
         let mut updates = Stream::new(self.space, Role::Client, Kind::Put, u64::MAX, 0, 1);
@@ -145,12 +146,12 @@ impl<'a> Model<'a> {
         let begin_ns = now_ns();
         let resumed = deleted && self.resumes(engine, &mut updates)?;
         (self.full.resumed, self.full.resumed_after_ms) = (resumed, millis(now_ns() - begin_ns));
-        // Refusals while deletes take effect are no failure of theirs.
+        // Refusals while deletes take effect do not count.
         (self.full.enospc, self.full.writes) = (refused, taken);
         Ok(())
     }
 
-    /// Deletes a part of the keys; false if some were not taken in all the time there is.
+    /// Deletes a part of the keys; returns false if some were refused until the timeout.
     fn delete(&mut self, engine: &dyn Engine) -> Result<bool> {
         let end_ns = now_ns() + RESUME_NS;
         for index in (0..self.acknowledged.len()).step_by(DELETE_EVERY) {
@@ -161,7 +162,7 @@ impl<'a> Model<'a> {
         Ok(true)
     }
 
-    /// Deletes a key, and tries again until `end_ns` while that is refused; false if it was not taken.
+    /// Deletes a key, with retries until `end_ns`; returns false if it was refused.
     pub fn delete_key(&mut self, engine: &dyn Engine, index: usize, end_ns: u64) -> Result<bool> {
         let (mut key, mut refused) = (Vec::new(), false);
         self.space.keys.write(index as u64, &mut key);
@@ -184,7 +185,7 @@ impl<'a> Model<'a> {
         Ok(true)
     }
 
-    /// True as soon as many writes in a row were taken.
+    /// Returns true once enough writes in a row were accepted.
     fn resumes(&mut self, engine: &dyn Engine, updates: &mut Stream) -> Result<bool> {
         let (end_ns, mut in_a_row) = (now_ns() + RESUME_NS, 0);
         let wanted = RESUMED_WRITES.min(self.full.deletes / 2);
@@ -207,7 +208,7 @@ impl<'a> Model<'a> {
         outcome.and(closed)
     }
 
-    /// One write; false if it found no room.
+    /// Writes a value; returns false without space.
     pub fn put(&mut self, engine: &dyn Engine, stream: &Stream) -> Result<bool> {
         let begin_ns = now_ns();
         let outcome = engine.put(&stream.key, &stream.value);
@@ -222,7 +223,7 @@ impl<'a> Model<'a> {
         Ok(taken)
     }
 
-    /// Reads every key.
+    /// Reads and checks every key.
     pub fn read_all(&mut self, engine: &dyn Engine) -> Result<()> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for (index, expected) in self.acknowledged.iter().enumerate() {
@@ -239,7 +240,7 @@ fn millis(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// False if there was no room; other failures are failures.
+/// Returns false for lack of space; other errors are returned.
 fn is_taken(outcome: Result<()>) -> Result<bool> {
     match outcome {
         Ok(()) => Ok(true),

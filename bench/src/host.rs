@@ -1,13 +1,14 @@
-//! What the machine says: time, the counters of this process and of the device.
+//! Measurements of the machine: time, counters of this process and of the device.
 //!
-//! A benchmark measures a real machine and never runs in simulation; so this module may ask the system directly, for
-//! what the engine's own seam does not offer (`/proc`, `/sys`, directories that no engine opened yet).
+//! A benchmark measures a real machine and never runs in simulation. So this module may ask the
+//! system directly for data that the engine's interface does not provide (`/proc`, `/sys`,
+//! directories not opened by an engine).
 //!
-//! * `/proc/self/io`: `write_bytes` counts pages when they become dirty in the page cache and direct writes when they are
-//!   submitted, so it holds what the process caused, also of files removed before their pages reached the device;
-//!   `cancelled_write_bytes` counts those. Reads count when they go to the device.
-//! * `/sys/dev/block/MAJOR:MINOR/stat`: sectors of 512 bytes, with the file system's journal and with everything else
-//!   that the machine writes meanwhile.
+//! * `/proc/self/io`: `write_bytes` counts pages when they become dirty in the page cache, and
+//!   direct writes when they are submitted. So it includes files removed before their pages reached
+//!   the device; `cancelled_write_bytes` counts those. Reads count when they go to the device.
+//! * `/sys/dev/block/MAJOR:MINOR/stat`: sectors of 512 bytes, including the file system's journal
+//!   and all other writes of the machine.
 
 use crate::Result;
 use std::path::Path;
@@ -15,14 +16,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Monotonic nanoseconds since the first call.
+/// Returns monotonic nanoseconds since the first call.
 #[allow(clippy::disallowed_methods, reason = "a benchmark times a real machine")]
 pub fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Waits until `due_ns`: asleep at first, then yielding, because a sleep may last some 60 us too long.
+/// Waits until `due_ns`: sleeps first, then yields, because a sleep may overrun by some 60 us.
 #[allow(clippy::disallowed_methods, reason = "a benchmark times a real machine")]
 pub fn wait_until(due_ns: u64) {
     const SLEEP_ERROR_NS: u64 = 80_000;
@@ -39,7 +40,8 @@ pub fn wait_until(due_ns: u64) {
     }
 }
 
-/// Tells threads of a scope to stop, also if what they watch panics: the scope would wait for them for ever.
+/// Sets the stop flag of a scope's threads on drop, also in a panic, which would otherwise leave
+/// the scope waiting.
 #[derive(Debug)]
 pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
@@ -62,11 +64,11 @@ pub struct ProcessCounters {
     pub read_calls: u64,
     /// CPU time of all threads, user and system.
     pub cpu_ns: u64,
-    /// The most memory that was resident.
+    /// Peak resident memory.
     pub rss_peak_bytes: u64,
 }
 
-/// The counters of this process now; zeros where the system does not offer them.
+/// Returns the counters of this process; zeros if unavailable.
 pub fn process_counters() -> ProcessCounters {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let field = |text: &str, name: &str| -> u64 {
@@ -84,17 +86,17 @@ pub fn process_counters() -> ProcessCounters {
     }
 }
 
-/// CPU time from `/proc/self/stat`, in ticks of 10 ms on every Linux of interest.
+/// Returns CPU time from `/proc/self/stat`, in ticks of 10 ms on every relevant Linux.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field, the program's name, is in parentheses and may hold spaces.
+    // The second field, the program's name, is in parentheses and may contain spaces.
     let rest = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
     (ticks(11) + ticks(12)) * 10_000_000
 }
 
-/// The threads of this process now; 0 where the system does not tell.
+/// Returns the number of threads of this process; 0 if unavailable.
 pub fn threads() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let count = status.lines().find_map(|line| line.strip_prefix("Threads:"));
@@ -112,7 +114,7 @@ pub struct DeviceCounters {
     pub write_bytes: u64,
 }
 
-/// Where the system tells of the device below `dir`, or of the device that `dir` is.
+/// Returns the sysfs path of the device below `dir`, or of the device `dir`.
 fn sys_device(dir: &Path) -> Option<String> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let found = std::fs::metadata(dir).ok()?;
@@ -122,7 +124,7 @@ fn sys_device(dir: &Path) -> Option<String> {
     Some(format!("/sys/dev/block/{major}:{minor}"))
 }
 
-/// The counters of the device below `dir`; `None` if there is no such device (tmpfs, overlays).
+/// Returns the counters of the device below `dir`; `None` without a device (tmpfs, overlays).
 pub fn device_counters(dir: &Path) -> Option<DeviceCounters> {
     let text = std::fs::read_to_string(format!("{}/stat", sys_device(dir)?)).ok()?;
     let fields: Vec<u64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
@@ -133,21 +135,21 @@ pub fn device_counters(dir: &Path) -> Option<DeviceCounters> {
     })
 }
 
-/// The logical block of the device below `dir`, bytes; `None` if there is no such device.
+/// Returns the logical block size of the device below `dir` in bytes; `None` without a device.
 pub fn block_size(dir: &Path) -> Option<u64> {
-    // A partition has no queue of its own: its device has.
+    // A partition has no queue; its device has.
     let device = sys_device(dir)?;
     let of = |at: &str| std::fs::read_to_string(format!("{device}/{at}/queue/logical_block_size")).ok();
     of(".").or_else(|| of("..")).and_then(|text| text.trim().parse().ok())
 }
 
-/// Read system calls of the calling thread; 0 where the system does not tell.
+/// Returns the read system calls of the calling thread; 0 if unavailable.
 pub fn thread_read_calls() -> u64 {
     let io = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
     io.lines().find_map(|l| l.strip_prefix("syscr:")).and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
-/// A directory for one run, which is removed when dropped unless it is to be kept.
+/// The directory of a run, removed on drop unless it is kept.
 #[derive(Debug)]
 pub struct WorkDir {
     path: std::path::PathBuf,
@@ -155,10 +157,11 @@ pub struct WorkDir {
 }
 
 impl WorkDir {
-    /// The directory that the user named: created if missing, refused if something is in it (unless `reuse`), kept.
+    /// Returns the directory named by the user: created if missing, refused if not empty (unless
+    /// `reuse`), kept.
     #[allow(clippy::disallowed_methods, reason = "looks into a directory before any engine does")]
     pub fn named(path: &Path, reuse: bool) -> Result<Self> {
-        // The directory, and none above it: a mistyped path is an error.
+        // Creates the directory but no parents: a mistyped path is an error.
         if !path.is_dir() {
             std::fs::create_dir(path)
                 .map_err(|e| std::io::Error::new(e.kind(), format!("cannot make {}: {e}", path.display())))?;
@@ -175,7 +178,8 @@ impl WorkDir {
         Ok(WorkDir { path: path.to_owned(), keep: true })
     }
 
-    /// A fresh directory below `parent`, removed at the end. `parent` gets a `.gitignore` if it is new.
+    /// Returns a new directory below `parent`, removed at the end. A new `parent` gets a
+    /// `.gitignore`.
     #[allow(clippy::disallowed_methods, reason = "makes a directory before any engine does")]
     pub fn fresh(parent: &Path) -> Result<Self> {
         if !parent.exists() {
@@ -195,7 +199,7 @@ impl WorkDir {
         Err(format!("no fresh name left in {}", parent.display()).into())
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -212,7 +216,7 @@ impl Drop for WorkDir {
     }
 }
 
-/// Removes the directories of runs whose process is gone: it was killed, and could not do so itself.
+/// Removes the directories of killed processes.
 #[allow(clippy::disallowed_methods, reason = "cleans up what this module made")]
 fn remove_orphans(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -226,7 +230,7 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-/// Makes a run in `dir` and removes its store; what failed is left to be looked at.
+/// Makes a run in `dir` and removes its store; a failed run is left for inspection.
 #[allow(clippy::disallowed_methods, reason = "removes the directory of a store that was closed")]
 pub fn alone<T>(dir: &Path, run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let outcome = run(dir)?;
@@ -236,7 +240,7 @@ pub fn alone<T>(dir: &Path, run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     Ok(outcome)
 }
 
-/// Removes the parent that [`WorkDir::fresh`] made when the last run in it is over.
+/// Removes the parent made by [`WorkDir::fresh`] after its last run.
 #[allow(clippy::disallowed_methods, reason = "cleans up what this module made")]
 fn remove_if_empty(parent: &Path) {
     let names: Vec<_> =
@@ -246,7 +250,7 @@ fn remove_if_empty(parent: &Path) {
     }
 }
 
-/// Cores, memory and kernel, as one line for the report.
+/// Describes cores, memory and kernel in a line for the report.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

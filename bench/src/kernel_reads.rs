@@ -1,39 +1,45 @@
-//! What the kernel counted while a run's clients read: beside the engine's own count of reads, which it cannot vouch for itself.
+//! Kernel counters of reads during a run, to verify the engine's own count.
 //!
-//! Three counters, and what each of them counts:
+//! There are three counters:
 //!
-//! * **Read system calls** (`syscr` of `/proc/self/io`, all threads of the process): `read`, `pread` and their kin, whether the page cache answers or the device. A read
-//!   that is submitted through io_uring is in no such call and is not counted; nor is a page that comes in because a mapping was touched. What the benchmark reads itself (a few files of `/proc` a second) is in it.
-//! * **Bytes read from devices** (`read_bytes` of `/proc/self/io`): counted for each request as it goes to a device, in the thread that submits it. Direct reads are in it, through io_uring or
-//!   not, and what the page cache did not have, with what the kernel reads ahead; what it had is not.
-//! * **Requests and bytes of the device** (`/sys/dev/block/*/stat`): completed reads, after the kernel has split long ones and merged neighbours; of everybody on the
-//!   machine, and of all partitions of it. Only where a device is below the store.
+//! * **Read system calls** (`syscr` of `/proc/self/io`, all threads of the process): `read`,
+//!   `pread` and similar, whether the page cache or the device answers. Reads through io_uring and
+//!   page faults of mappings are not counted. The benchmark's own reads (a few files of `/proc` per
+//!   second) are.
+//! * **Bytes read from devices** (`read_bytes` of `/proc/self/io`): counted in the submitting
+//!   thread for each request to a device. It includes direct reads, also through io_uring, and page
+//!   cache misses with the kernel's read-ahead, but no page cache hits.
+//! * **Requests and bytes of the device** (`/sys/dev/block/*/stat`): completed reads of the whole
+//!   machine and all partitions, after the kernel has split and merged requests. Available only
+//!   with a device below the store.
 //!
-//! So with direct I/O and single gets the first is the engine's number of reads, the third that of requests to the device, and the quotient of bytes tells how much a get
-//! moves; with io_uring (`multi_get`, gets in flight) the first is less than that, and the third tells. Between the two moments of a run also its end is counted, until the
-//! background has come to rest.
+//! With direct I/O and single gets, the first counter equals the engine's reads, the third one the
+//! device requests, and their quotient of bytes shows the bytes per get. With io_uring
+//! (`multi_get`, gets in flight) the first one is too low, and the third one counts. The counters
+//! include the end of the run until the background work has ended.
 
 use crate::costs::Counters;
 use crate::report::human_bytes;
 use serde::{Deserialize, Serialize};
 
-/// For each get. See the module.
+/// Reads per get; see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelReads {
     /// Read system calls of the process.
     pub calls: f64,
-    /// Those of the threads that get.
+    /// Read system calls of the client threads.
     pub client_calls: f64,
-    /// Bytes that the process had devices read.
+    /// Bytes that the process read from devices.
     pub process_bytes: f64,
-    /// Reads that the device completed, whoever wanted them; nothing if it has no counters.
+    /// Completed reads of the device, of all processes; `None` without counters.
     pub device_requests: Option<f64>,
-    /// Bytes that it read.
+    /// Bytes read by the device.
     pub device_bytes: Option<f64>,
 }
 
 impl KernelReads {
-    /// What was counted from one moment to another, in which there were so many gets, by threads that made so many calls.
+    /// Computes the reads between two moments for the given gets and system calls of the client
+    /// threads.
     pub(crate) fn between(before: &Counters, after: &Counters, gets: u64, client_calls: u64) -> KernelReads {
         let per_get = |n: u64| n as f64 / gets.max(1) as f64;
         let grown = |now: u64, then: u64| per_get(now.saturating_sub(then));
@@ -47,7 +53,7 @@ impl KernelReads {
         }
     }
 
-    /// For a person.
+    /// Formats the counters as text.
     pub fn text(&self) -> String {
         let device = self.device_requests.zip(self.device_bytes).map_or_else(
             || "no device to ask".to_owned(),

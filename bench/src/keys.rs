@@ -1,7 +1,8 @@
 //! Keys: the i-th key of a store, in random order.
 //!
-//! A key is `user` and the 20 decimal digits of a bijective mix of its index (and the seed), padded with `.` behind.
-//! Writing indexes 0, 1, 2 … thus writes random keys, none twice, and a key tells its index back only through the mix.
+//! A key is `user` and the 20 decimal digits of a bijective mix of its index and the seed, padded
+//! with `.`. So writing indexes 0, 1, 2 … writes random unique keys, and only the inverse of the
+//! mix recovers an index.
 
 /// The finalizer of splitmix64: a bijection of 64-bit numbers.
 pub fn mix(x: u64) -> u64 {
@@ -18,13 +19,13 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Keys of `len` bytes (at least 24) that depend on `seed`.
+    /// Returns keys of `len` bytes (at least 24) that depend on `seed`.
     pub fn new(len: usize, seed: u64) -> Self {
         assert!(len >= 24, "a key has room for its 20 digits");
         Keys { len, salt: mix(seed ^ 0x6b65_7973) }
     }
 
-    /// Bytes of a key.
+    /// Returns the length of a key in bytes.
     pub fn len_bytes(&self) -> usize {
         self.len
     }

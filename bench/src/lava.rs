@@ -1,4 +1,4 @@
-//! LavaStore under the benchmark.
+//! The benchmark driver of LavaStore.
 
 use crate::Result;
 use crate::args::{Codec, SpeedLevels};
@@ -28,11 +28,11 @@ impl Opener for Lava {
     }
 }
 
-/// Opens LavaStore in an environment that is not the machine's.
+/// Opens LavaStore in another environment than the machine's.
 pub struct LavaIn {
     /// The environment.
     pub env: Env,
-    /// The device below it, whose counter is read.
+    /// Device of the environment, whose counters are read.
     pub counted: PathBuf,
 }
 
@@ -48,7 +48,7 @@ impl Opener for LavaIn {
     }
 }
 
-/// What waits of the log at most, beside memtables.
+/// Returns the maximum bytes of buffered log pages in addition to memtables.
 fn waiting_log_bytes(settings: &EngineSettings) -> usize {
     let (memtable_bytes, buffered_age_ms_max) = (settings.memtable_bytes as usize, settings.buffered_age);
     Options { memtable_bytes, memory_bytes: 1 << 40, ..Options::default() }
@@ -102,7 +102,7 @@ fn options(settings: &EngineSettings) -> Options {
     })
 }
 
-/// Its name, and its parameters if it has any.
+/// Formats the name and the parameters of a policy.
 fn described_policy(policy: &PolicyChoice) -> String {
     match policy.parameters.as_slice() {
         [] => policy.name.clone(),
@@ -113,7 +113,7 @@ fn described_policy(policy: &PolicyChoice) -> String {
     }
 }
 
-/// The mechanisms that are switched off.
+/// Formats the disabled mechanisms.
 fn described_ablation(ablation: &Ablation) -> String {
     let shown = format!("{ablation:?}");
     let off = Ablation::names().into_iter().filter(|name| shown.contains(&format!("{name}: false")));
@@ -123,7 +123,7 @@ fn described_ablation(ablation: &Ablation) -> String {
     }
 }
 
-/// A choice as it is written in options: in lower case.
+/// Formats a choice in lower case, as in options.
 fn lower(choice: impl std::fmt::Debug) -> String {
     format!("{choice:?}").to_lowercase()
 }
@@ -168,7 +168,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// 0: as many as are found to be best.
+/// Converts the number of loggers; 0 means adaptive.
 fn loggers_of(settings: &EngineSettings) -> Loggers {
     match settings.loggers as usize {
         0 => Loggers::AUTO,
@@ -179,16 +179,16 @@ fn loggers_of(settings: &EngineSettings) -> Loggers {
 /// An open store.
 struct LavaEngine {
     db: Db,
-    /// The family that is read and written; none: the default one.
+    /// The family to read and write; `None`: the default one.
     family: Option<Family>,
     /// The other families.
     others: Vec<LavaEngine>,
     sync: bool,
     stall_budget: Duration,
-    /// What memory and level 0 have at rest.
+    /// Idle contents of memory and level 0.
     at_rest: Backlog,
     settings: Vec<(String, String)>,
-    /// The environment, if it is not the machine's, and the device below it.
+    /// The environment if it is not the machine's, and the device below it.
     elsewhere: Option<(Env, PathBuf)>,
     /// Its directory on a second disk.
     beside: Option<PathBuf>,
@@ -243,7 +243,7 @@ impl LavaEngine {
     }
 }
 
-/// Requests in flight, and the queue that they come out of.
+/// Requests in flight with their completion queue.
 struct LavaFlight {
     requests: Requests,
     queue: RequestQueue,
@@ -298,7 +298,8 @@ impl Engine for LavaEngine {
     fn change_space_limit(&self, limit_bytes: u64) -> Result<Option<u64>> {
         self.db.set_space_limit(Some(lavastore::SpaceLimit::Bytes(limit_bytes)))?;
         let space = self.db.space()?;
-        // A store above its limit may occupy its present files and its reserve; a memtable takes up to an eighth more as tables.
+        // A store above its limit may occupy its present files and its reserve; a memtable needs up
+        // to an eighth more as tables.
         let claimed =
             space.total_bytes + space.reserve_bytes + space.memtable_bytes + space.memtable_bytes / 8;
         let most = claimed + space.memtable_bytes;
@@ -346,7 +347,7 @@ impl Engine for LavaEngine {
     }
 
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        // Whoever reads a page knows how long it is.
+        // The reader of a page knows its length.
         let options = ReadOptions { expected_entries: limit as usize, ..ReadOptions::default() };
         let reader = match &self.family {
             None => self.db.reading(&options),

@@ -1,10 +1,11 @@
-//! A limit of the space that a store may take, and how the harness holds an engine to it that knows no limit itself.
+//! A space limit, and its enforcement by the harness for engines without limits.
 //!
-//! After Scavenger+, which gave every engine of a comparison the same space and made its writer wait as long as the store
-//! was over it, so that background work could bring it down. The bytes are those of [`crate::space`]: what the files
-//! occupy, seen from outside, [`SAMPLE_NS`] apart. A writer that waits is charged for it: the wait is part of the latency
-//! of its operation. An engine that cannot come down without new writes would keep its writer for ever; when the space
-//! has found no new low for a time that the caller sets, the throttle gives up, and the run ends early and says so.
+//! Follows Scavenger+, which gave every compared engine the same space and made its writer wait
+//! while the store exceeded it, so that background work could shrink it. The bytes are those of
+//! [`crate::space`]: the allocated size of the files, sampled every [`SAMPLE_NS`]. The wait is part
+//! of the latency of the waiting operation. An engine that cannot shrink without new writes would
+//! block its writer for ever. So when the space has reached no new minimum for a given time, the
+//! throttle gives up, and the run ends early with a message.
 
 use crate::host::{now_ns, wait_until};
 use serde::{Deserialize, Serialize};
@@ -12,23 +13,24 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Between two looks at the space where there is a limit.
+/// Sampling interval of the space under a limit.
 pub const SAMPLE_NS: u64 = 50_000_000;
-/// A writer that waits asks again after so long.
+/// Polling interval of a waiting writer.
 const STEP_NS: u64 = 2_000_000;
 
-/// How much a store may occupy.
+/// Maximum size of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum SpaceLimit {
-    /// So many bytes.
+    /// In bytes.
     Bytes(u64),
-    /// So many times the raw bytes of the data loaded: a fixed number of bytes for a run.
+    /// As a multiple of the raw bytes of the loaded data, which is a fixed number of bytes for a
+    /// run.
     Times(f64),
 }
 
 impl SpaceLimit {
-    /// In bytes, for a store whose loaded data has `live_bytes`.
+    /// Returns the limit in bytes for loaded data of `live_bytes`.
     pub fn bytes(self, live_bytes: u64) -> u64 {
         match self {
             SpaceLimit::Bytes(bytes) => bytes,
@@ -75,7 +77,7 @@ impl From<SpaceLimit> for String {
     }
 }
 
-/// What the sampler saw of a store that has a limit.
+/// Samples of a store with a limit.
 #[derive(Debug)]
 pub struct Watch {
     /// The limit.
@@ -87,13 +89,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing seen yet.
+    /// Returns a watch without samples.
     pub fn new(limit_bytes: u64) -> Self {
         let zero = || AtomicU64::new(0);
         Watch { limit_bytes, bytes: zero(), samples: zero(), breaches: zero(), peak_bytes: zero() }
     }
 
-    /// The store occupies `bytes` now.
+    /// Records a sample.
     pub fn note(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.samples.fetch_add(1, Ordering::Relaxed);
@@ -101,23 +103,23 @@ impl Watch {
         self.peak_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Looks so far.
+    /// Returns the number of samples.
     pub fn samples(&self) -> u64 {
         self.samples.load(Ordering::Relaxed)
     }
 
-    /// Looks at which the store was above the limit.
+    /// Returns the number of samples above the limit.
     pub fn breaches(&self) -> u64 {
         self.breaches.load(Ordering::Relaxed)
     }
 
-    /// The most that it occupied.
+    /// Returns the maximum size.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// Makes writers wait while a store is at its limit or above it.
+/// Makes writers wait while a store is at or above its limit.
 #[derive(Debug)]
 pub struct Throttle<'a> {
     watch: &'a Watch,
@@ -127,12 +129,14 @@ pub struct Throttle<'a> {
 }
 
 impl<'a> Throttle<'a> {
-    /// A throttle by what `watch` sees, that gives up after `patience_ns` without a new low.
+    /// Returns a throttle on the samples of `watch` that gives up after `patience_ns` without a new
+    /// minimum.
     pub fn new(watch: &'a Watch, patience_ns: u64) -> Self {
         Throttle { watch, patience_ns, waited_ns: AtomicU64::new(0), gave_up: AtomicBool::new(false) }
     }
 
-    /// Returns when there is room for a write; false if it is to be left, because the throttle gave up or `stop` was set.
+    /// Waits until there is space for a write; returns false if the throttle gave up or `stop` was
+    /// set.
     pub fn admit(&self, stop: &AtomicBool) -> bool {
         self.admit_by(stop, now_ns, wait_until)
     }
@@ -160,12 +164,12 @@ impl<'a> Throttle<'a> {
         !self.gave_up() && !stop.load(Ordering::Relaxed)
     }
 
-    /// How long writers waited, all together.
+    /// Returns the total wait of writers.
     pub fn waited_ns(&self) -> u64 {
         self.waited_ns.load(Ordering::Relaxed)
     }
 
-    /// True if the store did not come down for so long that the run was ended.
+    /// Returns true if the run was ended because the store did not shrink.
     pub fn gave_up(&self) -> bool {
         self.gave_up.load(Ordering::Relaxed)
     }
@@ -190,7 +194,7 @@ mod tests {
         }
     }
 
-    /// A store of which a clock of ours knows how large it is.
+    /// Simulates a store whose size is a function of a simulated clock.
     fn admitted(patience_ns: u64, size_at: impl Fn(u64) -> u64) -> (bool, u64, u64) {
         let watch = Watch::new(100);
         let clock = Cell::new(0u64);
@@ -209,7 +213,7 @@ mod tests {
     fn a_writer_waits_until_there_is_room() {
         assert_eq!(admitted(STEP_NS, |_| 99), (true, 0, 0));
         let shrinks = |ns: u64| 105 - ns / STEP_NS;
-        // 105, 104, .. 101 are breaches, 100 is none but at the limit, 99 is room.
+        // 105, 104, .. 101 are breaches, 100 is at the limit but no breach, 99 is below it.
         assert_eq!(admitted(2 * STEP_NS, shrinks), (true, 6 * STEP_NS, 5));
     }
 

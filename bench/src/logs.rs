@@ -1,20 +1,22 @@
-//! `bench log`: durable appends to many logs by several writers, with trims behind.
+//! `bench log`: durable appends to many logs by several writers, with trims.
 //!
-//! Each writer has logs of its own (log `n` belongs to writer `n` modulo writers), so that LSNs need no lock of the
-//! benchmark's; it appends to one of them after the other. A record that comes out of order is left out and made up for by the
-//! append that follows in the same log, as page servers do. An engine that only takes consecutive numbers
-//! ([`LogEngine::takes_gaps`]) gets them in order, which is said in the report. Whenever a log is [`LogArgs::keep`]
-//! records longer than it should be, and half as many more, it is trimmed to that: the bytes of trims are the engine's.
+//! Each writer owns some logs (log `n` belongs to writer `n` modulo writers), so that LSNs need no
+//! lock in the benchmark. It appends to them in turn. An out-of-order record is skipped and
+//! appended after its successor, as by page servers. An engine that accepts only consecutive
+//! numbers ([`LogEngine::takes_gaps`]) gets them in order, which the report says. A log longer than
+//! its target ([`LogArgs::keep`]) by half is trimmed to the target. The bytes of trims count for
+//! the engine.
 //!
-//! The latency is that of a durable append, trims apart. Device bytes are those of the device's own counter, from the first
-//! append of the measured part to a moment after the last: so nothing else should use the device. What is written before that, while the
-//! logs grow to the length that they keep, is stated apart (`growth_*`).
+//! The latency is that of a durable append; trims are excluded. Device bytes come from the device's
+//! counter, from the first append of the measured part until shortly after the last one: so no
+//! other program should use the device. Writes before that, while the logs grow to their target,
+//! are reported separately (`growth_*`).
 //!
-//! What the same place makes of writes in place is measured just before and just after ([`LogArgs::in_place`]): no log of one writer
-//! who waits for each record is faster than that.
+//! In-place writes in the same place are measured just before and after ([`LogArgs::in_place`]):
+//! they bound the rate of a log with one writer that waits for each record.
 //!
-//! After the run a sample of what must be there is read and checked, and what was trimmed must be gone; then the store is
-//! closed and opened again (`recovery_ms`), and the ends of all logs are looked at.
+//! After the run a sample of the remaining records is read and checked, and trimmed ones must be
+//! gone. Then the store is reopened (`recovery_ms`), and the ends of all logs are checked.
 
 mod beside;
 pub mod keyed;
@@ -37,75 +39,79 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The seed of what is out of order.
+/// Seed of out-of-order records.
 const SEED: u64 = 1;
-/// Bytes of the file that is written in place.
+/// Size of the file for in-place writes in bytes.
 const IN_PLACE_FILE: u64 = 32 << 20;
-/// Records that a writer appends at once, at most.
+/// Maximum number of concurrent appends of a writer.
 const IN_FLIGHT_MAX: u64 = 4096;
-/// Records of each log that are read after the run.
+/// Number of records of each log read after the run.
 const CHECKED_MAX: u64 = 4;
 
 /// Options of `bench log`.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LogArgs {
-    /// Logs
+    /// Number of logs
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub logs: u64,
-    /// Threads that append, each to logs of its own
+    /// Number of appending threads, each with its own logs
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub writers: u64,
-    /// Records that each writer appends at once: it waits until all of them are durable, and then appends as many again
+    /// Number of records that each writer appends concurrently, before it waits until all are
+    /// durable
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[serde(default)]
     pub in_flight: u64,
-    /// Bytes of a record
+    /// Size of a record in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub record_size: usize,
-    /// The part of records that come after their successor
+    /// Share of records that arrive after their successor
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub out_of_order: f64,
-    /// Seconds of the measured part
+    /// Duration of the measured part in seconds
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     pub seconds: f64,
-    /// Bytes that all logs together keep; what is older is trimmed
+    /// Total bytes to keep in all logs; older records are trimmed
     #[arg(long, value_name = "BYTES", default_value_t = 512 << 20)]
     pub keep: u64,
-    /// Seconds of appends before the measured part [default: until the logs are as long as they are to be, at most 60]
+    /// Seconds of appends before the measured part [default: until the logs reach their length, at
+    /// most 60]
     #[arg(long, value_name = "S")]
     pub warmup_seconds: Option<f64>,
-    /// Data-synced writes in place of 4 KiB, before the run and once more after it, by which it is judged
+    /// Number of reference writes of 4 KiB in place, each data-synced, before and after the run
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub in_place: u64,
-    /// Threads that follow the logs while they are written, each its part of them, and compare what they get
+    /// Number of threads that follow the logs during the appends and compare the records
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]
     pub tail_readers: u64,
-    /// Logs of which nothing is trimmed
+    /// Number of logs without trims
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]
     pub never_trimmed: u64,
-    /// Bytes of a group of the log (LavaLog): a run reaches the steady state when several were filled and used again
+    /// Size of a log group in bytes (LavaLog); the steady state needs several reused groups
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub group_bytes: Option<u64>,
-    /// What the files may take, bytes (LavaLog)
+    /// Space limit in bytes (LavaLog)
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub space_limit: Option<u64>,
-    /// Bytes of a value that is put with each record, in one batch of both (LavaLog); 0: the store has keys too, and nothing is put
+    /// Size in bytes of a value put with each record in one batch (LavaLog); 0: the store has keys,
+    /// but none are put
     #[arg(long, value_name = "BYTES", conflicts_with = "space_limit")]
     #[serde(default)]
     pub put_size: Option<usize>,
-    /// Records that are read at random after the run, old ones and then the newest, and scanned
+    /// Number of records read at random after the run, first old ones and then the newest, and
+    /// scanned
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]
     pub reads: u64,
-    /// Do not close the store, as if the process had been killed, and write down in FILE what must be there
+    /// Leave the store as if the process was killed, and write the expected contents to FILE
     #[arg(long, value_name = "FILE", conflicts_with = "recover")]
     #[serde(default)]
     pub crash: Option<PathBuf>,
-    /// Write nothing: open a store that was left so, and look whether it has what FILE says
+    /// Append nothing: open such a store and compare it with FILE
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
     pub recover: Option<PathBuf>,
@@ -113,7 +119,7 @@ pub struct LogArgs {
 
 impl LogArgs {
     /// # Errors
-    /// What makes no sense.
+    /// The first invalid option.
     pub fn check(&self) -> Result<()> {
         let complaint = if self.writers == 0 || self.logs < self.writers {
             "each writer has at least one log: --logs at least --writers, which is at least 1"
@@ -133,7 +139,7 @@ impl LogArgs {
         Err(complaint.into())
     }
 
-    /// Records that a log keeps.
+    /// Returns the number of records that a log keeps.
     fn keep_records(&self) -> u64 {
         (self.keep / self.logs / self.record_size as u64).max(16)
     }
@@ -143,89 +149,88 @@ impl LogArgs {
     }
 }
 
-/// A record that is appended.
+/// A record to append.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// To which log.
+    /// Number of its log.
     pub log: u64,
-    /// Its number there.
+    /// Its LSN.
     pub lsn: u64,
-    /// What it is.
+    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// A store of logs under the benchmark.
+/// A measured store of logs.
 pub trait LogEngine: Sync {
-    /// Appends a record; it has survived a loss of power on return.
+    /// Appends a record durably.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()>;
-    /// Appends several records, in whatever way the engine has for one thread that does not wait for each of them; all have survived a
-    /// loss of power on return.
+    /// Appends several records durably, with the engine's best method for one thread.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn append_all(&self, records: &[Record]) -> Result<()> {
         records.iter().try_for_each(|record| self.append(record.log, record.lsn, &record.bytes))
     }
-    /// Forgets what is below.
+    /// Removes all records below an LSN.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn trim(&self, log: u64, below: u64) -> Result<()>;
-    /// False: there is no such record.
+    /// Reads a record; returns false if it does not exist.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn read(&self, log: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool>;
-    /// True if a record may come after its successor.
+    /// Returns true if a record may arrive after its successor.
     fn takes_gaps(&self) -> bool;
-    /// Follows a log from its end on; `None` if the engine does not offer that.
+    /// Follows a log from its end; `None` if not supported.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn follow(&self, _log: u64) -> Result<Option<Box<dyn Follow + '_>>> {
         Ok(None)
     }
-    /// Reads a log from its first record to its last: how many there are. `None` if the engine does not offer that.
+    /// Scans a log; returns its number of records, or `None` if not supported.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn scan(&self, _log: u64) -> Result<Option<u64>> {
         Ok(None)
     }
-    /// How it was opened.
+    /// Returns the engine's settings.
     fn settings(&self) -> Vec<(String, String)>;
-    /// Its counters.
+    /// Returns the engine's counters.
     fn stats(&self) -> Vec<(String, Value)>;
-    /// Ends it.
+    /// Closes the store.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// The records of one log, as they come.
+/// Follows the records of a log.
 pub trait Follow: Send {
-    /// The next one; if there is none it is waited for, so long at most.
+    /// Returns the next record, and waits for it at most `patience`.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn next(&mut self, patience: Duration) -> Result<Option<(u64, Vec<u8>)>>;
 }
 
-/// Where stores of logs are.
+/// Place of stores of logs.
 #[derive(Clone, Debug)]
 pub struct LogSite {
-    /// The files.
+    /// Environment of the files.
     pub env: Env,
-    /// The device below, or the image, if it is not that of the directory.
+    /// The device or image, if it is not that of the directory.
     pub device: Option<PathBuf>,
 }
 
 impl LogSite {
-    /// Directories of the machine.
+    /// Returns the machine's file systems.
     pub fn machine() -> LogSite {
         LogSite { env: Env::kernel(), device: None }
     }
@@ -233,14 +238,14 @@ impl LogSite {
 
 /// Opens stores of logs.
 pub trait LogOpener {
-    /// Engine and version.
+    /// Returns engine and version.
     fn name(&self) -> String;
-    /// Opens a store, or makes one, with logs from 0 to `logs`.
+    /// Opens or creates a store with logs from 0 to `logs`.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn open(&self, dir: &Path, logs: u64) -> Result<Box<dyn LogEngine>>;
-    /// Where they are.
+    /// Returns the place of the stores.
     fn site(&self) -> LogSite {
         LogSite::machine()
     }
@@ -251,12 +256,12 @@ pub trait LogOpener {
 pub enum OwnEngine {
     /// LavaLog.
     Lavalog,
-    /// LavaKV with a key a record.
+    /// LavaKV with a key per record.
     Lavakv,
 }
 
 impl OwnEngine {
-    /// Opens stores of it.
+    /// Returns the opener of its stores.
     pub fn opener(self, site: LogSite, args: &LogArgs) -> Box<dyn LogOpener> {
         match self {
             OwnEngine::Lavalog => Box::new(lavalog::LavaLog { site, args: args.clone() }),
@@ -265,52 +270,52 @@ impl OwnEngine {
     }
 }
 
-/// What was found.
+/// The report of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LogReport {
     /// Engine and version.
     pub engine: String,
-    /// What was asked for.
+    /// Options of the run.
     pub options: LogArgs,
-    /// The part of records that really came after their successor.
+    /// Actual share of records that arrived after their successor.
     pub out_of_order: f64,
-    /// Appends of the measured part.
+    /// Appends in the measured part.
     pub appends: u64,
-    /// Its length.
+    /// Duration of the measured part.
     pub seconds: f64,
-    /// Durable appends a second, all writers together.
+    /// Durable appends per second of all writers.
     pub appends_per_s: f64,
-    /// Of a durable append.
+    /// Latency of a durable append.
     pub latency: Latency,
-    /// Data-synced writes of 4 KiB in place, a second, by one thread, just before and just after.
+    /// Data-synced in-place writes of 4 KiB per second by one thread, before and after.
     pub in_place_writes_per_s: Option<(f64, f64)>,
-    /// Appends a second over the mean of these.
+    /// Appends per second over the mean of these.
     pub appends_per_in_place_write: Option<f64>,
     /// Bytes of records.
     pub user_bytes: u64,
-    /// Bytes that the device wrote; nothing if it does not count.
+    /// Bytes written by the device; `None` without a counter.
     pub device_bytes_written: Option<u64>,
-    /// Over the bytes of records.
+    /// The same per byte of records.
     pub device_bytes_per_user_byte: Option<f64>,
-    /// The same while the logs grew to the length that they keep.
+    /// The same while the logs grew to their target.
     pub growth_device_bytes_per_user_byte: Option<f64>,
     /// Bytes of records of that part.
     pub growth_user_bytes: u64,
-    /// The logical block of the device, bytes; nothing if it does not tell.
+    /// Logical block size of the device in bytes, if known.
     pub block_size: Option<u64>,
-    /// Windows of 100 ms in which an append waited and none came to its end.
+    /// Windows of 100 ms in which an append waited and none completed.
     pub stall_windows_100ms: u64,
-    /// The longest time without one, milliseconds.
+    /// Longest time without a completed append, milliseconds.
     pub longest_without_progress_ms: u64,
-    /// Index in memory over the bytes of the logs, of an engine that tells it.
+    /// Index memory over the bytes of the logs, if the engine reports it.
     pub index_bytes_ratio: Option<f64>,
-    /// Appends over writes of the log, of an engine that counts them.
+    /// Appends per log write, if the engine counts them.
     pub records_per_device_write: Option<f64>,
-    /// Closing and opening again, the latter alone, milliseconds; nothing if it was left open.
+    /// Time to open the store again in milliseconds; `None` if it was left open.
     pub recovery_ms: Option<f64>,
-    /// Records that readers got who followed the logs meanwhile, a second.
+    /// Records per second received by readers that follow the logs.
     pub followed_per_s: Option<f64>,
-    /// The most that the files took, bytes.
+    /// Maximum size of the files in bytes.
     pub bytes_max: u64,
     /// Reads after the run.
     pub reads: Vec<Reads>,
@@ -318,18 +323,18 @@ pub struct LogReport {
     pub checked: u64,
     /// CPU time, seconds.
     pub cpu_seconds: f64,
-    /// The most memory that was resident.
+    /// Peak resident memory.
     pub rss_peak_bytes: u64,
     /// Cores, memory, kernel.
     pub machine: String,
-    /// How the engine was opened.
+    /// Settings of the engine.
     pub engine_settings: BTreeMap<String, String>,
-    /// Its counters at the end.
+    /// Counters of the engine at the end.
     pub engine_stats: BTreeMap<String, Value>,
 }
 
 impl LogReport {
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let times = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.3}"));
         let block = self.block_size.map_or("unknown".to_owned(), human_bytes);
@@ -372,7 +377,7 @@ impl LogReport {
     }
 }
 
-/// The bytes of a record, which say whose it is.
+/// Fills a record with bytes that identify it.
 pub fn fill(log: u64, lsn: u64, record: &mut [u8]) {
     let mut rng = Rng::new(log << 40 ^ lsn);
     let (head, rest) = record.split_at_mut(16);
@@ -383,24 +388,24 @@ pub fn fill(log: u64, lsn: u64, record: &mut [u8]) {
     }
 }
 
-/// One log in the hands of its writer.
+/// A log of a writer.
 struct OneLog {
     number: u64,
     /// The next LSN.
     next: u64,
-    /// Left out, to be made up for.
+    /// Skipped record, to be appended later.
     hole: Option<u64>,
-    /// All below is trimmed.
+    /// Lowest LSN that is not trimmed.
     first: u64,
 }
 
-/// One writer with its logs.
+/// A writer with its logs.
 struct Writer<'a> {
     engine: &'a dyn LogEngine,
     args: &'a LogArgs,
     logs: Vec<OneLog>,
     rng: Rng,
-    /// What is appended at once.
+    /// Records appended concurrently.
     records: Vec<Record>,
     late: u64,
 }
@@ -415,7 +420,7 @@ impl Writer<'_> {
         Writer { engine, args, logs, rng, records, late: 0 }
     }
 
-    /// Appends until then; `until_long`: or until every log is as long as it is to be.
+    /// Appends until `end_ns`, or with `until_long` until every log has its target length.
     fn run(&mut self, end_ns: u64, until_long: bool, stop: &AtomicBool, start_ns: u64) -> Result<Recorder> {
         let mut record = Recorder::new(start_ns);
         let keep = self.args.keep_records();
@@ -433,7 +438,7 @@ impl Writer<'_> {
         Ok(record)
     }
 
-    /// The next record of a log.
+    /// Chooses the next record of a log.
     fn next(&mut self, at: usize) -> (u64, u64) {
         let gaps = self.engine.takes_gaps();
         let log = &mut self.logs[at];
@@ -449,7 +454,7 @@ impl Writer<'_> {
         (log.number, log.next - 1)
     }
 
-    /// Appends at once to this log and those after it.
+    /// Appends one record each to this log and the following ones.
     fn some(&mut self, from: usize, recorder: &mut Recorder) -> Result<()> {
         let ats = (from..from + self.records.len()).map(|at| at % self.logs.len()).collect::<Vec<_>>();
         for (i, at) in ats.iter().enumerate() {
@@ -479,7 +484,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes up for what is left out, and compares a sample of what is there.
+    /// Appends the skipped records, and checks a sample of the logs.
     fn check(&mut self) -> Result<u64> {
         let mut checked = 0;
         let (mut found, mut expected) = (Vec::new(), vec![0; self.args.record_size]);
@@ -509,7 +514,7 @@ impl Writer<'_> {
     }
 }
 
-/// One part of a run: all writers until then, and what goes on beside them.
+/// Runs a part: all writers until a time, and the concurrent observers.
 fn part(
     writers: &mut [Writer<'_>],
     seconds_ns: u64,
@@ -543,7 +548,7 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| Err("a thread of the benchmark panicked".into()))
 }
 
-/// Who follows the logs, and who looks at the space, until `stop`.
+/// Runs the followers and the space sampler until `stop`.
 fn watch(
     seen: &Beside,
     engine: &dyn LogEngine,
@@ -559,26 +564,26 @@ fn watch(
     })
 }
 
-/// What the appends of a run came to.
+/// Measurements of the appends.
 struct Measured {
     growth: Merged,
     merged: Merged,
     seconds: f64,
-    /// Bytes that the device had written before the first append, before the measured part, after it.
+    /// Bytes written by the device before the first append, before the measured part, and after it.
     written: [Option<u64>; 3],
     cpu_seconds: f64,
     late: u64,
 }
 
 impl Measured {
-    /// Bytes that the device wrote from one of these moments to the next, over those of records.
+    /// Returns the device writes between two of these moments per byte of records.
     fn ratio(&self, from: usize, records: &Merged) -> Option<f64> {
         let bytes = self.written[from + 1]?.saturating_sub(self.written[from]?);
         Some(bytes as f64 / records.bytes.max(1) as f64)
     }
 }
 
-/// Appends: first until the logs are as long as they are to be, then the measured part.
+/// Appends until the logs have their target length, then runs the measured part.
 fn measure(
     args: &LogArgs,
     (site, dir): (&LogSite, &Path),
@@ -608,7 +613,7 @@ fn measure(
 /// Runs the benchmark in a store in `dir`.
 ///
 /// # Errors
-/// Those of the engine; a wrong answer of it.
+/// Errors of the engine; wrong results.
 pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogReport> {
     args.check()?;
     let site = opener.site();
@@ -631,7 +636,7 @@ pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogRepo
     let recovery_ms = match &args.crash {
         Some(file) => {
             ends.write(file)?;
-            // The process ends without it.
+            // The process exits without a close.
             std::mem::forget(engine);
             None
         }
@@ -662,7 +667,7 @@ pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogRepo
 }
 
 impl LogReport {
-    /// With what was measured.
+    /// Adds the measurements.
     fn of(self, measured: &Measured) -> LogReport {
         let Measured { growth, merged, seconds, written, .. } = measured;
         let appends_per_s = merged.ops as f64 / seconds;
@@ -694,7 +699,7 @@ impl LogReport {
     }
 }
 
-/// Data-synced writes of a page in place, a second, in a file beside those of the store.
+/// Measures data-synced in-place writes of a page per second, in a file next to the store.
 fn in_place(args: &LogArgs, site: &LogSite, dir: &Path) -> Result<Option<f64>> {
     if args.in_place == 0 {
         return Ok(None);

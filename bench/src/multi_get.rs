@@ -1,9 +1,10 @@
-//! `bench multi-get`: many keys in one call, beside as many single gets, beside what the device gives.
+//! `bench multi-get`: many keys per call, compared with single gets and with the device.
 //!
-//! The store is loaded, closed, opened and warmed up. Then, in rounds: random reads of the store's own data files with as many in
-//! flight as a call has keys, each as long as a record; calls of `multi_get`; single gets of one thread. Everything reads around the page cache
-//! (unless `--buffered-io`), keys are drawn uniformly or as the options say, and every answer is checked. What is to be compared is measured in the same
-//! minute on the same files.
+//! The store is loaded, reopened and warmed up. Each round has three parts: random reads of the
+//! store's data files with as many in flight as a call has keys, each of record size; calls of
+//! `multi_get`; single gets of one thread. All reads bypass the page cache (unless
+//! `--buffered-io`), keys follow the distribution of the options, and every result is checked. So
+//! compared figures come from the same minute and the same files.
 
 use crate::args::BenchArgs;
 use crate::engine::{Engine, Opener};
@@ -21,23 +22,23 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rounds, unless somebody says otherwise.
+/// Default number of rounds.
 const ROUNDS: u64 = 3;
-/// Seconds of each part of a round, unless somebody says otherwise.
+/// Default duration of each part of a round in seconds.
 const SECONDS: f64 = 2.0;
-/// Reads of the device between two looks at the clock.
+/// Device reads between two checks of the clock.
 const DEVICE_READS: u64 = 1000;
-/// What a record has beside key and value, about.
+/// Approximate bytes of a record beyond key and value.
 const RECORD_OVERHEAD: u64 = 20;
 
-/// What a part of the run found.
+/// Results of a part.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
-    /// Reads of the device, or keys, a second: of each round.
+    /// Device reads or keys per second in each round.
     pub per_s: Vec<f64>,
-    /// The median of these.
+    /// Median of the rounds.
     pub median_per_s: f64,
-    /// How long each call took (of the device: each batch).
+    /// Latency of a call (of the device: of a batch).
     pub calls: Latency,
 }
 
@@ -46,34 +47,34 @@ pub struct Part {
 pub struct MultiGetReport {
     /// The engine.
     pub engine: String,
-    /// Keys of a call.
+    /// Keys per call.
     pub keys_per_call: usize,
-    /// Bytes of a read of the device, which is where records begin: at any byte.
+    /// Size of a device read in bytes; reads begin at any byte, like records.
     pub read_bytes: u64,
-    /// The device's own random reads.
+    /// Random reads of the device.
     pub device: Part,
     /// Calls of `multi_get`.
     pub multi_get: Part,
     /// Single gets.
     pub get: Part,
-    /// How long a call takes, in times what the device needs for as many reads at its rate: medians.
+    /// Ratio of medians: the time of a call to that of as many device reads.
     pub call_over_device: f64,
-    /// Keys a second in calls, over single gets.
+    /// Ratio of keys per second in calls to single gets.
     pub multi_get_over_get: f64,
-    /// Reads of the device for each key in calls, if the engine counts them.
+    /// Device reads per key in calls, if the engine counts them.
     pub requests_per_key: Option<f64>,
-    /// The machine.
+    /// Description of the machine.
     pub machine: String,
-    /// The options.
+    /// Options of the run.
     pub options: BenchArgs,
-    /// The engine's settings.
+    /// Settings of the engine.
     pub engine_settings: BTreeMap<String, String>,
 }
 
 /// Makes a run in `dir`.
 ///
 /// # Errors
-/// Those of the engine; wrong answers.
+/// Errors of the engine; wrong results.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<MultiGetReport> {
     args.check()?;
     let space = Space::new(args);
@@ -114,12 +115,12 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<MultiGet
     })
 }
 
-/// What the engine counts as reads of gets.
+/// Returns the engine's count of reads for gets.
 fn requests_of(engine: &dyn Engine) -> Option<u64> {
     engine.stats().iter().find(|(name, _)| name == "get_device_reads").and_then(|(_, n)| n.as_u64())
 }
 
-/// What one call did: keys or reads, and when it began, in nanoseconds.
+/// A call: its number of keys or reads, and its start in nanoseconds.
 type Call = (u64, u64);
 
 fn call(engine: &dyn Engine, stream: &mut Stream, count: usize) -> Result<Call> {
@@ -153,7 +154,7 @@ fn wrong() -> Error {
     "wrong answer: a key is missing, or has a value that was never written for it".into()
 }
 
-/// The data files of a store, read beside it.
+/// The data files of a store, read directly.
 struct Device {
     files: Vec<(Arc<dyn ReadFile>, u64)>,
     read_bytes: u64,
@@ -168,7 +169,7 @@ impl Device {
         let access = if args.buffered_io { Access::Buffered } else { Access::Direct };
         let listed = env.fs.list(dir)?;
         let is_data = |file: &&io::DirEntry| !file.name.ends_with(".log") && file.len > read_bytes;
-        // Where values are separated, the largest files hold them.
+        // If values are separated, the largest files hold them.
         let longest = listed.iter().filter(is_data).map(|file| file.len).max().unwrap_or(0);
         let large = listed.iter().filter(is_data).filter(|file| file.len >= longest / 2);
         let open = |file: &io::DirEntry| Ok((env.fs.open(&dir.join(&file.name), access)?, file.len));
@@ -180,7 +181,7 @@ impl Device {
         Ok(Device { files, read_bytes, depth, rng: Rng::new(args.seed), reads })
     }
 
-    /// So many reads come back, while as many as a call has keys are in flight all the time.
+    /// Makes a number of reads with as many in flight as a call has keys.
     fn read(&mut self) -> Result<Call> {
         let begun_ns = now_ns();
         let mut done = 0;
@@ -199,7 +200,7 @@ impl Device {
     }
 }
 
-/// What one part came to.
+/// Measurements of a part.
 #[derive(Default)]
 struct Timed {
     record: Option<Recorder>,
@@ -235,7 +236,7 @@ impl Timed {
 }
 
 impl MultiGetReport {
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let mut out = format!("{}, {} keys in a call\n", self.engine, self.keys_per_call);
         let parts = [

@@ -1,17 +1,19 @@
-//! `bench page-server`: redo records in, pages out, as in LavaStore's table 1.
+//! `bench page-server`: redo records in, pages out, as in table 1 of LavaStore.
 //!
-//! Writers bring batches of redo records to slices of their own ([`server`] says how they become pages); a batch may come after its
-//! successor, and the gap is closed with the next one. A record changes some bytes of a page that is drawn at random from
-//! those of the slice. Readers draw a page and read it as of what is applied at that moment, or a little before. Appliers do what a
-//! page server does behind both; writers wait while more than [`PageServerArgs::backlog`] waits for them, which is no part of
-//! the latency of WriteLog and is reported.
+//! Each writer sends batches of redo records to its slices ([`server`] turns them into pages). A
+//! batch may come after its successor, which closes the gap with the next one. A record changes
+//! some bytes of a random page of the slice. Readers read a random page as of the applied LSN, or
+//! slightly before. Appliers do the background work of a page server. Writers wait while its
+//! backlog exceeds [`PageServerArgs::backlog`]; this wait is reported, and not part of the latency
+//! of WriteLog.
 //!
-//! With `--rate` batches are due at fixed times, and latency counts from then: two engines are then asked for the same work.
+//! With `--rate` batches are due at fixed times, and latency counts from then, so that two engines
+//! get the same work.
 //!
-//! With `--ingest` whole segments of pages come before all that ([`ingest`]).
+//! With `--ingest` whole segments of pages are written first ([`ingest`]).
 //!
-//! After the run a sample of pages is compared, byte by byte, with a model that knows which record was the last at each place;
-//! the store is then closed, opened again and compared once more.
+//! After the run a sample of pages is compared byte by byte with a model of the last record at each
+//! place. The store is then reopened and compared once more.
 
 pub mod ingest;
 pub mod lava;
@@ -33,71 +35,71 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The LSN of what pages begin with; the first record has the next one.
+/// LSN of the loaded pages; the first record has the next one.
 const LOADED_LSN: u64 = 1;
-/// Pages in a batch of the load.
+/// Pages per batch of the load.
 const LOAD_PAGES: u64 = 64;
-/// Pages that are compared after the run.
+/// Number of pages compared after the run.
 const CHECKED_MAX: u64 = 2000;
-/// How far behind what is applied readers look at most, LSNs.
+/// Maximum distance of read LSNs to the applied LSN.
 const LOOK_BACK: u64 = 32;
 
-/// Who does what.
+/// Operations of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
-    /// WriteLog alone.
+    /// Only WriteLog.
     WriteOnly,
     /// WriteLog and ReadPage.
     ReadWrite,
-    /// ReadPage alone.
+    /// Only ReadPage.
     ReadOnly,
 }
 
 /// Options of `bench page-server`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PageServerArgs {
-    /// Who does what
+    /// Operations of the clients
     #[arg(long, value_enum, default_value_t = Mix::ReadWrite)]
     pub mix: Mix,
-    /// Pages of 16 KiB
+    /// Number of pages of 16 KiB
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub pages: u64,
-    /// Slices, each with a log of its own
+    /// Number of slices, each with its own log
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub slices: u64,
-    /// Threads that bring redo records
+    /// Number of threads that send redo records
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub writers: u64,
-    /// Threads that read pages
+    /// Number of threads that read pages
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub readers: u64,
-    /// Redo records in a WriteLog
+    /// Redo records per WriteLog
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub batch: u64,
-    /// Bytes that a record changes
+    /// Bytes changed by a record
     #[arg(long, value_name = "BYTES", default_value_t = 200)]
     pub record_size: usize,
-    /// The part of batches that come after their successor
+    /// Share of batches that arrive after their successor
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub out_of_order: f64,
-    /// WriteLogs a second, all writers together; 0: as many as there can be
+    /// WriteLogs per second of all writers; 0: unlimited
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     pub rate: f64,
-    /// Bytes of records that may wait to be applied
+    /// Maximum bytes of records that wait to be applied
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub backlog: u64,
-    /// Bytes of memory for the pages in the engine's cache
+    /// Size of the engine's page cache in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub cache: u64,
-    /// Bytes of a table in memory, of which each family has one that is filled and one that is flushed
+    /// Size of a memtable in bytes; each family has one that is filled and one that is flushed
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     #[serde(default)]
     pub memtable: u64,
-    /// Seconds of the measured part
+    /// Duration of the measured part in seconds
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub seconds: f64,
-    /// What comes before that.
+    /// Ingestion before the measured part.
     #[command(flatten)]
     #[serde(default)]
     pub ingest: IngestArgs,
@@ -105,7 +107,7 @@ pub struct PageServerArgs {
 
 impl PageServerArgs {
     /// # Errors
-    /// What makes no sense.
+    /// The first invalid option.
     pub fn check(&self) -> Result<()> {
         let complaint = if self.slices == 0 || self.pages < self.slices {
             "each slice has at least one page: --pages at least --slices, which is at least 1"
@@ -131,12 +133,12 @@ impl PageServerArgs {
         Err(complaint.into())
     }
 
-    /// Places in a page that records change, each whole.
+    /// Number of places in a page that records change, each as a whole.
     fn places(&self) -> u64 {
         (PAGE_BYTES / self.record_size) as u64
     }
 
-    /// Between two batches of a writer, nanoseconds.
+    /// Returns the time between two batches of a writer in nanoseconds.
     fn interval_ns(&self) -> u64 {
         match self.rate > 0.0 {
             true => (1e9 * self.writers as f64 / self.rate) as u64,
@@ -147,69 +149,69 @@ impl PageServerArgs {
 
 /// Opens engines for page servers.
 pub trait PageOpener {
-    /// Engine and version.
+    /// Returns engine and version.
     fn name(&self) -> String;
-    /// Opens a store, or makes one.
+    /// Opens or creates a store.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn open(&self, dir: &Path, args: &PageServerArgs) -> Result<Box<dyn PageEngine>>;
-    /// What is on the device whose counter is read.
+    /// Returns the path on the device whose counter is read.
     fn counted<'a>(&'a self, dir: &'a Path) -> &'a Path {
         dir
     }
 }
 
-/// What was found.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PageServerReport {
     /// Engine and version.
     pub engine: String,
-    /// What was asked for.
+    /// Options of the run.
     pub options: PageServerArgs,
-    /// Segments that came before; nothing if none were asked for.
+    /// Ingested segments; `None` without ingestion.
     #[serde(default)]
     pub ingested: Option<IngestReport>,
-    /// Length of the measured part.
+    /// Duration of the measured part.
     pub seconds: f64,
-    /// WriteLogs a second.
+    /// WriteLogs per second.
     pub write_log_per_s: f64,
-    /// Of a WriteLog.
+    /// Latency of a WriteLog.
     pub write_log: Latency,
-    /// ReadPages a second.
+    /// ReadPages per second.
     pub read_page_per_s: f64,
-    /// Of a ReadPage.
+    /// Latency of a ReadPage.
     pub read_page: Latency,
-    /// Records that were applied, a second.
+    /// Applied records per second.
     pub applied_records_per_s: f64,
-    /// Bytes of records that waited to be applied at the end.
+    /// Bytes of records not applied at the end.
     pub backlog_bytes: u64,
-    /// How long writers waited for appliers, all together, seconds.
+    /// Total wait of writers for appliers, seconds.
     pub backlog_wait_seconds: f64,
     /// Bytes of redo records.
     pub user_bytes: u64,
-    /// Bytes that the device wrote; nothing if it does not count.
+    /// Bytes written by the device; `None` without a counter.
     pub device_bytes_written: Option<u64>,
-    /// Over the bytes of records.
+    /// The same per byte of records.
     pub device_bytes_per_user_byte: Option<f64>,
-    /// Windows of 100 ms in which a WriteLog waited and none came to its end.
+    /// Windows of 100 ms in which a WriteLog waited and none completed.
     pub stall_windows_100ms: u64,
-    /// The longest time without one, milliseconds.
+    /// Longest time without a completed WriteLog, milliseconds.
     pub longest_without_progress_ms: u64,
-    /// Opening again, milliseconds.
+    /// Time to open the store again, milliseconds.
     pub recovery_ms: f64,
-    /// Pages compared, before and after opening again.
+    /// Pages compared before and after the reopen.
     pub checked: u64,
     /// CPU time, seconds.
     pub cpu_seconds: f64,
     /// Cores, memory, kernel.
     pub machine: String,
-    /// How the engine was opened.
+    /// Settings of the engine.
     pub engine_settings: BTreeMap<String, String>,
 }
 
 impl PageServerReport {
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let line = |l: &Latency| {
             format!(
@@ -256,7 +258,7 @@ impl PageServerReport {
     }
 }
 
-/// The bytes that a page begins with, or a record puts into it.
+/// Fills a loaded page, or a record.
 fn fill(slice: u64, lsn: u64, page: u64, out: &mut [u8]) {
     let mut rng = Rng::new(slice << 48 ^ page << 32 ^ lsn);
     for piece in out.chunks_mut(8) {
@@ -264,13 +266,13 @@ fn fill(slice: u64, lsn: u64, page: u64, out: &mut [u8]) {
     }
 }
 
-/// One slice in the hands of its writer, who alone brings records of it.
+/// A slice of a writer, the only one that sends its records.
 struct OneSlice {
     number: u64,
     next_lsn: u64,
-    /// Brought after its successor.
+    /// The batch to be sent after its successor.
     held_back: Option<(u64, Vec<Vec<u8>>)>,
-    /// The last record of each place of each page, by page over slices and place.
+    /// The last record of each place of each page, indexed by page over slices, and place.
     last: Vec<u64>,
 }
 
@@ -292,7 +294,7 @@ impl Writer<'_> {
         Writer { args, slices: slices.collect(), rng: Rng::new(1 + writer), waited_ns: 0 }
     }
 
-    /// The next batch of a slice.
+    /// Generates the next batch of a slice.
     fn draw(&mut self, at: usize) -> (u64, Vec<Vec<u8>>) {
         let (args, slice) = (self.args, &mut self.slices[at]);
         let places = args.places();
@@ -384,7 +386,7 @@ fn read_pages(
     Ok(record)
 }
 
-/// Applies until told to stop.
+/// Applies records until stopped.
 fn apply_slices(server: &PageServer, stop: &AtomicBool) -> Result<Applier> {
     let mut applier = Applier::default();
     while !stop.load(Ordering::Relaxed) {
@@ -399,7 +401,7 @@ fn apply_slices(server: &PageServer, stop: &AtomicBool) -> Result<Applier> {
     Ok(applier)
 }
 
-/// What the threads of the measured part found.
+/// Measurements of the measured part.
 struct Measured {
     write: Merged,
     read: Merged,
@@ -436,7 +438,7 @@ fn measure(server: &PageServer, args: &PageServerArgs, writers: &mut [Writer<'_>
     })
 }
 
-/// Puts every page there, so that reads have something to find.
+/// Writes every page, so that reads find one.
 fn load(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<()> {
     let mut pages: Vec<Vec<u8>> = vec![vec![0; PAGE_BYTES]; LOAD_PAGES as usize];
     for first in (0..args.pages).step_by(LOAD_PAGES as usize) {
@@ -455,7 +457,7 @@ fn load(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<()> {
     engine.sync_pages()
 }
 
-/// Compares a sample of pages, after all was applied.
+/// Compares a sample of pages after all records are applied.
 fn compare(server: &PageServer, args: &PageServerArgs, writers: &[Writer<'_>]) -> Result<u64> {
     let mut applier = Applier::default();
     for slice in 0..args.slices {
@@ -498,7 +500,7 @@ fn compare(server: &PageServer, args: &PageServerArgs, writers: &[Writer<'_>]) -
 /// Runs the benchmark in a store in `dir`.
 ///
 /// # Errors
-/// Those of the engine; a wrong answer of it.
+/// Errors of the engine; wrong results.
 pub fn run(args: &PageServerArgs, opener: &dyn PageOpener, dir: &Path) -> Result<PageServerReport> {
     args.check()?;
     let counted = opener.counted(dir).to_owned();

@@ -1,11 +1,12 @@
-//! A load that changes while the store is open: `ycsb --phases a,write,b`.
+//! A changing load on an open store: `ycsb --phases a,write,b`.
 //!
-//! Each phase runs one mix of operations for `--seconds`, right after the one before, in the same store and with the same threads' worth of
-//! clients; the report has a line for each beside that of the whole. After SpanDB's figure 10 (half and half, then all writes, then 95 %
-//! reads): what an engine adapts, it has to adapt while it is at work, so nothing is reopened and nothing settles in between.
+//! Each phase runs one mix of operations for `--seconds`, directly after the previous one, in the
+//! same store with the same number of clients. The report has a line per phase in addition to the
+//! total. Follows SpanDB's figure 10 (half and half, then all writes, then 95 % reads): an engine
+//! must adapt while it runs, so there is no reopen and no settling in between.
 //!
-//! The keys that a client asks for begin anew with each phase, so hot keys stay hot. Mixes that insert would insert the same keys in each phase, and are
-//! refused.
+//! The key sequence of a client restarts with each phase, so hot keys stay hot. Mixes with inserts
+//! would insert the same keys in each phase, and are refused.
 
 use crate::args::BenchArgs;
 use crate::record::{Recorder, merge};
@@ -13,25 +14,25 @@ use crate::report::Latency;
 use crate::ycsb::Mix;
 use serde::{Deserialize, Serialize};
 
-/// What one phase came to.
+/// The report of a phase.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// Its mix.
     pub mix: Mix,
-    /// Operations.
+    /// Number of operations.
     pub ops: u64,
-    /// Length.
+    /// Duration.
     pub seconds: f64,
-    /// Operations a second.
+    /// Operations per second.
     pub ops_per_s: f64,
     /// Median latency of its operations.
     pub p50_us: f64,
-    /// 99 of 100 were not slower.
+    /// 99th percentile of the latency.
     pub p99_us: f64,
 }
 
 impl PhaseReport {
-    /// Of what its clients recorded.
+    /// Computes the report from the records of the clients.
     pub(crate) fn of(mix: Mix, seconds: f64, clients: &[Recorder]) -> PhaseReport {
         let merged = merge(clients);
         let latency = Latency::of(&merged.latency_ns);
@@ -45,7 +46,7 @@ impl PhaseReport {
         }
     }
 
-    /// For people.
+    /// Formats the report as text.
     pub(crate) fn text(&self) -> String {
         format!(
             "{:<5} {:.0} ops/s   P50 {:.1} us   P99 {:.1} us   ({} in {:.2} s)",
@@ -60,7 +61,7 @@ impl PhaseReport {
 }
 
 impl BenchArgs {
-    /// The options of each phase, one after the other; those of the run if it has no phases.
+    /// Returns the options of each phase in order; those of the run without phases.
     pub(crate) fn phases(&self) -> Vec<BenchArgs> {
         let of = |mix: &Mix| {
             let requests = crate::args::requests::RequestArgs {

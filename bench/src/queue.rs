@@ -1,8 +1,9 @@
-//! `bench queue`: a queue on keys in the order of arrival. One thread inserts an element at the end, reads the first one and deletes it, all the time.
+//! `bench queue`: a queue on keys in order of arrival. One thread repeatedly inserts an element at
+//! the end, reads the first one and deletes it.
 //!
-//! `--num` elements are in the queue when the run begins, and as many all the time. Every element that is read is compared with the one that is due. The
-//! tombstones of the elements that were taken lie where the next read begins, so the report has the rate of each second: a store in which reads pass
-//! them all gets slower and slower.
+//! The queue always has `--num` elements. Every element read is compared with the expected one. The
+//! tombstones of removed elements lie where the next read begins, so the report has the rate of
+//! each second: it falls steadily in a store whose reads pass all tombstones.
 
 use crate::args::BenchArgs;
 use crate::engine::{Batch, Engine, EngineSettings, Opener};
@@ -16,20 +17,21 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Seconds of a run, unless somebody says otherwise.
+/// Default duration of a run in seconds.
 const SECONDS: f64 = 10.0;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueueReport {
-    /// The engine.
+    /// Engine and version.
     pub engine: String,
-    /// Elements in the queue.
+    /// Number of elements in the queue.
     pub depth: u64,
-    /// Elements that were taken.
+    /// Number of removed elements.
     pub pops: u64,
-    /// Elements taken per second, each with an insert and a delete: of all, and of the slowest, the median and the fastest second.
+    /// Removed elements per second, each with an insert and a delete: the mean, and the slowest,
+    /// median and fastest second.
     pub pops_per_s: f64,
     /// See [`QueueReport::pops_per_s`].
     pub pops_per_s_min: f64,
@@ -37,22 +39,22 @@ pub struct QueueReport {
     pub pops_per_s_median: f64,
     /// See [`QueueReport::pops_per_s`].
     pub pops_per_s_max: f64,
-    /// Reads of the first element.
+    /// Latency of reads of the first element.
     pub first: Latency,
     /// Bytes of the files at the end of the run.
     pub file_bytes: u64,
-    /// The machine.
+    /// Description of the machine.
     pub machine: String,
-    /// The options.
+    /// Options of the run.
     pub options: BenchArgs,
-    /// The engine's settings.
+    /// Settings of the engine.
     pub engine_settings: BTreeMap<String, String>,
 }
 
 /// Makes a run in `dir`.
 ///
 /// # Errors
-/// Those of the engine; a first element that is not the one that is due.
+/// Errors of the engine; a wrong first element.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<QueueReport> {
     args.check()?;
     let engine = opener.open(dir, &EngineSettings::of(args)?)?;
@@ -92,7 +94,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<QueueRep
     })
 }
 
-/// A queue: elements from `first` up to `next`, without it.
+/// A queue of elements from `first` up to but excluding `next`.
 struct Queue<'a> {
     engine: &'a dyn Engine,
     first: u64,
@@ -114,7 +116,7 @@ impl<'a> Queue<'a> {
         Ok(Queue { engine, first: 0, next: args.keys(), value })
     }
 
-    /// Inserts an element, takes the first one.
+    /// Inserts an element and removes the first one.
     fn turn(&mut self, record: &mut Recorder) -> Result<()> {
         self.engine.put(&key(self.next), &self.value)?;
         self.next += 1;
@@ -137,7 +139,7 @@ fn key(nth: u64) -> [u8; 8] {
 }
 
 impl QueueReport {
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let mut out = format!("{}, a queue of {} elements\n", self.engine, self.depth);
         let _ = writeln!(

@@ -1,25 +1,26 @@
-//! What one client thread writes down: latencies, progress by window, and the hash of its operations.
+//! The record of a client thread: latencies, progress by window, and the hash of its operations.
 //!
-//! Progress is recorded exactly, not sampled: each completed operation marks the slot of 10 ms in which it completed, and
-//! one that was pending over whole slots marks those. A slot is a stall if an operation was pending all through it and
-//! no thread completed one; a window of 100 ms is one if its ten slots are. In an open loop a slot in which nothing was
-//! due is none.
+//! Progress is exact, not sampled. Each completed operation marks its slot of 10 ms as progress,
+//! and marks whole slots during which it was pending. A slot is a stall if an operation was pending
+//! throughout and no thread completed one; a window of 100 ms is one if its ten slots are. In an
+//! open loop a slot without due operations is no stall.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The length of a slot of progress.
+/// Length of a progress slot.
 pub const SLOT_NS: u64 = 10_000_000;
 /// Slots of a window of 100 ms.
 pub const WINDOW_SLOTS: usize = 10;
 /// Slots of a second.
 const SECOND_SLOTS: usize = 100;
 
-/// Longest latency that the histograms tell apart.
+/// Maximum latency of the histograms.
 pub const LATENCY_MAX_NS: u64 = 600_000_000_000;
 
-/// Shortest latency that the histograms of a second tell apart; they are many, and so coarse: two digits.
+/// Minimum latency of the histograms per second. There are many of them, so they have only two
+/// digits.
 const SECOND_MIN_NS: u64 = 1_000;
 
 /// The kinds of operations.
@@ -31,17 +32,17 @@ pub enum Kind {
     Get,
     /// A seek with its nexts.
     Scan,
-    /// A put of a key that was not there.
+    /// A put of a new key.
     Insert,
-    /// A point read, and then a put of the same key.
+    /// A point read followed by a put of the same key.
     ReadModifyWrite,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 5] = [Kind::Put, Kind::Get, Kind::Scan, Kind::Insert, Kind::ReadModifyWrite];
 
-    /// Its name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Put => "put",
@@ -52,13 +53,13 @@ impl Kind {
         }
     }
 
-    /// True if it begins with a value that is put.
+    /// Returns true if the operation needs a value to put.
     pub fn puts(self) -> bool {
         matches!(self, Kind::Put | Kind::Insert | Kind::ReadModifyWrite)
     }
 }
 
-/// What is known of the operations of one kind.
+/// Measurements of the operations of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfKind {
     /// Latencies in nanoseconds.
@@ -77,22 +78,22 @@ impl Default for OfKind {
     }
 }
 
-/// The record of one thread; records are merged at the end.
+/// The record of a thread; records are merged at the end.
 pub struct Recorder {
     /// Latencies in nanoseconds.
     pub latency_ns: Histogram<u64>,
-    /// The operations by kind, of those that said theirs.
+    /// Measurements by kind, for operations that state their kind.
     pub kinds: BTreeMap<Kind, OfKind>,
-    /// Operations completed.
+    /// Number of completed operations.
     pub ops: u64,
-    /// Keys and values written or read, bytes.
+    /// Bytes of keys and values written or read.
     pub bytes: u64,
     /// Read system calls of the thread.
     pub read_calls: u64,
     start_ns: u64,
     done: Vec<u32>,
     pending: Vec<(u64, u64)>,
-    /// Latencies by the second in which operations completed, if they are wanted.
+    /// Latencies by the second of completion, if enabled.
     seconds: Option<Vec<Histogram<u32>>>,
     hash: Xxh3,
 }
@@ -102,7 +103,7 @@ fn of_a_second() -> Histogram<u32> {
 }
 
 impl Recorder {
-    /// An empty record of a phase that starts at `start_ns`.
+    /// Returns an empty record of a phase that starts at `start_ns`.
     pub fn new(start_ns: u64) -> Self {
         Recorder {
             latency_ns: latencies(),
@@ -118,19 +119,20 @@ impl Recorder {
         }
     }
 
-    /// One that keeps latencies second by second, too.
+    /// Returns a record that also keeps latencies by second.
     pub fn by_second(start_ns: u64) -> Self {
         Recorder { seconds: Some(Vec::new()), ..Recorder::new(start_ns) }
     }
 
-    /// Puts an operation into the hash, before it runs.
+    /// Adds an operation to the hash before it runs.
     pub fn plan(&mut self, kind: Kind, key: &[u8], value_len: u64) {
         self.hash.update(&[kind as u8]);
         self.hash.update(key);
         self.hash.update(&value_len.to_le_bytes());
     }
 
-    /// Records that `ops` operations of `bytes` bytes, due at `due_ns`, were completed together at `end_ns`.
+    /// Records that `ops` operations of `bytes` bytes, due at `due_ns`, completed together at
+    /// `end_ns`.
     pub fn complete(&mut self, due_ns: u64, end_ns: u64, ops: u64, bytes: u64) {
         self.latency_ns.saturating_record_n(end_ns.saturating_sub(due_ns).max(1), ops);
         self.ops += ops;
@@ -151,7 +153,7 @@ impl Recorder {
         }
     }
 
-    /// The same of operations of one kind.
+    /// Same as [`Recorder::complete`], for operations of one kind.
     pub fn complete_of(&mut self, kind: Kind, due_ns: u64, end_ns: u64, ops: u64, bytes: u64) {
         let of_kind = self.kinds.entry(kind).or_default();
         of_kind.latency_ns.saturating_record_n(end_ns.saturating_sub(due_ns).max(1), ops);
@@ -159,7 +161,8 @@ impl Recorder {
         self.complete(due_ns, end_ns, ops, bytes);
     }
 
-    /// An operation was pending in these slots. What overlaps with the one before is one with it: behind a backlog that is so of all.
+    /// Marks slots with a pending operation. Overlapping ranges are merged, which behind a backlog
+    /// is the rule.
     fn waited(&mut self, from: u64, to: u64) {
         match self.pending.last_mut().filter(|last| from <= last.1) {
             Some(last) => *last = (last.0.min(from), last.1.max(to)),
@@ -167,12 +170,13 @@ impl Recorder {
         }
     }
 
-    /// Records that an operation, due at `due_ns`, was still waiting when the run ended: it took so long at least.
+    /// Records an operation, due at `due_ns`, that was still waiting at the end: a lower bound of
+    /// its latency.
     pub fn leave(&mut self, due_ns: u64, end_ns: u64) {
         self.latency_ns.saturating_record(end_ns.saturating_sub(due_ns).max(1));
     }
 
-    /// The hash of the operations.
+    /// Returns the hash of the operations.
     pub fn hash(&self) -> u64 {
         self.hash.digest()
     }
@@ -187,13 +191,13 @@ pub struct Stalls {
     pub longest_slots: u64,
 }
 
-/// The records of several threads as one.
+/// The merged records of several threads.
 pub struct Merged {
     /// Latencies in nanoseconds.
     pub latency_ns: Histogram<u64>,
-    /// The operations by kind, of those that said theirs.
+    /// Measurements by kind, for operations that state their kind.
     pub kinds: BTreeMap<Kind, OfKind>,
-    /// Operations completed.
+    /// Number of completed operations.
     pub ops: u64,
     /// Bytes written or read.
     pub bytes: u64,
@@ -201,11 +205,11 @@ pub struct Merged {
     pub read_calls: u64,
     /// Operations completed in each second.
     pub by_second: Vec<u64>,
-    /// Their latencies, if they were wanted.
+    /// Their latencies, if enabled.
     pub latency_by_second: Vec<Histogram<u32>>,
     /// Time without progress.
     pub stalls: Stalls,
-    /// A hash over the hashes of the threads, in order.
+    /// Hash over the hashes of the threads, in order.
     pub hash: u64,
 }
 
@@ -258,7 +262,7 @@ fn latency_by_second(records: &[Recorder]) -> Vec<Histogram<u32>> {
     seconds
 }
 
-/// Time without progress of any of these.
+/// Computes the time without progress over all records.
 pub fn stalls<'a>(records: impl Iterator<Item = &'a Recorder> + Clone) -> Stalls {
     let slots = records.clone().map(|r| r.done.len()).max().unwrap_or(0);
     let mut stalled = vec![false; slots];
@@ -296,7 +300,7 @@ mod tests {
         let mut late = Recorder::new(0);
         (0..1000).for_each(|n| late.complete(n * MS, 500 * MS + n * MS, 1, 1));
         assert_eq!(late.pending.len(), 1);
-        // Nothing was done in the first half of a second.
+        // No operation completed in the first half of the second.
         assert_eq!(merge(&[late]).stalls, Stalls { windows: 4, longest_slots: 49 });
         let mut two = Recorder::new(0);
         two.complete(0, 100 * MS, 1, 1);
@@ -324,7 +328,7 @@ mod tests {
         assert_eq!(counts, [1, 0, 2]);
         let slowest = merged.latency_by_second[2].max() as f64 / MS as f64;
         assert!((slowest / 1200.0 - 1.0).abs() < 0.01, "{slowest} ms");
-        // What was left counts with its age, and as no operation.
+        // A remaining operation counts with its age, but not as completed.
         assert_eq!((merged.ops, merged.latency_ns.len()), (3, 4));
         assert!(merged.latency_ns.max() >= 6000 * MS);
     }

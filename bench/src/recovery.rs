@@ -1,17 +1,17 @@
-//! `bench recovery`: how long a store takes to open whose process was killed with a long log.
+//! `bench recovery`: time to open a store whose process was killed with a long log.
 //!
-//! 1. **Fill**, in a process of its own: several threads put keys in random order, none twice, nothing synced; the last
-//!    batch is durable, and so is everything before it. Memory is large enough that nothing has to be flushed, unless
-//!    the caller says otherwise, so what was written is in the log. The process says that it is done, and is killed: no engine
-//!    gets to close anything.
-//! 2. **Forget**: the files go to the device, and the page cache forgets them (unless `--warm`), so that opening
-//!    reads the log from the device, with whatever access the engine has to it.
-//! 3. **Open**, which is what is timed: until the engine serves. What it reads, writes and computes meanwhile is counted,
-//!    and how much memory it takes: the process has done nothing else before.
-//! 4. **Check**: every key is asked for, and its value looked at.
+//! 1. **Fill**, in a separate process: several threads put unique keys in random order without
+//!    syncs. The last batch is durable, and so are all earlier ones. By default memory is large
+//!    enough that no flush is needed, so the data is in the log. The process reports the end and is
+//!    killed: no engine can close its files.
+//! 2. **Forget**: the files are synced and dropped from the page cache (unless `--warm`), so that
+//!    the open reads the log from the device, with the engine's access method.
+//! 3. **Open**, the timed part: until the engine serves requests. Its reads, writes, processor time
+//!    and memory are counted; the process has done nothing else before.
+//! 4. **Check**: every key is read, and its value verified.
 //!
-//! The rate is that of the keys and values written over the time to open. If some of them were in tables before the process was
-//! killed the log is shorter than that; the bytes of logs and tables before and after tell.
+//! The rate is the bytes of keys and values over the time of the open. If some data was in tables
+//! before the kill, the log is shorter; the bytes of logs and tables before and after show that.
 
 mod report;
 #[cfg(test)]
@@ -37,46 +37,47 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The longest memtable of any engine of a comparison.
+/// Maximum memtable size of any compared engine.
 const MEMTABLE_LEN_MAX: u64 = 4 << 30;
-/// So much of each value can be compressed.
+/// Compressible share of each value.
 const COMPRESSIBLE: f64 = 0.5;
-/// Between two looks at how many threads there are.
+/// Sampling interval of the number of threads.
 const LOOK_NS: u64 = 5_000_000;
-/// What a table, a file of values and the cache have.
+/// Size of tables, value files and the cache in bytes.
 const FILE_LEN: u64 = 64 << 20;
 
 /// Options of `bench recovery`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct RecoveryArgs {
-    /// Bytes of keys and values that the log gets
+    /// Bytes of keys and values written to the log
     #[arg(long, value_name = "BYTES", default_value_t = 1_000_000_000)]
     pub log_size: u64,
-    /// Bytes of a value
+    /// Length of a value in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub value_size: u64,
-    /// Families of keys, each with as many
+    /// Number of column families, with equal numbers of keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub families: u64,
-    /// Threads that write
+    /// Number of writing threads
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub threads: u64,
-    /// Puts of a batch, all of one family
+    /// Puts per batch, all to one family
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: u64,
-    /// Bytes that all memtables may have before they are flushed, when the store is filled and when it is opened
+    /// Memory for memtables in bytes, for the fill and the open
     #[arg(long, value_name = "BYTES", default_value_t = 6_000_000_000)]
     pub memory: u64,
-    /// Values of at least so many bytes are kept apart from their keys, by engines that can; 0: none are
+    /// Minimum length in bytes of values that are separated from keys, in engines that support it;
+    /// 0: none
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     pub min_blob_size: u64,
-    /// Background threads
+    /// Number of background threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub background_threads: u64,
-    /// Data through the page cache instead of direct I/O
+    /// Use the page cache for data instead of direct I/O
     #[arg(long)]
     pub buffered_io: bool,
-    /// Leave in the page cache what is there
+    /// Keep the files in the page cache before the open
     #[arg(long)]
     pub warm: bool,
     /// Seed of keys and values
@@ -86,7 +87,7 @@ pub struct RecoveryArgs {
 
 impl RecoveryArgs {
     /// # Errors
-    /// What makes no sense.
+    /// The first invalid option.
     pub fn check(&self) -> Result<()> {
         let complaint = if self.value_size < 8 || self.value_size > 1 << 20 {
             "--value-size must be 8 to 1048576"
@@ -102,12 +103,12 @@ impl RecoveryArgs {
         Err(complaint.into())
     }
 
-    /// Keys that are written.
+    /// Returns the number of written keys.
     pub fn records(&self) -> u64 {
         self.log_size.div_ceil(self.value_size + KEY_LEN as u64)
     }
 
-    /// How every engine is opened.
+    /// Returns the common settings of all engines.
     pub fn settings(&self) -> EngineSettings {
         let memtable_bytes = (self.memory / self.families).min(MEMTABLE_LEN_MAX);
         EngineSettings {
@@ -135,19 +136,19 @@ impl RecoveryArgs {
             speed_values: 0,
             speed_fresh: false,
             speed_levels: crate::args::SpeedLevels::default(),
-            // Memory is what ends a log, not its length.
+            // Memory bounds the log, not its length.
             log_bytes_max: Some(2 * self.memory.max(self.log_size) + (1 << 30)),
         }
     }
 }
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 const KEY_LEN: usize = 24;
-/// Keys of a call of those that look for them all afterwards, at most, and bytes of their values, about.
+/// Maximum number of keys per call of the final check, and approximate bytes of their values.
 const CHECKED_AT_ONCE: u64 = 256;
 const CHECKED_AT_ONCE_BYTES: u64 = 16 << 20;
 
-/// The keys and values of a run, and who writes which.
+/// The keys and values of a run, and their distribution over threads.
 struct Work<'a> {
     args: &'a RecoveryArgs,
     keys: Keys,
@@ -168,7 +169,7 @@ impl<'a> Work<'a> {
         self.args.records().div_ceil(self.args.batch)
     }
 
-    /// The family of a batch.
+    /// Returns the family of a batch.
     fn family<'e>(&self, families: &[&'e dyn Engine], batch: u64) -> &'e dyn Engine {
         families[(batch % self.args.families) as usize]
     }
@@ -186,7 +187,7 @@ impl<'a> Work<'a> {
         engine.write(batch, durable)
     }
 
-    /// All batches but for the last by several threads, and then that one.
+    /// Writes all batches with several threads, and the last batch at the end.
     fn write_all(&self, families: &[&dyn Engine]) -> Result<()> {
         let last = self.batches() - 1;
         let own = |thread: u64| -> Result<()> {
@@ -206,8 +207,8 @@ impl<'a> Work<'a> {
         self.write(self.family(families, last), last, true, &mut Batch::default())
     }
 
-    /// Every key has its value. Many are asked for in one call: what was replayed may be in tables by then, and one read after another
-    /// takes minutes for some millions.
+    /// Checks the value of every key, with many keys per call: replayed data may be in tables, and
+    /// single reads of some millions take minutes.
     fn check_all(&self, families: &[&dyn Engine]) -> Result<u64> {
         let at_once = (CHECKED_AT_ONCE_BYTES / self.args.value_size.max(1)).clamp(1, CHECKED_AT_ONCE);
         let family_of = |index: u64| (index / self.args.batch % self.args.families) as usize;
@@ -221,7 +222,7 @@ impl<'a> Work<'a> {
         Ok(self.args.records())
     }
 
-    /// These keys have their values.
+    /// Checks the values of these keys.
     fn check(&self, family: &dyn Engine, asked: &[u64]) -> Result<()> {
         let key_of = |index: &u64| {
             let mut key = Vec::new();
@@ -242,23 +243,23 @@ impl<'a> Work<'a> {
     }
 }
 
-/// An engine and the families behind its first.
+/// Returns an engine and its further families.
 fn families(engine: &dyn Engine) -> Vec<&dyn Engine> {
     std::iter::once(engine).chain(engine.families()).collect()
 }
 
-/// What filling came to: the one line that the process prints which does it.
+/// The result of the fill, printed as a line by its process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Filled {
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Bytes that the process wrote meanwhile, log groups that were prepared included.
+    /// Bytes written by the process, including preallocated log groups.
     #[serde(default)]
     pub bytes_written: u64,
-    /// Processor time, seconds.
+    /// Processor time in seconds.
     #[serde(default)]
     pub cpu_seconds: f64,
-    /// How long writers were made to wait, by cause, seconds of all threads together.
+    /// Waits of writers by cause, in seconds over all threads.
     #[serde(default)]
     pub wait_seconds: BTreeMap<String, f64>,
 }
@@ -275,7 +276,7 @@ impl Filled {
         }
     }
 
-    /// For people: where the time went.
+    /// Formats the result as text.
     fn text(&self) -> String {
         let waits: Vec<String> =
             self.wait_seconds.iter().map(|(cause, seconds)| format!("{cause} {seconds:.1} s")).collect();
@@ -289,18 +290,18 @@ impl Filled {
     }
 }
 
-/// Fills a store, says so on standard output, and waits to be killed, or for the end of standard input if whoever should do that is gone.
-/// The store is never closed.
+/// Fills a store, reports it on standard output, and waits to be killed, or for the end of standard
+/// input if the parent is gone. The store is never closed.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub fn fill(args: &RecoveryArgs, opener: &dyn Opener, dir: &Path) -> Result<()> {
     args.check()?;
     let engine = opener.open(dir, &args.settings())?;
     let (before, start_ns) = (host::process_counters(), now_ns());
     let written = Work::new(args).write_all(&families(&*engine));
     let filled = Filled::of(&*engine, &before, start_ns);
-    // Also if something went wrong: what is wrong may be that it cannot be closed.
+    // Also after an error, since the store may be unable to close.
     std::mem::forget(engine);
     written?;
     let mut out = std::io::stdout().lock();
@@ -310,7 +311,7 @@ pub fn fill(args: &RecoveryArgs, opener: &dyn Opener, dir: &Path) -> Result<()> 
     Ok(())
 }
 
-/// A process that fills a store, which is killed however this ends.
+/// A process that fills a store, killed on drop.
 struct Filler(Child);
 
 impl Drop for Filler {
@@ -320,10 +321,10 @@ impl Drop for Filler {
     }
 }
 
-/// Runs `command`, which calls [`fill`], and kills it when it has done so.
+/// Runs `command`, which calls [`fill`], and kills it afterwards.
 ///
 /// # Errors
-/// It cannot be run, or failed; it has said why.
+/// The command cannot be run, or failed with its own message.
 pub fn fill_and_kill(command: &mut Command) -> Result<Filled> {
     let mut filler = Filler(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
     let mut line = String::new();
@@ -336,7 +337,7 @@ pub fn fill_and_kill(command: &mut Command) -> Result<Filled> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Has the page cache forget the files of a store, or of the device that it is on.
+/// Drops the files of a store, or its device, from the page cache.
 fn forget(dir: &Path) -> Result<()> {
     for entry in io::Env::kernel().fs.list(dir)? {
         let path = dir.join(&entry.name);
@@ -347,7 +348,7 @@ fn forget(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What opening did.
+/// The result of an open.
 struct Opened {
     engine: Box<dyn Engine>,
     ns: u64,
@@ -356,14 +357,14 @@ struct Opened {
     after: ProcessCounters,
 }
 
-/// Opens, and looks meanwhile how many threads there are.
+/// Opens a store and samples the number of threads meanwhile.
 fn open(args: &RecoveryArgs, opener: &dyn Opener, dir: &Path) -> Result<Opened> {
     let (is_over, settings) = (AtomicBool::new(false), args.settings());
     std::thread::scope(|scope| {
         let looks = scope.spawn(|| {
             let mut most = 0;
             while !is_over.load(Ordering::Relaxed) {
-                // Without this one.
+                // Excludes this thread.
                 most = host::threads().saturating_sub(1).max(most);
                 wait_until(now_ns() + LOOK_NS);
             }
@@ -381,10 +382,10 @@ fn open(args: &RecoveryArgs, opener: &dyn Opener, dir: &Path) -> Result<Opened> 
     })
 }
 
-/// Opens a store whose process was killed, and checks what is in it.
+/// Opens the store of a killed process, and checks its contents.
 ///
 /// # Errors
-/// Those of the engine; something is missing.
+/// Errors of the engine; missing data.
 pub fn recover(
     args: &RecoveryArgs,
     filled: &Filled,
@@ -405,7 +406,7 @@ pub fn recover(
 /// Makes a run in a directory of the machine: fills by `command`, forgets, opens, checks.
 ///
 /// # Errors
-/// Those of the engine; something is missing.
+/// Errors of the engine; missing data.
 pub fn run(
     args: &RecoveryArgs,
     command: &mut Command,

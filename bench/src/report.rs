@@ -1,4 +1,4 @@
-//! What a run found: as JSON for programs, as a table for people.
+//! The report of a run: JSON for programs, a table for people.
 
 use crate::args::BenchArgs;
 use crate::costs::Costs;
@@ -15,27 +15,27 @@ use std::fmt::Write;
 /// Latencies of one kind of operation, microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// Operations.
+    /// Number of operations.
     pub count: u64,
     /// Mean.
     pub mean_us: f64,
     /// Median.
     pub p50_us: f64,
-    /// 90 of 100 were not slower.
+    /// 90th percentile.
     pub p90_us: f64,
-    /// 99 of 100 were not slower.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// 999 of 1,000 were not slower.
+    /// 99.9th percentile.
     pub p999_us: f64,
-    /// 9,999 of 10,000 were not slower.
+    /// 99.99th percentile.
     #[serde(default)]
     pub p9999_us: f64,
-    /// The slowest.
+    /// Maximum.
     pub max_us: f64,
 }
 
 impl Latency {
-    /// The summary of a histogram of nanoseconds.
+    /// Summarizes a histogram of nanoseconds.
     pub fn of(histogram: &Histogram<u64>) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
         let at = |quantile| us(histogram.value_at_quantile(quantile));
@@ -52,25 +52,25 @@ impl Latency {
     }
 }
 
-/// How a limit of the space was kept, from the first operation to settled.
+/// Compliance with a space limit, from the first operation until settled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LimitKept {
-    /// The limit.
+    /// Limit.
     pub limit_bytes: u64,
-    /// Who kept it: `engine`, or `harness` by making writers wait.
+    /// Enforcement: `engine`, or `harness` by making writers wait.
     pub limit_kept_by: String,
-    /// How often somebody looked.
+    /// Number of samples.
     pub limit_samples: u64,
-    /// How often it was above the limit.
+    /// Number of samples above the limit.
     pub limit_breaches: u64,
-    /// How long the harness made writers wait, all threads together; nothing if the engine did.
+    /// Total wait of writers imposed by the harness; `None` if the engine enforces the limit.
     pub limit_wait_seconds: Option<f64>,
-    /// True if the space did not come down for so long that the run ended early.
+    /// True if the run ended early because the space did not shrink.
     pub limit_gave_up: bool,
 }
 
 impl LimitKept {
-    /// What was seen; `throttle` if the harness kept the limit.
+    /// Computes the summary; `throttle` is set if the harness enforced the limit.
     pub fn of(watch: &Watch, throttle: Option<&Throttle>) -> Self {
         LimitKept {
             limit_bytes: watch.limit_bytes,
@@ -101,92 +101,92 @@ impl LimitKept {
     }
 }
 
-/// What the process still did when there was nothing left to do.
+/// Activity of the idle process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Idle {
-    /// How long it was watched.
+    /// Observed time.
     pub idle_seconds: f64,
-    /// Bytes that it wrote.
+    /// Bytes written.
     pub idle_bytes_written: u64,
-    /// Bytes that it read from the device.
+    /// Bytes read from the device.
     pub idle_bytes_read: u64,
     /// CPU time.
     pub idle_cpu_seconds: f64,
 }
 
-/// The report of one run. The crate's documentation defines the words.
+/// The report of a run. The crate's documentation defines the terms.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Engine and version.
     pub engine: String,
-    /// What was measured.
+    /// Workload.
     pub workload: String,
     /// Operations of the clients.
     pub ops: u64,
-    /// Length of the measured phase, settling left out.
+    /// Duration of the measured phase without settling.
     pub seconds: f64,
-    /// Operations a second.
+    /// Operations per second.
     pub ops_per_s: f64,
-    /// Keys and values of those operations, 10^6 bytes a second.
+    /// Keys and values of these operations, 10^6 bytes per second.
     pub mb_per_s: f64,
-    /// The same with the time of settling.
+    /// The same including the time of settling.
     pub mb_per_s_settled: f64,
     /// Median latency of the clients' operations.
     pub p50_us: f64,
-    /// 99 of 100 were not slower.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// 999 of 1,000 were not slower.
+    /// 99.9th percentile.
     pub p999_us: f64,
-    /// The slowest.
+    /// Maximum.
     pub max_us: f64,
-    /// Bytes that the process wrote over user bytes; nothing if nothing was written.
+    /// Process writes per user byte; `None` without writes.
     pub write_amplification: Option<f64>,
-    /// Bytes that the device wrote over user bytes.
+    /// Device writes per user byte.
     pub device_write_amplification: Option<f64>,
-    /// What it cost.
+    /// Costs of the run.
     #[serde(flatten)]
     pub costs: Costs,
-    /// What took the most space, and when.
+    /// Space at its maximum.
     pub space_peak: Space,
-    /// Space and operations, second by second.
+    /// Space and operations by second.
     pub timeline: Vec<Space>,
-    /// Reads from storage for each get; nothing without gets.
+    /// Storage reads per get; `None` without gets.
     pub reads_per_get: Option<f64>,
-    /// The same by cause, as far as the engine counts them.
+    /// The same by cause, if the engine counts causes.
     pub reads_per_get_causes: BTreeMap<String, f64>,
-    /// What the kernel counted for each get; nothing without gets.
+    /// Kernel counters of reads per get; `None` without gets.
     #[serde(default)]
     pub kernel_reads_per_get: Option<KernelReads>,
-    /// Windows of 100 ms without progress: an operation waited all through it and none completed.
+    /// Windows of 100 ms without progress: an operation waited throughout and none completed.
     pub stall_windows_100ms: u64,
-    /// The longest time without progress, wherever it began, to 10 ms.
+    /// Longest time without progress, wherever it began, to 10 ms.
     pub longest_without_progress_ms: u64,
-    /// How long the engine says that it made writers wait, all threads together.
+    /// Total wait of writers, as reported by the engine.
     pub seconds_stalled: Option<f64>,
-    /// How the space limit was kept, if there was one.
+    /// Compliance with the space limit, if any.
     #[serde(flatten)]
     pub limit: Option<LimitKept>,
-    /// What happened in the time of `--idle-seconds`.
+    /// Activity during `--idle-seconds`.
     #[serde(flatten)]
     pub idle: Option<Idle>,
-    /// Time of loading and settling before the measured phase.
+    /// Duration of the load and its settling.
     pub load_seconds: f64,
     /// Hash of the clients' operations: kind, key, value length.
     pub ops_hash: String,
-    /// What each phase of a load that changes came to.
+    /// Reports of the phases of a changing load.
     #[serde(default)]
     pub phases: Vec<PhaseReport>,
     /// Latencies by kind of operation; `writer` is the extra writer.
     pub latency: BTreeMap<String, Latency>,
     /// Cores, memory, kernel.
     pub machine: String,
-    /// The options of the run.
+    /// Options of the run.
     pub options: BenchArgs,
-    /// The engine's own settings.
+    /// Settings of the engine.
     pub engine_settings: BTreeMap<String, String>,
 }
 
-/// A number of bytes for a person: `1.50 GiB`.
+/// Formats a number of bytes: `1.50 GiB`.
 pub fn human_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -198,7 +198,7 @@ pub fn human_bytes(bytes: u64) -> String {
     format!("{value:.2} TiB")
 }
 
-/// A number of things for a person: `1 file`, `1,234 entries`.
+/// Formats a number of things: `1 file`, `1,234 entries`.
 pub fn counted(count: u64, noun: &str) -> String {
     if count == 1 {
         return format!("1 {noun}");
@@ -211,7 +211,7 @@ pub fn counted(count: u64, noun: &str) -> String {
     }
 }
 
-/// A count for a person: `1,234,567`.
+/// Formats a count: `1,234,567`.
 pub fn human_count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
@@ -224,7 +224,7 @@ pub fn human_count(count: u64) -> String {
     out
 }
 
-/// A duration in microseconds for a person: `12.3 us`, `4.56 ms`.
+/// Formats a duration in microseconds: `12.3 us`, `4.56 ms`.
 pub fn human_us(us: f64) -> String {
     if us < 1000.0 {
         format!("{us:.1} us")
@@ -240,7 +240,7 @@ fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
 }
 
 impl Report {
-    /// The report as a table.
+    /// Formats the report as a table.
     pub fn table(&self) -> String {
         let mut rows: Vec<(&str, String)> = Vec::new();
         self.speed_rows(&mut rows);

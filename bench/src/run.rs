@@ -1,4 +1,4 @@
-//! One run, from an empty directory to a report.
+//! A run, from an empty directory to a report.
 
 use crate::args::{BenchArgs, Workload};
 use crate::costs::{Around, Counters, SETTLE_MAX};
@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Puts in one batch while loading.
+/// Puts per batch of the load.
 pub(crate) const LOAD_BATCH: u64 = 64;
 
-/// Makes one run in `dir` and returns its report. The directory is the caller's to remove.
+/// Makes a run in `dir` and returns its report. The caller removes the directory.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
     args.check()?;
     if matches!(
@@ -54,7 +54,8 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
     Ok(report)
 }
 
-/// Does nothing for so long and tells what the process did meanwhile: nobody looks at the space, so it is the engine's.
+/// Waits without any sampling of the space, and returns the activity of the process, which is the
+/// engine's own.
 fn idle(seconds: f64) -> Idle {
     let before = host::process_counters();
     wait_until(now_ns() + (seconds * 1e9) as u64);
@@ -67,7 +68,7 @@ fn idle(seconds: f64) -> Idle {
     }
 }
 
-/// The store as one that was not just loaded, warm from reads alone.
+/// Reopens the store, so that only reads warm its caches.
 fn reopened(
     args: &BenchArgs,
     space: &Space,
@@ -83,7 +84,7 @@ fn reopened(
     Ok(engine)
 }
 
-/// A store that was loaded, unless there is one to be used again, reopened and warmed up.
+/// Loads the store, unless an existing one is reused, and reopens and warms it up.
 pub(crate) fn loaded(
     args: &BenchArgs,
     space: &Space,
@@ -98,7 +99,7 @@ pub(crate) fn loaded(
     reopened(args, space, opener, &settings, engine, dir)
 }
 
-/// A pace without limits.
+/// Returns a schedule without limits.
 pub(crate) fn unpaced(args: &BenchArgs, batch: u64, durable: bool) -> Pace {
     Pace { start_ns: now_ns(), end_ns: u64::MAX, open: None, batch, scan_length: args.scan_length, durable }
 }
@@ -122,10 +123,10 @@ fn warm_up(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
     drive(engine, stream, pace, None, &AtomicBool::new(false)).map(|_| ())
 }
 
-/// Everything seen between the first operation and settled.
+/// Measurements from the first operation until settled.
 struct Measured {
     clients: Merged,
-    /// Of a load that changes.
+    /// Reports of the phases of a changing load.
     phases: Vec<PhaseReport>,
     writer: Option<Merged>,
     seconds: f64,
@@ -137,13 +138,13 @@ fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> 
     engine.phase(if args.client_kind() == Kind::Put { Phase::Write } else { Phase::Read });
     let before = Counters::now(engine, dir);
     let watch = args.limit_bytes().map(Watch::new);
-    // The first look is ours: a writer must not begin before anybody looked.
+    // Takes the first sample here, since a writer must not start before it.
     watch.iter().for_each(|watch| watch.note(engine.allocated(dir).bytes));
     let throttled = watch.as_ref().filter(|_| !engine.keeps_space_limit());
     let throttle = throttled.map(|watch| Throttle::new(watch, (args.limit_patience * 1e9) as u64));
     let sampler_stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Threads of a scope may borrow the engine; the benchmark never runs in simulation.
+        // Scoped threads may borrow the engine; the benchmark never runs in simulation.
         let sampler = scope.spawn(|| space::sample(dir, engine, watch.as_ref(), &sampler_stop));
         let stop = StopOnDrop(&sampler_stop);
         let outcome = measure_phases(args, space, engine, throttle.as_ref(), dir);
@@ -155,7 +156,7 @@ fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> 
     })
 }
 
-/// The operations, then settling. What only the caller knows it fills in: the counters before and the space meanwhile.
+/// Runs the operations and settles. The caller fills in the counters before and the space samples.
 fn measure_phases(
     args: &BenchArgs,
     space: &Space,
@@ -183,8 +184,8 @@ fn measure_phases(
     Ok(Measured { clients, phases, writer, seconds, around, limit: None })
 }
 
-/// Runs the clients, and the extra writer as long as they run. Of the two moments the records count from the first, and the time that the
-/// operations may take from the second.
+/// Runs the clients, and the extra writer as long as they run. Records count from the first of the
+/// two moments; the time limit counts from the second.
 fn operate(
     args: &BenchArgs,
     space: &Space,
@@ -215,7 +216,7 @@ fn operate(
                 let open = args.rate.map(|rate| OpenLoop::share(rate, thread, args.threads()));
                 let pace = Pace { start_ns, end_ns, open, ..unpaced(args, args.batch, true) };
                 let stop = &stop;
-                // A client that fails stops the others.
+                // A failing client stops the others.
                 scope.spawn(move || {
                     drive(engine, stream, pace, throttle, stop)
                         .inspect_err(|_| stop.store(true, Ordering::Relaxed))
@@ -243,7 +244,7 @@ pub(crate) fn join<T>(outcome: std::thread::Result<Result<T>>) -> Result<T> {
 }
 
 impl Measured {
-    /// Reads from storage for each get, all together and by cause.
+    /// Returns the storage reads per get in total and by cause.
     fn reads_per_get(&self, args: &BenchArgs) -> (Option<f64>, BTreeMap<String, f64>) {
         if args.client_kind() != Kind::Get || self.clients.ops == 0 {
             return (None, BTreeMap::new());
@@ -257,13 +258,13 @@ impl Measured {
         (Some(per_get(counted)), causes)
     }
 
-    /// What the kernel counted meanwhile, for each get.
+    /// Returns the kernel counters of reads per get.
     fn kernel_reads(&self) -> KernelReads {
         let Around { before, after, .. } = &self.around;
         KernelReads::between(before, after, self.clients.ops, self.clients.read_calls)
     }
 
-    /// Bytes written by the clients and the writer beside them.
+    /// Returns the bytes written by the clients and the extra writer.
     fn user_bytes(&self) -> u64 {
         let written =
             self.clients.kinds.iter().filter(|(kind, _)| kind.puts()).map(|(_, of_kind)| of_kind.bytes);
@@ -279,7 +280,7 @@ impl Measured {
         all
     }
 
-    /// The space over time, each entry with the operations from then to the next.
+    /// Returns the space over time, each entry with the operations until the next one.
     fn timeline(&self) -> Vec<space::Space> {
         let mut timeline = self.around.space.timeline.clone();
         for (second, ops) in self.clients.by_second.iter().enumerate() {

@@ -1,9 +1,10 @@
-//! `bench scale-meta`: what the bookkeeping of values costs in a store of terabytes, without its data.
+//! `bench scale-meta`: bookkeeping cost of separated values in a store of terabytes, without its
+//! data.
 //!
-//! The description of such a store is made in memory: its files of values, and tables with the lists of names that they use. What a flush,
-//! a compaction and a collection change of it is made as a running store makes it, and so are a pick, a snapshot of the manifest and an
-//! open. Times are those of the processor, the best of some rounds, so that they mean something beside other work.
-//! The same options make the same store.
+//! The metadata of such a store is made in memory: its value files, and tables with their lists of
+//! names. Edits of a flush, a compaction and a collection run the store's own code, as do a pick, a
+//! manifest snapshot and an open. Times are processor times, the minimum of some rounds, so that
+//! they are robust against other load. Equal options make equal stores.
 
 use crate::Result;
 use crate::host;
@@ -15,31 +16,31 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 const TERABYTE: f64 = 1e12;
-/// More is no store of this kind: its description alone would not fit into memory.
+/// Maximum size; the metadata of a larger store would not fit into memory.
 const TERABYTES_MAX: f64 = 1000.0;
 
 /// Options of `bench scale-meta`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ScaleMetaArgs {
-    /// Terabytes of values that the store has
+    /// Terabytes of values in the store
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     pub terabytes: f64,
-    /// Bytes of a value
+    /// Length of a value in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub value_size: u64,
-    /// Names in the lists of all tables that are made; the others are reckoned
+    /// Number of names in the lists of the tables that are built; the others are extrapolated
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     pub names: u64,
-    /// How often each thing is done: the best counts
+    /// Number of repetitions of each measurement; the minimum counts
     #[arg(long, value_name = "N", default_value_t = 9)]
     pub rounds: u64,
 }
 
 impl ScaleMetaArgs {
-    /// Says what is wrong with the options, if anything is.
+    /// Checks the options.
     ///
     /// # Errors
-    /// A message for the user.
+    /// An error for the user.
     pub fn check(&self) -> Result<()> {
         if !(self.terabytes > 0.0 && self.terabytes <= TERABYTES_MAX) {
             return Err("--terabytes must be above 0, and at most 1000".into());
@@ -57,82 +58,82 @@ impl ScaleMetaArgs {
     }
 }
 
-/// What an edit takes, milliseconds of the processor, where somebody else has installed since it was worked out.
+/// Processor time of an edit in milliseconds, if another edit was installed after its preparation.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct EditMs {
-    /// To encode it, and to make the next state with what was worked out: under the lock of the manifest.
+    /// Encoding, and computing the next state from the preparation: under the manifest lock.
     pub edit_ms: f64,
-    /// To derive the garbage of what comes of it with what was worked out, which is the work of an install: under the lock, too.
+    /// Deriving the garbage from the preparation, the work of an install: also under the lock.
     pub install_ms: f64,
-    /// To work out both, before the lock is taken.
+    /// Preparation of both, before the lock is taken.
     pub prepared_ms: f64,
-    /// To work out what its tables make of the sums under names, which the job does before it installs.
+    /// Preparation of the sums per name for the edit's tables, before the install.
     pub sums_ms: f64,
 }
 
-/// What everything takes, milliseconds of the processor.
+/// Processor times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct ScaleMs {
-    /// To derive all garbage by a walk, as an open does, and as each install did once.
+    /// Derivation of all garbage by a full scan, as at an open, and formerly at each install.
     pub walk_ms: f64,
     /// A flush.
     pub flush: EditMs,
     /// A compaction of one table.
     pub compaction: EditMs,
-    /// The replacement of what a pick names; without garbage that is worth it there is none.
+    /// Replacement of the picked files; `None` if no garbage is worth it.
     pub collection: Option<EditMs>,
-    /// What to collect next.
+    /// Pick of the next collection.
     pub pick_ms: f64,
-    /// Which names and files nothing needs.
+    /// Search for unneeded names and files.
     pub prune_ms: f64,
-    /// To encode a snapshot of the manifest with the tables that were made.
+    /// Encoding of a manifest snapshot with the built tables.
     pub snapshot_ms: f64,
-    /// To read it, and to check what it says.
+    /// Decoding and validation of that snapshot.
     pub open_ms: f64,
 }
 
-/// What a tree takes that has as many tables as the store has files of values, milliseconds of the processor.
+/// Processor times in milliseconds for a tree with as many tables as the store has value files.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct TreeMs {
-    /// Its tables.
+    /// Number of tables.
     pub tables: u64,
-    /// To work out by a walk what tables hide and meet, as an open does.
+    /// Computation of overlap statistics and unexposed garbage by a full scan, as at an open.
     pub walk_ms: f64,
     /// The same after the compaction of a table, before the lock is taken.
     pub hiding_ms: f64,
-    /// To pick the compaction that exposes most, beside running jobs.
+    /// Pick of the compaction that exposes most garbage, beside running jobs.
     pub exposing_ms: f64,
-    /// To find that none is worth it.
+    /// The same if none is worth it.
     pub exposing_none_ms: f64,
 }
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ScaleMetaReport {
-    /// Files of values.
+    /// Number of value files.
     pub value_files: u64,
-    /// Tables that such a store has.
+    /// Number of tables of such a store.
     pub tables: u64,
-    /// Tables that were made.
+    /// Number of built tables.
     pub tables_made: u64,
-    /// Names that a table uses.
+    /// Number of names per table.
     pub names_per_table: u64,
-    /// Memory of the sums under all names.
+    /// Memory of the sums per name.
     pub sums_bytes: u64,
-    /// The lists of names that are in all tables, as they would be in memory.
+    /// Memory of the lists of names of all tables.
     pub lists_bytes: u64,
-    /// A snapshot of the manifest with all tables, about.
+    /// Approximate size of a manifest snapshot with all tables.
     pub manifest_bytes: u64,
-    /// The one with the tables that were made.
+    /// Size of the snapshot with the built tables.
     pub manifest_made_bytes: u64,
-    /// What everything takes.
+    /// Times of the operations.
     pub times: ScaleMs,
-    /// What the tree takes.
+    /// Times for the tree.
     #[serde(default)]
     pub tree: TreeMs,
-    /// The machine.
+    /// Description of the machine.
     pub machine: String,
-    /// The options.
+    /// Options of the run.
     pub options: ScaleMetaArgs,
 }
 
@@ -154,7 +155,7 @@ impl From<EditTimes> for EditMs {
 /// Makes a run.
 ///
 /// # Errors
-/// Options that cannot be; a ledger that is not what a walk finds.
+/// Invalid options; a ledger that differs from a full scan.
 pub fn run(args: &ScaleMetaArgs) -> Result<ScaleMetaReport> {
     args.check()?;
     let scale = Scale {
@@ -204,7 +205,7 @@ pub fn run(args: &ScaleMetaArgs) -> Result<ScaleMetaReport> {
 }
 
 impl ScaleMetaReport {
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let (all, times) = (human_bytes((self.options.terabytes * TERABYTE) as u64), &self.times);
         let mut out = format!("{all} in values of {} B: {}", self.options.value_size, self.sizes());

@@ -1,6 +1,6 @@
-//! The space that a store takes, seen from outside while it runs: the allocated bytes of all files in its directory,
-//! ten times a second, and twice as often if there is a limit to be kept. The engine is not asked, except once a second for
-//! what it says its space consists of.
+//! The size of a store, sampled from outside: the allocated bytes of all files in its directory,
+//! ten times per second, and twice as often with a limit. Once per second the engine reports the
+//! parts of its space.
 
 use crate::engine::Engine;
 use crate::host::{now_ns, wait_until};
@@ -11,45 +11,46 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Between two looks.
+/// Sampling interval.
 const SAMPLE_NS: u64 = 100_000_000;
-/// A look that comes so much too late tells that the whole process did not run: it was stopped, or its machine was.
+/// A sample later than this shows that the process or its machine was suspended.
 const SUSPENDED_NS: u64 = 1_000_000_000;
-/// Between two entries of the timeline.
+/// Interval of the timeline.
 const TIMELINE_SECONDS: f64 = 1.0;
 
-/// Bytes allocated by the files of a directory at one moment.
+/// Allocated bytes of the files of a directory at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Space {
-    /// Since the measured phase began.
+    /// Time since the start of the measured phase.
     pub seconds: f64,
-    /// All files.
+    /// Bytes of all files.
     pub bytes: u64,
-    /// The same by kind of file: the extension of its name or, without one, the name of its directory inside the store.
+    /// Bytes by kind of file: the extension or, without one, the name of the directory inside the
+    /// store.
     pub kinds: BTreeMap<String, u64>,
-    /// What the engine says; only in the timeline.
+    /// Parts reported by the engine; only in the timeline.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, u64>,
-    /// How long writers had been made to wait, by cause, as the engine says; only in the timeline.
+    /// Waits of writers by cause, as reported by the engine; only in the timeline.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub waits_ns: BTreeMap<String, u64>,
-    /// Operations that clients completed from then to the next entry; only in the timeline.
+    /// Client operations until the next entry; only in the timeline.
     #[serde(default)]
     pub ops: u64,
 }
 
-/// What was seen until the sampler was told to stop.
+/// The samples of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    /// The largest.
+    /// The largest sample.
     pub peak: Space,
-    /// One a second.
+    /// One sample per second.
     pub timeline: Vec<Space>,
-    /// How long the process was suspended, about.
+    /// Approximate time during which the process was suspended.
     pub suspended_ns: u64,
 }
 
-/// Looks until `stop`, and tells `watch` what it sees.
+/// Samples until `stop`, and passes the samples to `watch`.
 pub fn sample(dir: &Path, engine: &dyn Engine, watch: Option<&Watch>, stop: &AtomicBool) -> Samples {
     let start_ns = now_ns();
     let between_ns = watch.map_or(SAMPLE_NS, |_| limit::SAMPLE_NS);
@@ -71,7 +72,8 @@ pub fn sample(dir: &Path, engine: &dyn Engine, watch: Option<&Watch>, stop: &Ato
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        // After a late look the next one is due in full: a walk that takes long must not become all that happens.
+        // A late sample does not shorten the next interval, so that slow directory walks do not
+        // dominate.
         let due_ns = now_ns() + between_ns;
         wait_until(due_ns);
         let late_ns = now_ns() - due_ns;
@@ -80,7 +82,7 @@ pub fn sample(dir: &Path, engine: &dyn Engine, watch: Option<&Watch>, stop: &Ato
     samples
 }
 
-/// Looks until `stop`, and tells `watch` what it sees; nothing is asked of the engine.
+/// Samples until `stop` without calling the engine, and passes the samples to `watch`.
 pub fn watch(dir: &Path, watch: &Watch, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         watch.note(allocated(dir).bytes);
@@ -88,21 +90,21 @@ pub fn watch(dir: &Path, watch: &Watch, stop: &AtomicBool) {
     }
 }
 
-/// Bytes allocated by all files below `dir`; a file with several names counts once. Files that vanish meanwhile are
-/// left out.
+/// Returns the allocated bytes of all files below `dir`; a file with several names counts once.
+/// Vanished files are skipped.
 pub fn allocated(dir: &Path) -> Space {
     let mut space = Space::default();
     walk(dir, "other", &mut BTreeSet::new(), &mut space);
     space
 }
 
-/// What a store has in another directory, added to `space`.
+/// Adds the files of the store in another directory to `space`.
 pub fn add_beside(mut space: Space, dir: &Path) -> Space {
     walk(dir, "other", &mut BTreeSet::new(), &mut space);
     space
 }
 
-/// The same of a store in an environment that is not the machine's; stores have no directories in them.
+/// Same as [`allocated`], for a store in another environment; stores there have no subdirectories.
 pub fn allocated_in(env: &Env, dir: &Path) -> Space {
     let mut space = Space::default();
     for entry in env.fs.list(dir).unwrap_or_default() {
@@ -143,7 +145,7 @@ mod tests {
         std::fs::hard_link(dir.join("1.ksst"), dir.join("2.ksst")).unwrap();
         std::fs::write(dir.join("CURRENT"), [1; 5000]).unwrap();
         std::fs::write(dir.join("blobs").join("7"), [1; 5000]).unwrap();
-        // Some file systems allocate when they write back.
+        // Some file systems allocate at writeback.
         for file in ["1.ksst", "CURRENT", "blobs/7"] {
             std::fs::File::open(dir.join(file)).unwrap().sync_all().unwrap();
         }

@@ -1,20 +1,20 @@
-//! What several runs of the same came to.
+//! The spread of repeated measurements.
 
 use serde::{Deserialize, Serialize};
 
-/// Median, smallest and largest of some figures.
+/// Median, minimum and maximum of some figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The median; of an even number the mean of the two in the middle.
+    /// The median; for an even number, the mean of the two middle figures.
     pub median: f64,
-    /// The smallest.
+    /// The minimum.
     pub min: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of `figures`; nothing of none.
+    /// Returns the spread of `figures`; `None` without any.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -23,14 +23,14 @@ impl Spread {
         Some(Spread { median: (sorted[below] + sorted[middle]) / 2.0, min, max })
     }
 
-    /// Of the ratios of each of `above` to the one of `below` from the same round; nothing where nothing can be divided.
+    /// Returns the spread of the ratios of `above` to `below` by round; `None` if there is none.
     pub fn of_ratios(above: &[f64], below: &[f64]) -> Option<Spread> {
         Spread::of(
             above.iter().zip(below).filter(|(_, below)| **below > 0.0).map(|(above, below)| above / below),
         )
     }
 
-    /// For people, with so many digits behind the point.
+    /// Formats the spread with a number of decimals.
     pub fn text(&self, digits: usize) -> String {
         format!("{:.digits$} [{:.digits$} .. {:.digits$}]", self.median, self.min, self.max)
     }

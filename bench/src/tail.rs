@@ -1,26 +1,28 @@
-//! The latency of updates and point reads that are due at a part of the rate that the store sustains: `tail`.
+//! `tail`: latencies of updates and gets that are due at a share of the sustained rate.
 //!
-//! After vLSM (section 5): the load is an open loop, latencies count from the moment at which a request was due, and the rate
-//! is a percentage of what the store sustains, not of what it takes for a while. One run is:
+//! Follows vLSM (section 5): the load is an open loop, latencies count from the due time, and the
+//! rate is a percentage of the sustained rate, not of a short-term rate. A run consists of:
 //!
 //! 1. **Load**: every key once, in random order; then the background comes to rest.
-//! 2. **Fill**: updates, as fast as the store takes them, of an eighth of the data, which is what all levels but the last
-//!    hold together.
-//! 3. **Find** (unless `--rate` says it): the mix of the clients in a closed loop. As the levels are full, writers are held
-//!    back by what compaction achieves; the operations of the whole phase over its time are the rate that is sustained.
-//! 4. **Rest**: the background comes to rest again. It stops compacting when no level is over its target, so all but the last
-//!    are filled to it and level 0 is not; the report has the shape.
-//! 5. **Measured phase**: the open loop, then settling, as in other runs. Several loads (`--load 20,40,60`) have one after the
-//!    other in the same store.
+//! 2. **Fill**: updates of an eighth of the data at full speed, which is the size of all levels but
+//!    the last.
+//! 3. **Find** (unless `--rate` is given): the mix of the clients in a closed loop. As the levels
+//!    are full, compaction limits the writers; the operations over the time of the phase are the
+//!    sustained rate.
+//! 4. **Rest**: the background becomes idle again. Compaction stops when no level exceeds its
+//!    target, so all levels but the last are full, and level 0 is not; the report has the shape.
+//! 5. **Measured phase**: the open loop, then settling, as in other runs. Several loads (`--load
+//!    20,40,60`) have consecutive phases in one store.
 //!
-//! Clients are [`Clients::Shared`]: all take reads and writes from one queue, so that a read waits behind a write that the
-//! store holds back, as it does in a server with a pool of threads; or [`Clients::Separate`]: reads have threads and a queue of
-//! their own. Each request is a function of the seed and its number, so two runs at one rate do the same work.
+//! With [`Clients::Shared`] all clients take reads and writes from one queue, so that a read waits
+//! behind a delayed write, as in a server with a thread pool. With [`Clients::Separate`] reads have
+//! their own threads and queue. Each request is a function of the seed and its number, so two runs
+//! at one rate do the same work.
 //!
-//! [Bursts] ask several times the rate for some seconds and then nothing; a closed loop (`--closed`) has no rate, and shows what
-//! becomes of writers who ask for more than the device sustains.
+//! [Bursts] multiply the rate for some seconds, followed by a pause. A closed loop (`--closed`) has
+//! no rate, and shows writers that demand more than the device sustains.
 //!
-//! Several families share the memory: each has its part of the memtables ([`crate::EngineSettings::of`]) and of the keys.
+//! Several families share the memtable memory ([`crate::EngineSettings::of`]) and the keys.
 
 pub mod bursts;
 pub mod engine;
@@ -50,14 +52,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Length of the measured phase, if nobody says another.
+/// Default duration of the measured phase in seconds.
 const SECONDS: f64 = 60.0;
-/// What is late at the end may be done for so long; what is later is left.
+/// Time for late requests after the end; later ones are dropped.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// Updates before the measured phase: one for so many keys.
+/// Number of keys per update of the fill.
 const FILL_ONE_IN: u64 = 8;
 
-/// The threads that take from one queue.
+/// Threads with a common queue.
 struct Group {
     queue: Queue,
     stream: Stream,
@@ -65,15 +67,15 @@ struct Group {
     threads: u64,
 }
 
-/// What one client wrote down, writes and reads apart.
+/// Records of a client, separately for writes and reads.
 struct Client {
     writes: Recorder,
     reads: Recorder,
-    /// If there are bursts.
+    /// Set with bursts.
     tally: Option<Tally>,
 }
 
-/// What all clients wrote down, and for how long they had to do.
+/// Records of all clients.
 struct Done {
     writes: Vec<Recorder>,
     reads: Vec<Recorder>,
@@ -81,11 +83,11 @@ struct Done {
     seconds: f64,
 }
 
-/// What was done of what was due, and how much was left.
+/// Completed and remaining requests.
 struct Served {
     done: Done,
     left: u64,
-    /// What was asked in bursts, if there were any.
+    /// Schedule of the bursts, if any.
     plan: Option<Plan>,
 }
 
@@ -95,34 +97,34 @@ struct Loaded<'a> {
     args: &'a BenchArgs,
     space: &'a Space,
     engine: &'a dyn Engine,
-    /// All of them, the first one first.
+    /// All families, starting with the first.
     families: Vec<&'a dyn Engine>,
 }
 
-/// Everything seen of the measured phase.
+/// Measurements of the measured phase.
 struct Measured {
     rate_per_s: f64,
     served: Served,
     around: Around,
     stall_budget: Option<Duration>,
-    /// What was written beside the store, and what was synced.
+    /// Probes of the device: writes, and synced writes.
     device: Option<Recorder>,
     device_syncs: Option<Recorder>,
     looks: Vec<Look>,
 }
 
-/// The rate that a store sustains, and how it was found.
+/// The sustained rate and its measurement.
 #[derive(Clone, Debug, Default)]
 struct Sustained {
     per_s: f64,
-    /// Operations of each second; none if somebody said the rate.
+    /// Operations of each second; empty for a given rate.
     by_second: Vec<u64>,
 }
 
-/// Makes one run in `dir` and returns a report for each load. The directory is the caller's to remove.
+/// Makes a run in `dir` and returns a report per load. The caller removes the directory.
 ///
 /// # Errors
-/// Options that make no sense, those of the engine, a wrong answer of it.
+/// Invalid options; errors of the engine; wrong results.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<TailRuns> {
     args.check()?;
     if args.workload != Workload::Tail {
@@ -178,12 +180,12 @@ impl<'a> Loaded<'a> {
         Ok(Loaded { args, space, engine, families })
     }
 
-    /// Clients are about to begin.
+    /// Announces the start of clients to the engine.
     fn begin(&self) {
         self.engine.phase(if self.args.tail.read_share > 0.0 { Phase::Read } else { Phase::Write });
     }
 
-    /// One load after the other.
+    /// Runs the loads in order.
     fn points(&self, dir: &Path, sustained: &Sustained) -> Result<Vec<TailReport>> {
         if self.args.tail.closed.is_some() {
             return Ok(vec![report::of(self.args, sustained, Some(&self.measure(dir, 0.0)?))]);
@@ -211,7 +213,7 @@ impl<'a> Loaded<'a> {
     fn fill(&self) -> Result<()> {
         let count = self.args.keys().div_ceil(FILL_ONE_IN);
         let queue = Queue::closed(now_ns(), count, u64::MAX);
-        // A store that is only read is as it was loaded.
+        // A store without writes stays as it was loaded.
         let writes = self.args.tail.read_share < 1.0;
         if writes {
             self.serve(&[self.group(queue, Role::Warmup, 0.0)], now_ns(), false)?;
@@ -234,18 +236,18 @@ impl<'a> Loaded<'a> {
         }
     }
 
-    /// All clients at one queue.
+    /// Assigns all clients to one queue.
     fn group(&self, queue: Queue, role: Role, read_share: f64) -> Group {
         let stream = Stream::new(self.space, role, Kind::Put, 0, 0, 1);
         Group { queue, stream, read_share, threads: self.args.threads() }
     }
 
-    /// Length of the measured phase.
+    /// Returns the duration of the measured phase.
     fn seconds_ns(&self) -> u64 {
         (self.args.seconds.unwrap_or(SECONDS) * 1e9) as u64
     }
 
-    /// The clients of the measured phase.
+    /// Returns the clients of the measured phase.
     fn groups(&self, rate: f64, start_ns: u64) -> Vec<Group> {
         let TailArgs { read_share, clients, closed, .. } = self.args.tail;
         let seconds_ns = self.seconds_ns();
@@ -266,7 +268,7 @@ impl<'a> Loaded<'a> {
         vec![of(0, rate * (1.0 - read_share), 0.0, threads - readers), of(1, rate * read_share, 1.0, readers)]
     }
 
-    /// Runs clients until their queues are at their ends. One that fails stops the others.
+    /// Runs clients until their queues end. A failing client stops the others.
     fn serve(&self, groups: &[Group], start_ns: u64, by_second: bool) -> Result<Done> {
         let stop = AtomicBool::new(false);
         let stop = &stop;
@@ -295,7 +297,7 @@ impl<'a> Loaded<'a> {
         Ok(done)
     }
 
-    /// One client: writes and reads.
+    /// Runs a client: writes and reads.
     fn client(&self, group: &Group, mut record: Client, stop: &AtomicBool) -> Result<Client> {
         self.engine.thread_begin();
         let mut stream = group.stream.clone();
@@ -323,7 +325,7 @@ impl<'a> Loaded<'a> {
         outcome.map(|()| record)
     }
 
-    /// The measured phase, with who looks on beside it.
+    /// Runs the measured phase with its observers.
     fn measure(&self, dir: &Path, rate_per_s: f64) -> Result<Measured> {
         self.begin();
         let before = Counters::now(self.engine, dir);
@@ -360,7 +362,8 @@ impl<'a> Loaded<'a> {
         })
     }
 
-    /// What was due, or as much as clients could do. What was left is as late as it was at the end, at least.
+    /// Runs the due requests as far as the clients get. A remaining request counts with its age at
+    /// the end.
     fn serve_measured(&self, rate_per_s: f64, start_ns: u64) -> Result<Served> {
         let groups = self.groups(rate_per_s, start_ns);
         let queues = groups.iter().map(|group| &group.queue);
@@ -382,7 +385,7 @@ impl<'a> Loaded<'a> {
             done.tallies.extend(waiting.tally);
         }
         if plan.is_some() {
-            // What comes after the last burst is part of it.
+            // Includes the pause after the last burst.
             wait_until(start_ns + self.seconds_ns());
         }
         Ok(Served { done, left, plan })
@@ -396,13 +399,13 @@ impl Client {
 }
 
 impl Served {
-    /// What was seen of each burst.
+    /// Returns the counts of each burst.
     fn seen(&self) -> Vec<Seen> {
         bursts::merged(&self.done.tallies)
     }
 }
 
-/// When requests of so many a second are due.
+/// Returns the schedule for a rate.
 fn schedule(tail: &TailArgs, rate: f64) -> Schedule {
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     match tail.burst {
@@ -415,7 +418,8 @@ fn schedule(tail: &TailArgs, rate: f64) -> Schedule {
     }
 }
 
-/// How many of the threads read where reads have their own: their part, and at least one of each kind.
+/// Returns the number of reading threads with separate queues: their share, but at least one of
+/// each kind.
 fn readers(threads: u64, read_share: f64) -> u64 {
     ((threads as f64 * read_share).round() as u64).clamp(1, threads.saturating_sub(1).max(1))
 }

@@ -1,44 +1,46 @@
-//! Values: how long, and what is in them.
+//! Lengths and contents of values.
 //!
-//! The length of a value is a function of its key's index, so the raw bytes of the live data are known exactly at any
-//! time, whatever the order of updates. A value of 8 bytes or more begins with a tag of its key, which a read checks; the
-//! rest is cut at a random place out of a pool whose every 64 bytes hold as many random bytes as the wished share
-//! of redundancy leaves, so that a block compressor removes about that share and finds little across values.
+//! The length of a value is a function of its key's index, so the raw bytes of the live data are
+//! known exactly at any time. A value of at least 8 bytes begins with a tag of its key, which reads
+//! check. The rest is a random slice of a pool. Every 64 bytes of the pool have the share of random
+//! bytes that leaves the desired redundancy, so a block compressor removes about that share and
+//! finds little across values.
 
 use crate::keys::mix;
 use io::Rng;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The longest value of a run.
+/// Maximum length of a value.
 pub const VALUE_LEN_MAX: u64 = 16 << 20;
 
 /// The lengths of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ValueSizes {
-    /// All alike, bytes.
+    /// A fixed length in bytes.
     Fixed(u64),
-    /// Half of them 100 to 512 B, all alike; half of them 16 KiB.
+    /// Half of them 100 to 512 B, uniform; half of them 16 KiB.
     Mixed8k,
-    /// Generalized Pareto with a mean of 1 KiB and the shape that Facebook found in a store of its own (Cao et al.,
-    /// "Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads", FAST 2020), cut at 64 KiB.
+    /// Generalized Pareto with a mean of 1 KiB and the shape measured at Facebook (Cao et al.,
+    /// "Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads", FAST 2020), cut at
+    /// 64 KiB.
     Pareto1k,
 }
 
-/// The large half of [`ValueSizes::Mixed8k`].
+/// Length of the large half of [`ValueSizes::Mixed8k`].
 const MIXED_LARGE: u64 = 16 << 10;
-/// The range of the small half.
+/// Lengths of the small half.
 const MIXED_SMALL: std::ops::RangeInclusive<u64> = 100..=512;
-/// The longest value of [`ValueSizes::Pareto1k`]; one in 200,000 would be longer.
+/// Maximum length of [`ValueSizes::Pareto1k`]; one in 200,000 would be longer.
 const PARETO_MAX: u64 = 64 << 10;
 /// Shape of [`ValueSizes::Pareto1k`].
 const PARETO_SHAPE: f64 = 0.2615;
-/// Its scale, which makes the mean, `scale / (1 - shape)`, 1 KiB.
+/// Its scale, so that the mean, `scale / (1 - shape)`, is 1 KiB.
 const PARETO_SCALE: f64 = 1024.0 * (1.0 - PARETO_SHAPE);
 
 impl ValueSizes {
-    /// The length of the value of the key with this index.
+    /// Returns the length of the value of a key index.
     pub fn len_of(&self, index: u64) -> u64 {
         let random = || mix(index.wrapping_add(0x6c65_6e67_7468));
         match self {
@@ -58,7 +60,7 @@ impl ValueSizes {
         }
     }
 
-    /// The longest.
+    /// Returns the maximum length.
     pub fn max(&self) -> u64 {
         match self {
             ValueSizes::Fixed(len) => *len,
@@ -67,7 +69,7 @@ impl ValueSizes {
         }
     }
 
-    /// The sum for the first `n` keys, exact.
+    /// Returns the exact sum for the first `n` keys.
     pub fn total(&self, n: u64) -> u64 {
         match self {
             ValueSizes::Fixed(len) => len.saturating_mul(n),
@@ -75,7 +77,7 @@ impl ValueSizes {
         }
     }
 
-    /// The mean.
+    /// Returns the mean length.
     pub fn mean(&self) -> f64 {
         match self {
             ValueSizes::Fixed(len) => *len as f64,
@@ -123,20 +125,21 @@ impl From<ValueSizes> for String {
     }
 }
 
-/// Makes the contents of values.
+/// Generates the contents of values.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Arc<[u8]>,
     starts: u64,
 }
 
-/// Bytes of the pool before the longest value: larger than the window of LZ4, so that values seldom repeat each other.
+/// Bytes of the pool before the longest value: larger than the window of LZ4, so that values rarely
+/// repeat each other.
 const POOL_LEN: u64 = 1 << 20;
-/// The unit of redundancy, bytes.
+/// Unit of redundancy in bytes.
 const PIECE_LEN: usize = 64;
 
 impl Values {
-    /// Contents of which `compressible` (0 to 1) can be compressed away.
+    /// Returns contents with a compressible share of 0 to 1.
     pub fn new(sizes: ValueSizes, compressible: f64, seed: u64) -> Self {
         let mut pool = vec![0u8; (POOL_LEN + sizes.max()) as usize];
         let mut rng = Rng::new(seed ^ 0x7661_6c75);
@@ -148,7 +151,7 @@ impl Values {
         Values { pool: pool.into(), starts: POOL_LEN }
     }
 
-    /// Writes a value of `len` bytes for the key with `index` into `out`.
+    /// Writes a value of `len` bytes for a key index to `out`.
     pub fn write(&self, index: u64, len: u64, rng: &mut Rng, out: &mut Vec<u8>) {
         let start = rng.below(self.starts) as usize;
         out.clear();
@@ -158,7 +161,7 @@ impl Values {
         }
     }
 
-    /// True if `value` may be a value of the key with `index`.
+    /// Returns true if `value` may be a value of a key index.
     pub fn check(index: u64, len: u64, value: &[u8]) -> bool {
         value.len() as u64 == len && value.first_chunk::<8>().is_none_or(|head| *head == tag(index))
     }

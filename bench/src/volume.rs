@@ -1,10 +1,10 @@
-//! The space contract on a volume that really fills up: the third part of [`crate::contract`].
+//! The space contract on a volume that fills up: the third part of [`crate::contract`].
 //!
-//! The user names a directory on a volume that is small and has nothing else to do, such as a loop mount or a `tmpfs` of
-//! 1 GB. Two stores are made there, one after the other: one without a limit, and one whose limit the volume cannot hold,
-//! so that what the volume has left is the limit. The data that lives is 90 % of what was free before, unless
-//! `--num` says otherwise; what happens to a store that is full is what [`crate::full`] does. Beside it the volume is asked
-//! all the time how much it has left.
+//! The user names a directory on a small, otherwise idle volume, such as a loop mount or a `tmpfs`
+//! of 1 GB. Two stores run there one after the other: one without a limit, and one with a limit
+//! above the volume's size, so that the free space is the limit. The live data is 90 % of the
+//! initially free space unless `--num` says otherwise; [`crate::full`] runs the workload. Meanwhile
+//! the free space is sampled continuously.
 
 use crate::Result;
 use crate::args::BenchArgs;
@@ -17,33 +17,33 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What lives, in percent of what the volume had left.
+/// Live data in percent of the initially free space.
 const LIVE_PERCENT: u64 = 90;
-/// The limit that the volume cannot hold, in volumes.
+/// The excessive limit as a multiple of the volume.
 const BEYOND: u64 = 2;
 
-/// What was seen of one store.
+/// The report of a store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OnVolume {
-    /// The limit that the store was given.
+    /// Limit of the store.
     pub limit_bytes: Option<u64>,
-    /// The volume.
+    /// Size of the volume.
     pub volume_bytes: u64,
-    /// What it had left before.
+    /// Initially free space.
     pub available_bytes: u64,
-    /// The least that it had left meanwhile.
+    /// Minimum free space.
     pub available_bytes_min: u64,
-    /// Keys of the store.
+    /// Number of keys in the store.
     pub keys: u64,
-    /// Raw bytes of them and their values.
+    /// Raw bytes of keys and values.
     pub live_bytes: u64,
-    /// What the store did.
+    /// Observations of the full store.
     #[serde(flatten)]
     pub full: Full,
 }
 
 impl OnVolume {
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let mb = |bytes: u64| bytes as f64 / 1e6;
         format!(
@@ -57,7 +57,7 @@ impl OnVolume {
     }
 }
 
-/// Makes both stores below `parent`, and removes them. Each is filled for `seconds`.
+/// Runs both stores below `parent`, and removes them. Each is filled for `seconds`.
 pub fn on_volume(
     args: &BenchArgs,
     opener: &dyn Opener,
@@ -101,7 +101,7 @@ fn one(
     })
 }
 
-/// Keys whose raw data, with values, is about `bytes`, and not more.
+/// Returns the number of keys whose raw data, with values, is at most about `bytes`.
 pub(crate) fn keys_of(args: &BenchArgs, bytes: u64) -> u64 {
     let each = (args.sizes().mean() + args.key_size as f64).max(1.0);
     let mut keys = (bytes as f64 / each) as u64;

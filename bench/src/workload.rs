@@ -1,5 +1,6 @@
-//! The stream of operations of one client thread: a function of the seed and the thread's number. Of operations that several
-//! threads take in turns, each is a function of the seed and its own number ([`Stream::prepare`]).
+//! The stream of operations of a client thread: a function of the seed and the thread's number. If
+//! several threads take operations in turns, each one is a function of the seed and its own number
+//! ([`Stream::prepare`]).
 
 use crate::args::BenchArgs;
 use crate::distribution::Picker;
@@ -9,7 +10,7 @@ use crate::values::{ValueSizes, Values};
 use crate::ycsb::{self, Inserts, Mixture};
 use io::Rng;
 
-/// Everything that the threads of a run share.
+/// State shared by the threads of a run.
 #[derive(Clone, Debug)]
 pub struct Space {
     /// Keys.
@@ -24,7 +25,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// The key space of a run.
+    /// Returns the key space of a run.
     pub fn new(args: &BenchArgs) -> Self {
         let sizes = args.sizes();
         Space {
@@ -38,16 +39,16 @@ impl Space {
     }
 }
 
-/// Which part of a run a stream belongs to; streams of different roles share nothing.
+/// Part of a run; streams of different roles are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Fills the store: every key once.
+    /// Load: every key once.
     Load,
-    /// Runs before the measured phase.
+    /// Warm-up before the measured phase.
     Warmup,
-    /// Runs in the measured phase.
+    /// Measured phase.
     Client,
-    /// Writes beside the clients.
+    /// Extra writer during the measured phase.
     Writer,
 }
 
@@ -57,11 +58,11 @@ pub struct Stream {
     space: Space,
     kind: Kind,
     every_key: bool,
-    /// What each operation is, where they are of several kinds.
+    /// Shares of the kinds of operations, if there are several.
     mixture: Option<Mixture>,
-    /// The keys that it inserts.
+    /// The keys that the stream inserts.
     inserts: Inserts,
-    /// Of the keys there are, those of one family: its number and how many there are.
+    /// Number of the family whose keys are used, and number of families.
     family: (u64, u64),
     next: u64,
     end: u64,
@@ -74,12 +75,12 @@ pub struct Stream {
     pub value: Vec<u8>,
     /// The index of the present key.
     pub index: u64,
-    /// How many entries the present operation visits, if that is drawn.
+    /// Number of entries of the present scan, if it is drawn.
     pub scan_length: Option<u64>,
 }
 
 impl Stream {
-    /// The share of thread `thread` of `threads` in `ops` operations of `kind`.
+    /// Returns the operations of one of `threads` threads that share `ops` operations of `kind`.
     pub fn new(space: &Space, role: Role, kind: Kind, ops: u64, thread: u64, threads: u64) -> Self {
         let part = |t: u64| (u128::from(ops) * u128::from(t) / u128::from(threads)) as u64;
         let seed = mix(space.seed ^ mix(thread ^ ((role as u64) << 32)));
@@ -102,19 +103,20 @@ impl Stream {
         }
     }
 
-    /// The same with operations of several kinds.
+    /// Returns the stream with operations of several kinds.
     pub fn mixed(self, mixture: Mixture) -> Self {
         Stream { mixture: Some(mixture), ..self }
     }
 
-    /// Puts of every key of one of several families, whose keys are those that leave its number when divided by how many
-    /// there are.
+    /// Returns puts of every key of one of several families: the keys congruent to its number
+    /// modulo `families`.
     pub fn of_family(space: &Space, family: u64, families: u64) -> Self {
         let keys = space.num.saturating_sub(family).div_ceil(families);
         Stream { family: (family, families), ..Stream::new(space, Role::Load, Kind::Put, keys, 0, 1) }
     }
 
-    /// Prepares the operation of this number, a get with this probability and a put otherwise. What it is depends on no other.
+    /// Prepares the operation with this number: a get with the given probability, otherwise a put.
+    /// It is independent of all others.
     pub fn prepare(&mut self, number: u64, read_share: f64) {
         let mut rng = Rng::new(mix(self.seed ^ mix(number)));
         self.kind = if rng.unit() < read_share { Kind::Get } else { Kind::Put };
@@ -123,17 +125,17 @@ impl Stream {
         self.write_out();
     }
 
-    /// What its operations are.
+    /// Returns the kind of the operations.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Operations left.
+    /// Returns the number of remaining operations.
     pub fn left(&self) -> u64 {
         self.end - self.next
     }
 
-    /// Prepares the next operation; false at the end.
+    /// Prepares the next operation; returns false at the end.
     pub fn advance(&mut self) -> bool {
         if self.next == self.end {
             return false;
@@ -149,7 +151,7 @@ impl Stream {
         true
     }
 
-    /// Chooses key and kind of the next operation.
+    /// Draws key and kind of the next operation.
     fn draw(&mut self) {
         let rank = self.space.picker.rank(&mut self.picks);
         self.index = self.space.picker.spread(rank);
@@ -163,7 +165,7 @@ impl Stream {
         self.scan_length = (self.kind == Kind::Scan).then(|| ycsb::scan_length(&mut self.picks));
     }
 
-    /// Key and value of the present index.
+    /// Generates key and value of the present index.
     fn write_out(&mut self) {
         self.space.keys.write(self.index, &mut self.key);
         if self.kind.puts() {
@@ -171,24 +173,24 @@ impl Stream {
         }
     }
 
-    /// The length of the value of the present key.
+    /// Returns the length of the value of the present key.
     pub fn value_len(&self) -> u64 {
         self.space.sizes.len_of(self.index)
     }
 
-    /// True if `value` may be what was written for the present key.
+    /// Returns true if `value` may be a value of the present key.
     pub fn check(&self, value: &[u8]) -> bool {
         self.check_of(self.index, value)
     }
 
-    /// True if this is the key of that index.
+    /// Returns true if this is the key of that index.
     pub fn is_key_of(&self, index: u64, key: &[u8]) -> bool {
         let mut own = Vec::with_capacity(key.len());
         self.space.keys.write(index, &mut own);
         own == key
     }
 
-    /// The same of the key with this index.
+    /// Same as [`Stream::check`], for the key with this index.
     pub fn check_of(&self, index: u64, value: &[u8]) -> bool {
         Values::check(index, self.space.sizes.len_of(index), value)
     }

@@ -1,4 +1,4 @@
-//! The table of figures in the README is what the record says, and nothing else.
+//! The table of figures in the README equals the record.
 //!
 //! `peers/figures` makes the record (`docs/figures.json`) on a machine with the other engines;
 //! `LAVASTORE_BLESS=1 cargo test -p lavastore-bench --test figures` makes the table from it.
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const BEGIN: &str = "<!-- figures: made by `LAVASTORE_BLESS=1 cargo test -p lavastore-bench --test figures` from docs/figures.json -->\n";
 const END: &str = "<!-- end of figures -->";
-/// The engines that we are compared with, as in the record and as in the table.
+/// Compared engines by their names in the record and in the table.
 const PEERS: [(&str, &str); 3] = [("rocksdb", "RocksDB"), ("blobdb", "BlobDB"), ("fjall", "fjall")];
 
 fn table(record: &Value) -> String {
@@ -28,7 +28,7 @@ fn table(record: &Value) -> String {
     out
 }
 
-/// A rate with three digits that say something.
+/// Formats a rate with three significant digits.
 fn thousands(x: f64) -> String {
     let unit = 10f64.powf((x.log10().floor() - 2.0).max(0.0));
     let digits = ((x / unit).round() * unit).to_string();
@@ -37,7 +37,7 @@ fn thousands(x: f64) -> String {
     groups.join(",")
 }
 
-/// The median over pairs with the smallest and the largest; what is lost is as bold as what is won.
+/// Formats median, minimum and maximum over pairs; losses are as bold as wins.
 fn ratio(peer: &Value) -> String {
     let of = |name: &str| peer["ratio"][name].as_f64();
     match (of("median"), of("min"), of("max")) {
@@ -46,7 +46,7 @@ fn ratio(peer: &Value) -> String {
     }
 }
 
-/// Ours, then theirs.
+/// Formats our figure, then those of the peers.
 fn space(figure: &Value) -> String {
     let of = |name: &str| figure[name]["median"].as_f64();
     let Some(ours) = of("lavastore") else { return "-".to_owned() };

@@ -147,7 +147,7 @@ pub(crate) fn env(sim: &SimEnv) -> Check<Env> {
     try_env(sim).doing(|| "mount".into())
 }
 
-/// Same as [`env`], for a machine that may be damaged.
+/// Same as `env`, for a machine that may be damaged.
 pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
     if !ON_LAVAFS.get() {
         return Ok(with_speed(sim.env()));

@@ -1,22 +1,23 @@
-//! What mechanisms are worth, each on a workload where it matters: `ablation --mechanisms`.
+//! Contribution of single mechanisms, each on a suitable workload: `ablation --mechanisms`.
 //!
-//! For each of them two rows: `overwrite` as it is, and without it ([`lavastore::testing::Ablation`]), on the same writes. All workloads have as many keys as `--num` says
-//! (or what `overwrite` takes for such values), and as many updates of each:
+//! Each mechanism has two rows with the same writes: `overwrite` with and without it
+//! ([`lavastore::testing::Ablation`]). All workloads have the number of keys given by `--num` (or
+//! the default of `overwrite` for such values), and the same number of updates:
 //!
 //! | mechanism | workload |
 //! |---|---|
-//! | `measured_reads` | 16,000 B, uniform: live records lie beside garbage, and a gap is longer than what is read over where nothing is measured |
-//! | `pipelined_collection` | 1,000 B, uniform: collection is what writers wait for, and the device is not at its limit |
-//! | `joined_lookups` | the same: most keys to be judged for what is copied |
-//! | `least_overlap` | 200 B in tables: levels are most of what is written |
+//! | `measured_reads` | 16,000 B, uniform: live records between garbage, with gaps above the fixed limit that applies without measurement |
+//! | `pipelined_collection` | 1,000 B, uniform: writers wait for collection, and the device is not saturated |
+//! | `joined_lookups` | the same: the most lookups per copied byte |
+//! | `least_overlap` | 200 B in tables: most writes are those of levels |
 //! | `gc_threads` | 1,000 B with four threads |
 //! | `lazy_with_room` | 1,000 B with a limit of six times the data, and of 256 MiB where that is more |
 //! | `exposing_first` | 8,000 B with memtables of a fifth of the data |
-//! | `space_first` | half short, half 16 KiB, with memtables of an eighth of what is usual: there is always a level 0 to be compacted |
+//! | `space_first` | half short, half 16 KiB, with memtables of an eighth of the usual size: level 0 always needs compaction |
 //! | `hot_cold` | 16,000 B, Zipf |
 //! | `warm_survivors` | the same |
 //!
-//! Rows run in rounds as those of the parent do; ratios are those of the same round, of what is on to what is off.
+//! Rows run in rounds as in the parent module; ratios are on to off within a round.
 
 use super::rounds::{self, ROUNDS};
 use crate::args::{BenchArgs, Distribution, Workload};
@@ -31,16 +32,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// No memtable is shorter.
+/// Minimum size of a memtable.
 const MEMTABLE_LEN_MIN: u64 = 64 << 10;
-/// No limit is less than so many memtables, of usual length or longer: log, memtables and reserve need about as much.
+/// Minimum limit in memtables of at least the usual size: log, memtables and reserve need about as
+/// much.
 const LIMIT_MEMTABLES_MIN: u64 = 16;
 const MEMTABLE_LEN: u64 = 16 << 20;
 
-/// What is measured: the switch, and what makes the workload.
+/// A mechanism: its switch, and the change that makes its workload.
 type Mechanism = (&'static str, fn(&mut BenchArgs));
 
-/// See the module.
+/// The mechanisms; see the module.
 pub const MECHANISMS: [Mechanism; 10] = [
     ("measured_reads", |args| of_len(args, 16_000)),
     ("pipelined_collection", |args| of_len(args, 1000)),
@@ -72,7 +74,7 @@ fn skewed(args: &mut BenchArgs) {
     args.distribution = Distribution::Zipf;
 }
 
-/// Values of this length.
+/// Sets the length of values.
 fn of_len(args: &mut BenchArgs, bytes: u64) {
     (args.value_size, args.values) = (Some(bytes), None);
 }
@@ -94,47 +96,47 @@ fn engine_bytes(report: &Report, counter: &str) -> Option<f64> {
     report.costs.per_user_byte(report.costs.growth(counter)?)
 }
 
-/// One figure of a mechanism.
+/// A figure of a mechanism.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MechanismFigure {
-    /// With it, over the rounds.
+    /// Spread with the mechanism.
     pub on: Spread,
-    /// Without.
+    /// Spread without it.
     pub off: Spread,
-    /// The first over the second, of each round.
+    /// Ratio of on to off in each round.
     pub ratio: Option<Spread>,
 }
 
-/// One mechanism.
+/// A mechanism of the comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MechanismRow {
-    /// Its switch.
+    /// Name of its switch.
     pub mechanism: String,
-    /// Figures by name; one that a run does not have is left out.
+    /// Figures by name, without those that a run does not have.
     #[serde(flatten)]
     pub figures: BTreeMap<String, MechanismFigure>,
-    /// Runs in which the process was stopped for a while, so that their times are void.
+    /// Runs with a suspended process, whose times are void.
     pub suspended_runs: u64,
-    /// The reports with it, and without, round by round.
+    /// Reports with the mechanism, by round.
     pub on: Vec<Report>,
-    /// See there.
+    /// Reports without the mechanism, by round.
     pub off: Vec<Report>,
 }
 
-/// All of them.
+/// The report of a comparison of mechanisms.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MechanismsReport {
     /// `ablation`.
     pub workload: String,
-    /// How often each row ran.
+    /// Number of runs per row.
     pub rounds: u64,
     /// The mechanisms.
     pub rows: Vec<MechanismRow>,
-    /// The options of all runs but what makes the rows.
+    /// Options of all runs except those that define the rows.
     pub options: BenchArgs,
 }
 
-/// The options of the two runs: as it is, and without.
+/// Returns the options of the runs with and without a mechanism.
 fn pair(args: &BenchArgs, (switch, change): &Mechanism) -> [BenchArgs; 2] {
     let mut on = BenchArgs { workload: Workload::Overwrite, pairs: None, mechanisms: false, ..args.clone() };
     change(&mut on);
@@ -143,10 +145,10 @@ fn pair(args: &BenchArgs, (switch, change): &Mechanism) -> [BenchArgs; 2] {
     [on, off]
 }
 
-/// Makes the runs below `dir`, which is the caller's to remove, and tells `progress` before each.
+/// Runs all rows below `dir`, which the caller removes, and calls `progress` before each run.
 ///
 /// # Errors
-/// Options that make no sense, those of the runs.
+/// Invalid options; errors of the runs.
 pub fn compare(
     args: &BenchArgs,
     opener: &dyn Opener,
@@ -194,7 +196,7 @@ fn figures(on: &[Vec<f64>], off: &[Vec<f64>]) -> BTreeMap<String, MechanismFigur
 }
 
 impl MechanismsReport {
-    /// For people: a table for each figure.
+    /// Formats a table for each figure.
     pub fn text(&self) -> String {
         let mut text = format!(
             "overwrite, a workload for each mechanism; {} round{} (a claim needs {ROUNDS})\n\

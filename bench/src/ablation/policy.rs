@@ -1,17 +1,19 @@
 //! The claims of vLSM, one by one: `ablation --policy`.
 //!
-//! The workload `tail` runs once for each row, every time in a fresh directory: the same data, the same requests at the same times.
-//! The rate is a part (`--load`) of what `leveled` with the options of the run sustains, unless `--rate` says that.
+//! The workload `tail` runs once for each row, always in a fresh directory, with the same data and
+//! the same request schedule. The rate is a share (`--load`) of the rate that `leveled` sustains
+//! with the options of the run, or of `--rate`.
 //!
 //! | row | what it is |
 //! |---|---|
 //! | `leveled` | the policy, with the options of the run |
 //! | `leveled, RocksDB's sizes` | memtables and tables of 64 MiB, first level 256 MiB, factor 8: RocksDB-IO of the paper |
-//! | `leveled, small tables` | memtables and tables of M, first level of f tables: the sizes of `vlsm` without its tables that end by overlap, and with level 0 gathered |
+//! | `leveled, small tables` | memtables and tables of M, first level of f tables: the sizes of `vlsm` without overlap-bounded tables, and with a gathered level 0 |
 //! | `vlsm` | the policy |
 //!
-//! With `--sweep` the rows are `vlsm` with the values of one parameter. The device's bytes are those of settling, too: a policy
-//! that leaves work undone pays for it. Rows run in rounds as those of the parent do; ratios are those to the first row of the round.
+//! With `--sweep` the rows are `vlsm` with the values of one parameter. Device bytes include
+//! settling, so a policy pays for deferred work. Rows run in rounds as in the parent module; ratios
+//! are to the first row of the round.
 
 use super::rounds::{self, ROUNDS};
 use crate::Result;
@@ -27,7 +29,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// RocksDB-IO: a table and a memtable, the first level, the factor.
+/// RocksDB-IO: size of tables and memtables, first level, growth factor.
 const ROCKSDB_TABLE_BYTES: u64 = 64 << 20;
 const ROCKSDB_BASE_BYTES: u64 = 256 << 20;
 const ROCKSDB_MULTIPLIER: u32 = 8;
@@ -76,56 +78,56 @@ fn width(report: &TailReport, of: fn(&tail::engine::Compactions) -> f64) -> Opti
     Some(of(&report.engine_times.as_ref()?.compactions))
 }
 
-/// What one counter is of both.
+/// Returns the share of one counter in the sum of two.
 fn share(report: &TailReport, one: &str, other: &str) -> Option<f64> {
     let (one, other) = (report.costs.growth(one)?, report.costs.growth(other)?);
     (one + other > 0).then(|| one as f64 / (one + other) as f64)
 }
 
-/// One figure of a row.
+/// A figure of a row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PolicyFigure {
-    /// Over the rounds.
+    /// Spread over the rounds.
     #[serde(flatten)]
     pub spread: Spread,
-    /// To the first row, of each round; the first row has none.
+    /// Ratio to the first row in each round; none for the first row.
     pub over_first: Option<Spread>,
 }
 
-/// One row.
+/// A row of the comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PolicyRow {
-    /// What it is.
+    /// Description of the row.
     pub row: String,
-    /// Figures by name; one that a run does not have is left out.
+    /// Figures by name, without those that a run does not have.
     #[serde(flatten)]
     pub figures: BTreeMap<String, PolicyFigure>,
-    /// Runs that had a backlog at the end: their latencies say how long they were.
+    /// Runs with a backlog at the end: their latencies depend on the length of the run.
     pub fell_behind: u64,
-    /// Runs in which the process was stopped for a while, so that their times are void.
+    /// Runs with a suspended process, whose times are void.
     pub suspended_runs: u64,
-    /// The reports, round by round.
+    /// Reports by round.
     pub runs: Vec<TailReport>,
 }
 
-/// All rows.
+/// The report of a policy comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PolicyReport {
     /// `ablation`.
     pub workload: String,
-    /// How often each row ran.
+    /// Number of runs per row.
     pub rounds: u64,
-    /// Operations a second that `leveled` sustains, found or told.
+    /// Operations per second that `leveled` sustains, measured or given.
     pub sustained_per_s: f64,
-    /// Operations a second that were due in every run.
+    /// Operations per second due in every run.
     pub rate_per_s: f64,
     /// The rows in order.
     pub rows: Vec<PolicyRow>,
-    /// The options of all runs but what makes the rows.
+    /// Options of all runs except those that define the rows.
     pub options: BenchArgs,
 }
 
-/// The rows, with the options of their runs.
+/// Returns the rows with the options of their runs.
 fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
     let leveled = leveled(args);
     let vlsm = BenchArgs { policy: Policy::Vlsm, ..leveled.clone() };
@@ -163,15 +165,15 @@ fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
     }
 }
 
-/// A run of the policy that is compared with.
+/// Returns the options of the reference policy.
 fn leveled(args: &BenchArgs) -> BenchArgs {
     BenchArgs { workload: Workload::Tail, policy: Policy::Leveled, sweep: None, pairs: None, ..args.clone() }
 }
 
-/// Makes the runs below `dir`, which is the caller's to remove, and tells `progress` before each.
+/// Runs all rows below `dir`, which the caller removes, and calls `progress` before each run.
 ///
 /// # Errors
-/// Options that make no sense, those of the runs.
+/// Invalid options; errors of the runs.
 pub fn compare(
     args: &BenchArgs,
     opener: &dyn Opener,
@@ -213,7 +215,7 @@ pub fn compare(
     })
 }
 
-/// The report of the one load.
+/// Returns the report of the single load.
 fn one(runs: tail::TailRuns) -> Result<TailReport> {
     runs.points.into_iter().next().ok_or_else(|| "a run without a report".into())
 }
@@ -229,7 +231,7 @@ fn figures(values: &[Vec<Vec<f64>>], at: usize) -> BTreeMap<String, PolicyFigure
 }
 
 impl PolicyReport {
-    /// For people: a table for each figure.
+    /// Formats a table for each figure.
     pub fn text(&self) -> String {
         let o = &self.options;
         let first = self.rows.first().map_or("", |row| &row.row);

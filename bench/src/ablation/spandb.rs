@@ -1,22 +1,22 @@
-//! What each part of the durable write path is worth: `ablation --spandb`.
+//! Contribution of each part of the durable write path: `ablation --spandb`.
 //!
-//! The workload `sync` runs once for each row, every time in a fresh directory: durable puts of existing keys, of which `--writers` (64
-//! unless told) wait at once.
+//! The workload `sync` runs once for each row, always in a fresh directory: durable puts of
+//! existing keys, with `--writers` (64 by default) waiting at once.
 //!
 //! | row | what it is |
 //! |---|---|
-//! | `one at a time` | a single writer: every put is a device write of its own, nothing is shared |
-//! | `blocking, N wait` | a thread for each of so few: how much is shared by so many (batching) |
-//! | `blocking` | a thread for each put that waits: those that wait together share a device write |
-//! | `blocking, N loggers` | the same with up to N such writes at the device at once, where that is found to pay (pipelining) |
-//! | `blocking, loggers found` | as many as the log finds best while it runs |
-//! | `asynchronous`, and the same of it | one thread that has all puts in flight |
+//! | `one at a time` | a single writer: every put is a separate device write |
+//! | `blocking, N wait` | N threads: shared device writes of small groups (batching) |
+//! | `blocking` | a thread per waiting put: concurrent puts share a device write |
+//! | `blocking, N loggers` | the same with up to N concurrent device writes where measurements favor it (pipelining) |
+//! | `blocking, loggers found` | the log adapts the number at run time |
+//! | `asynchronous`, and its variants | one thread has all puts in flight |
 //! | `..., second disk` | the log is in `--log-dir` |
 //! | `..., tables there` | and tables of two levels |
-//! | `..., tables move` | and tables of as many levels as what is measured says |
+//! | `..., tables move` | and tables of an adaptive number of levels |
 //!
-//! That those who sync wait for each other's company no switch takes away: what it is worth is between the first two rows. Rows run in
-//! rounds as those of the parent do; ratios are those of the same round, to `blocking`.
+//! No switch disables the sharing of a device write by waiting writers; the first two rows show its
+//! effect. Rows run in rounds as in the parent module; ratios are to `blocking` within a round.
 
 use super::rounds::{self, ROUNDS};
 use crate::args::requests::{RequestArgs, SpeedLevels};
@@ -31,20 +31,20 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Puts that wait at once, unless told.
+/// Default number of concurrent puts.
 const WRITERS: u64 = 64;
-/// Fewer that wait, so that fewer share a device write.
+/// Smaller numbers of concurrent puts, so that fewer share a device write.
 const BATCHES: [u64; 2] = [4, 16];
-/// What is on the second disk.
+/// Data on the fast tier.
 const PLACEMENTS: [(&str, SpeedLevels); 3] = [
     ("second disk", SpeedLevels::Fixed(0)),
     ("tables there", SpeedLevels::Fixed(2)),
     ("tables move", SpeedLevels::Moving),
 ];
-/// The row that others are compared with.
+/// The reference row.
 const BASE: &str = "blocking";
 
-/// Told where there is one disk.
+/// Message without a second disk.
 const SKIPPED: &str =
     "placement (log, tables, moving tables on a second disk): name a directory there with --log-dir";
 
@@ -61,57 +61,57 @@ const FIGURES: [Figure; 6] = [
     }),
 ];
 
-/// One figure of a row.
+/// A figure of a row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SpanFigure {
-    /// Over the rounds.
+    /// Spread over the rounds.
     #[serde(flatten)]
     pub spread: Spread,
-    /// To `blocking`, of each round; that row has none.
+    /// Ratio to `blocking` in each round; none for that row.
     pub over_blocking: Option<Spread>,
 }
 
-/// One row.
+/// A row of the comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SpanRow {
-    /// What it is.
+    /// Description of the row.
     pub row: String,
-    /// Figures by name; one that a run does not have is left out.
+    /// Figures by name, without those that a run does not have.
     #[serde(flatten)]
     pub figures: BTreeMap<String, SpanFigure>,
-    /// Runs in which the process was stopped for a while, so that their times are void.
+    /// Runs with a suspended process, whose times are void.
     pub suspended_runs: u64,
-    /// The reports, round by round.
+    /// Reports by round.
     pub runs: Vec<Report>,
 }
 
-/// All rows.
+/// The report of a comparison of write path parts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SpanReport {
     /// `ablation`.
     pub workload: String,
-    /// How often each row ran.
+    /// Number of runs per row.
     pub rounds: u64,
-    /// Puts that wait at once, but in the row of one.
+    /// Number of concurrent puts, except in the row of one.
     pub writers: u64,
     /// The rows in order.
     pub rows: Vec<SpanRow>,
-    /// What was not measured, and why.
+    /// Skipped part with its reason.
     #[serde(default)]
     pub skipped: Option<String>,
-    /// The options of all runs but what makes the rows.
+    /// Options of all runs except those that define the rows.
     pub options: BenchArgs,
 }
 
-/// Puts that wait at once.
+/// Number of concurrent puts.
 fn writers(args: &BenchArgs) -> u64 {
     if args.requests.writers == RequestArgs::default().writers { WRITERS } else { args.requests.writers }
 }
 
-/// What makes a row.
+/// The change that makes a row.
 type Change<'a> = &'a dyn Fn(&mut RequestArgs);
 
-/// The rows, with the options of their runs.
+/// Returns the rows with the options of their runs.
 fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
     let of = |change: Change<'_>| {
         let mut requests = RequestArgs {
@@ -149,10 +149,10 @@ fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
     rows
 }
 
-/// Makes the runs below `dir`, which is the caller's to remove, and tells `progress` before each.
+/// Runs all rows below `dir`, which the caller removes, and calls `progress` before each run.
 ///
 /// # Errors
-/// Options that make no sense, those of the runs.
+/// Invalid options; errors of the runs.
 pub fn compare(
     args: &BenchArgs,
     opener: &dyn Opener,
@@ -183,7 +183,8 @@ pub fn compare(
     })
 }
 
-/// A run. On the second disk its log has a directory of its own, which is removed after it.
+/// Makes a run. With a second disk its log has a separate directory there, which is removed
+/// afterwards.
 fn one(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
     let Some(logs) = &args.requests.log_dir else { return run(args, opener, dir) };
     let name = dir.file_name().map_or_else(Default::default, ToOwned::to_owned);
@@ -204,7 +205,7 @@ fn figures(values: &[Vec<Vec<f64>>], at: usize, base: usize) -> BTreeMap<String,
 }
 
 impl SpanReport {
-    /// For people: a table for each figure.
+    /// Formats a table for each figure.
     pub fn text(&self) -> String {
         let o = &self.options;
         let mut text = format!(

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// LavaStore; remembers with which mechanisms it was opened, and whether there was a store already.
+/// Opens LavaStore and remembers the mechanisms of each open, and whether the store existed.
 #[derive(Default)]
 struct Remembers(Mutex<Vec<(Ablation, bool)>>);
 
@@ -128,7 +128,7 @@ fn the_json_has_every_promised_field() {
             for part in ["median", "min", "max"] {
                 assert!(figure[part].is_f64(), "{row}: {name}: {figure}");
             }
-            // What is nothing in the first row has no ratio.
+            // A figure of 0 in the first row has no ratio.
             let ratio = at > 0 && json["rows"][0][name]["median"].as_f64() > Some(0.0);
             assert_eq!(figure["over_tdb"]["median"].is_f64(), ratio, "{row}: {name}: {figure}");
             assert_eq!(figure["over_row_before"].is_object(), figure["over_row_before"]["median"].is_f64());

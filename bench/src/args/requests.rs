@@ -1,4 +1,4 @@
-//! The options of the workloads `async`, `sync` and `ycsb` that no other has.
+//! Options only of the workloads `async`, `sync` and `ycsb`.
 
 use super::{BenchArgs, Workload};
 use crate::ycsb::{Mix, Mixture};
@@ -6,67 +6,72 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Most requests in flight, and most writers.
+/// Maximum number of requests in flight and of writers.
 const DEPTH_MAX: u64 = 4096;
 
-/// Options of `async`, `sync` and `ycsb` alone.
+/// Options of `async`, `sync` and `ycsb`.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestArgs {
-    /// async: requests that the one thread has in flight
+    /// async: number of requests in flight in the single thread
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().depth)]
     pub depth: u64,
-    /// async: what they are [default: read]; ycsb: which of its mixes [default: a]
+    /// async: kind of the requests [default: read]; ycsb: mix [default: a]
     #[arg(long = "workload", value_enum, value_name = "MIX")]
     pub mix: Option<Mix>,
-    /// ycsb: mixes one after the other in the same store, each for --seconds: of read, write, mixed, scan, a, b, c, f
+    /// ycsb: mixes to run consecutively in one store, each for --seconds: read, write, mixed, scan,
+    /// a, b, c, f
     #[arg(long, value_enum, value_name = "MIX,...", value_delimiter = ',')]
     pub phases: Vec<Mix>,
-    /// async: the same work by as many threads as there would be requests, with blocking calls
+    /// async: use a blocking thread for each request in flight instead
     #[arg(long)]
     pub blocking: bool,
-    /// sync: how many durable writes wait at once
+    /// sync: number of concurrent durable writes
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().writers)]
     pub writers: u64,
-    /// sync: one thread has them in flight, in place of a thread for each
+    /// sync: use one thread with all writes in flight instead of a thread each
     #[arg(long = "async")]
     pub in_flight: bool,
-    /// LavaStore: durable writes of the log that are at the device at once, where that pays: 1 to 3, or 0 for as many as are found to be best
+    /// LavaStore: maximum number of concurrent device writes of the log, where measurements favor
+    /// it: 1 to 3, or 0 to adapt
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().loggers)]
     pub loggers: u64,
-    /// LavaStore: what a buffered write logs may wait so many milliseconds for the flush of its memtable, and is never written then; memory is as much larger as waits at most. 0: it
-    /// does not [default: 10000]
+    /// LavaStore: maximum age of a buffered log page in milliseconds. A page whose memtable is
+    /// flushed sooner is never written to the log device; the memory grows by the waiting pages. 0:
+    /// off [default: 10000]
     #[arg(long, value_name = "MS")]
     pub buffered_age: Option<u64>,
-    /// LavaStore, RocksDB: a directory on a second disk, for the log
+    /// LavaStore, RocksDB: directory on a second disk for the log
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
-    /// LavaStore: bytes of hot values that may be on that disk as well
+    /// LavaStore: maximum bytes of hot values on that disk
     #[arg(long, value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
     pub speed_values: u64,
-    /// LavaStore: not hot ones alone, but all that a flush writes, which comes to the first disk when it survives a collection
+    /// LavaStore: write all flushed values to that disk first; those that survive a collection move
+    /// to the first disk
     #[arg(long, default_value_t = RequestArgs::default().speed_fresh)]
     pub speed_fresh: bool,
-    /// LavaStore: levels, from level 0 on, whose tables are made on that disk as well, or `moving`: as many as what is measured says
+    /// LavaStore: number of levels, from level 0 on, with tables on that disk, or `moving` to adapt
+    /// it
     #[arg(long, value_name = "N|moving", default_value_t = RequestArgs::default().speed_levels)]
     pub speed_levels: SpeedLevels,
-    /// ablation: what each part of the durable write path is worth, in place of the mechanisms of Scavenger+; with --log-dir also what a
-    /// second disk for the log is
+    /// ablation: measure each part of the durable write path instead of the mechanisms of
+    /// Scavenger+; with --log-dir also a second disk for the log
     #[arg(long)]
     pub spandb: bool,
 }
 
-/// How many levels have their tables on the second disk.
+/// Number of levels with tables on the second disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum SpeedLevels {
-    /// So many.
+    /// A fixed number.
     Fixed(u64),
-    /// As many as what is measured says.
+    /// An adaptive number.
     Moving,
 }
 
-/// How reports have it: a number, or a word.
+/// Representation in reports: a number or a word.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -95,7 +100,7 @@ impl TryFrom<Written> for SpeedLevels {
 }
 
 impl SpeedLevels {
-    /// The most that it may be.
+    /// Returns the maximum number.
     pub fn most(self) -> u64 {
         match self {
             SpeedLevels::Fixed(levels) => levels,
@@ -151,7 +156,7 @@ impl Default for RequestArgs {
 }
 
 impl RequestArgs {
-    /// What makes no sense.
+    /// Returns the first invalid combination.
     pub(super) fn complaint(&self, all: &BenchArgs) -> Option<&'static str> {
         let own = matches!(all.workload, Workload::Async | Workload::Sync);
         let writes = matches!(all.workload, Workload::Overwrite | Workload::Ycsb);
@@ -188,7 +193,7 @@ impl RequestArgs {
         }
     }
 
-    /// What makes no sense of a load that changes.
+    /// Returns the first invalid combination of options for phases.
     fn complaint_of_phases(&self, all: &BenchArgs) -> Option<&'static str> {
         if self.phases.is_empty() {
             None
@@ -205,7 +210,8 @@ impl RequestArgs {
 }
 
 impl BenchArgs {
-    /// Requests that one thread has in flight; `None`: threads with blocking calls.
+    /// Returns the number of requests in flight of one thread; `None` for threads with blocking
+    /// calls.
     pub fn in_flight(&self) -> Option<u64> {
         let requests = &self.requests;
         match self.workload {
@@ -215,7 +221,7 @@ impl BenchArgs {
         }
     }
 
-    /// The mix of workloads that have one.
+    /// Returns the mix of workloads that have one.
     pub fn mix(&self) -> Option<Mix> {
         match self.workload {
             Workload::Async => self.requests.mix.or(Some(Mix::Read)),
@@ -224,12 +230,12 @@ impl BenchArgs {
         }
     }
 
-    /// What the operations are, where they may be of several kinds.
+    /// Returns the shares of the kinds of operations, for workloads with several.
     pub fn mixture(&self) -> Option<Mixture> {
         self.mix().map(Mixture::of)
     }
 
-    /// Every write is durable before it is acknowledged.
+    /// Returns true if every write is durable before it is acknowledged.
     pub fn is_durable(&self) -> bool {
         self.sync || self.workload == Workload::Sync
     }

@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Growth factors that `vlsm` takes.
+/// Allowed growth factors of `vlsm`.
 pub const GROWTH: std::ops::RangeInclusive<u32> = 2..=1000;
-/// Sizes of its tables.
+/// Allowed table sizes of `vlsm`.
 const TABLE_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=4 << 30;
 
-/// Which parameter, and its values in order.
+/// A parameter with its values in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Sweep {
-    /// F: level 2 may be so many times as large as level 1.
+    /// F: maximum size ratio of level 2 to level 1.
     Growth(Vec<u32>),
-    /// M: bytes of a table, and of a memtable.
+    /// M: size of a table and of a memtable in bytes.
     Table(Vec<u64>),
 }
 
 impl Sweep {
-    /// True if `vlsm` takes these values.
+    /// Returns true if `vlsm` accepts these values.
     pub fn is_possible(&self) -> bool {
         match self {
             Sweep::Growth(values) => values.iter().all(|times| GROWTH.contains(times)),
@@ -29,7 +29,7 @@ impl Sweep {
     }
 }
 
-/// `8M`, or a number.
+/// Parses `8M` or a plain number.
 fn bytes(text: &str) -> Option<u64> {
     match text.strip_suffix('M') {
         Some(mebibytes) => mebibytes.parse::<u64>().ok()?.checked_mul(1 << 20),

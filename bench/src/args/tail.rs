@@ -1,4 +1,4 @@
-//! The options of the workload `tail` ([`crate::tail`]) that no other has.
+//! Options only of the workload `tail` ([`crate::tail`]).
 
 pub mod words;
 
@@ -7,18 +7,18 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use words::{Burst, Loads, Span};
 
-/// Most families.
+/// Maximum number of families.
 const FAMILIES_MAX: u64 = 1024;
-/// Most clients of a closed loop.
+/// Maximum number of clients in a closed loop.
 const CLIENTS_MAX: u64 = 1024;
-/// What is due, in percent of what is sustained.
+/// Default load in percent of the sustained rate.
 const LOAD: f64 = 80.0;
-/// The same within bursts, of so many times the rate.
+/// Default load with bursts, which multiply it.
 const LOAD_OF_BURSTS: f64 = 100.0;
-/// Between two bursts.
+/// Default pause between two bursts in seconds.
 const IDLE_SECONDS: f64 = 20.0;
 
-/// Who does what.
+/// Assignment of operations to threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clients {
@@ -29,36 +29,36 @@ pub enum Clients {
     Separate,
 }
 
-/// Options of `tail` alone.
+/// Options of `tail`.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TailArgs {
-    /// tail: what is due, in percent of the rate that the store sustains; several one after the other in one store
-    /// [default: 80; with --burst 100]
+    /// tail: loads in percent of the sustained rate, run consecutively in one store [default: 80;
+    /// with --burst 100]
     #[arg(long, value_name = "PERCENT,...")]
     pub load: Option<Loads>,
-    /// tail: families that the keys are spread over, and the memory of memtables
+    /// tail: number of families that share the keys and the memtable memory
     #[arg(long, value_name = "N", default_value_t = TailArgs::default().families)]
     pub families: u64,
-    /// tail: the part of the operations that are point reads, 0 to 1
+    /// tail: share of gets in the operations, 0 to 1
     #[arg(long, value_name = "RATIO", default_value_t = TailArgs::default().read_share)]
     pub read_share: f64,
-    /// tail: one queue for all threads, or reads and writes apart
+    /// tail: one queue for all threads, or separate ones for reads and writes
     #[arg(long, value_enum, default_value_t = Clients::Shared)]
     pub clients: Clients,
-    /// tail: so many times the rate for so long, then nothing, again and again
+    /// tail: multiply the rate for a time, then pause, repeatedly
     #[arg(long, value_name = "TIMESxSECONDS", num_args = 0..=1, default_missing_value = "3x10s")]
     pub burst: Option<Burst>,
-    /// tail: how long there is nothing between two bursts [default: 20s]
+    /// tail: pause between two bursts [default: 20s]
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<Span>,
-    /// tail: so many clients, each as fast as it can, in place of a rate
+    /// tail: number of clients in a closed loop, instead of a rate
     #[arg(long, value_name = "CLIENTS")]
     pub closed: Option<u64>,
-    /// tail: how long the store is driven to find the rate that it sustains
+    /// tail: seconds to measure the sustained rate
     #[arg(long, value_name = "SECONDS", default_value_t = TailArgs::default().find_seconds)]
     pub find_seconds: f64,
-    /// Ends when the rate is found.
+    /// Ends the run once the rate is measured.
     #[arg(skip)]
     pub only_find: bool,
 }
@@ -80,23 +80,23 @@ impl Default for TailArgs {
 }
 
 impl TailArgs {
-    /// What is due, in percent of the rate that is sustained, one after the other.
+    /// Returns the loads in percent of the sustained rate, in order.
     pub fn loads(&self) -> Loads {
         let default = if self.burst.is_some() { LOAD_OF_BURSTS } else { LOAD };
         self.load.clone().unwrap_or_else(|| Loads::one(default))
     }
 
-    /// How long there is nothing between two bursts.
+    /// Returns the pause between two bursts.
     pub fn idle_seconds(&self) -> f64 {
         self.idle.map_or(IDLE_SECONDS, |idle| idle.seconds)
     }
 
-    /// The same with one load.
+    /// Returns the options with a single load.
     pub fn at(&self, load: f64) -> TailArgs {
         TailArgs { load: Some(Loads::one(load)), ..self.clone() }
     }
 
-    /// What makes no sense.
+    /// Returns the first invalid combination.
     pub(crate) fn complaint(&self, all: &BenchArgs) -> Option<&'static str> {
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let complaint = if !self.loads().all(|load| positive(load) && load <= 1000.0) {

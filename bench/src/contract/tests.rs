@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Keys and values of one directory.
+/// Keys and values of a directory.
 type Values = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
-/// A store in memory that takes a quarter more than its data, and keeps to its limit.
+/// An in-memory store that occupies a quarter more than its data and keeps its limit.
 struct Bounded {
     values: Values,
     limit_bytes: AtomicU64,
@@ -19,18 +19,18 @@ struct Bounded {
     full: AtomicBool,
 }
 
-/// What it does wrong.
+/// A fault of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Fault {
     #[default]
     None,
-    /// Once it was full it forgets what it takes.
+    /// After it was full, it forgets accepted writes.
     Forgets,
-    /// Once it was full it refuses everything that is written.
+    /// After it was full, it refuses all writes.
     Poisoned,
-    /// Once it was full it refuses deletes as well.
+    /// After it was full, it also refuses deletes.
     KeepsAll,
-    /// It has no limit any more after the first change.
+    /// After the first change, it ignores its limit.
     ForgetsLimit,
 }
 
@@ -102,11 +102,11 @@ impl Engine for Bounded {
     }
 }
 
-/// Opens the store of a directory again and again.
+/// Opens the store of a directory repeatedly.
 #[derive(Default)]
 struct Opens {
     stores: Mutex<HashMap<PathBuf, Values>>,
-    /// A directory, and what stores below it have room for.
+    /// A directory, and the capacity for stores below it.
     volume: Option<(PathBuf, u64)>,
     fault: Fault,
 }
@@ -151,7 +151,7 @@ fn a_full_store_refuses_and_resumes_after_deletes() {
     assert!(!text.contains("NOT"), "{text}");
 }
 
-/// Room for all but a tenth of the keys.
+/// Space for all but a tenth of the keys.
 const FULL_BYTES: u64 = 420_000;
 
 fn full_with(fault: Fault) -> Full {

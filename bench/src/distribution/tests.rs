@@ -42,7 +42,7 @@ fn zipf_draws_the_popular_ranks_as_often_as_it_should() {
         let got = f64::from(count[rank]);
         assert!((got / expected - 1.0).abs() < 0.05, "rank {rank}: {got} instead of {expected}");
     }
-    // The first percent of the ranks draws what the distribution says, within a few percent.
+    // The first percent of the ranks gets its expected share of the draws, within a few percent.
     let share = count[..1000].iter().map(|c| f64::from(*c)).sum::<f64>() / f64::from(draws);
     let expected = zeta(1000, THETA) / total;
     assert!((share / expected - 1.0).abs() < 0.05, "{share} instead of {expected}");

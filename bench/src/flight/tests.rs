@@ -8,7 +8,7 @@ fn run(line: &str) -> crate::Report {
     crate::run(&args(line), &Lava, dir.path()).unwrap()
 }
 
-/// Scans in flight do the work of as many threads with iterators, and what they read is looked at.
+/// Scans in flight do the same work as threads with iterators, and their results are checked.
 #[test]
 fn scans_in_flight_read_what_iterators_read() {
     let line = "async --workload scan --num 3000 --value-size 100 --reads 400 --scan-length 7 --depth 1";

@@ -1,4 +1,4 @@
-//! What goes on beside the writers of `bench log`: readers that follow the logs, and whoever looks how much space they take.
+//! Observers of `bench log`: readers that follow the logs, and a space sampler.
 
 use super::{Follow, LogArgs, LogEngine, LogSite, fill};
 use crate::Result;
@@ -8,25 +8,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Between two looks at the directory.
+/// Sampling interval of the directory.
 const LOOK_NS: u64 = 50_000_000;
-/// How long a reader waits at the end of one log before it looks at the others again.
+/// Wait of a reader at the end of a log before it polls the others again.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// What was seen beside the writers.
+/// Counts of the observers.
 #[derive(Debug, Default)]
 pub struct Beside {
-    /// Records that readers got, all of them compared.
+    /// Records received and compared by readers.
     pub followed: AtomicU64,
-    /// The most that the files took, bytes.
+    /// Maximum size of the files in bytes.
     pub bytes_max: AtomicU64,
 }
 
 impl Beside {
-    /// Follows the logs of one of the readers until `stop`: those whose number is its own, modulo readers. Each from its end.
+    /// Follows the logs of a reader from their ends until `stop`: those whose number is congruent
+    /// to its own modulo readers.
     ///
     /// # Errors
-    /// Those of the engine; a record that is not what was appended, or that comes twice.
+    /// Errors of the engine; a wrong or duplicate record.
     pub fn follow(
         &self,
         engine: &dyn LogEngine,
@@ -68,7 +69,7 @@ impl Beside {
         Ok(())
     }
 
-    /// Looks at the space that is taken, until `stop`.
+    /// Samples the space until `stop`.
     pub fn watch(&self, site: &LogSite, dir: &Path, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let space = site.device.as_ref().map_or_else(|| allocated(dir), |_| allocated_in(&site.env, dir));

@@ -1,4 +1,4 @@
-//! LavaKV used as a log: a key for each record, a range delete for each trim. What a log engine has to beat.
+//! LavaKV as a log, with a key per record and a range delete per trim: the baseline of log engines.
 
 use super::{LogEngine, LogOpener, LogSite, Record};
 use crate::Result;
@@ -6,9 +6,9 @@ use lavastore::{Db, Durability, Options, WriteBatch, WriteOptions};
 use serde_json::Value;
 use std::path::Path;
 
-/// Opens it.
+/// Opens LavaKV as a log.
 pub struct Keyed {
-    /// Where.
+    /// Place of the stores.
     pub site: LogSite,
 }
 
@@ -31,7 +31,7 @@ struct KeyedLogs {
     db: Db,
 }
 
-/// Of a record: log and LSN, so that the keys of a log are in the order of its records.
+/// Returns the key of a record: log and LSN, so that the keys of a log are in record order.
 pub fn key(log: u64, lsn: u64) -> [u8; 16] {
     (u128::from(log) << 64 | u128::from(lsn)).to_be_bytes()
 }

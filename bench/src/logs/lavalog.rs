@@ -1,4 +1,4 @@
-//! LavaLog, the log engine.
+//! The benchmark driver of LavaLog.
 
 use super::keyed::key;
 use super::{Follow, LogArgs, LogEngine, LogOpener, LogSite, Record};
@@ -8,11 +8,11 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// Opens it.
+/// Opens LavaLog.
 pub struct LavaLog {
-    /// Where.
+    /// Place of the stores.
     pub site: LogSite,
-    /// What was asked for.
+    /// Options of the run.
     pub args: LogArgs,
 }
 
@@ -22,7 +22,7 @@ impl LogOpener for LavaLog {
     }
 
     fn open(&self, dir: &Path, logs: u64) -> Result<Box<dyn LogEngine>> {
-        // An append is durable by default.
+        // Appends are durable by default.
         let mut options = LogOptions { space_limit: self.args.space_limit, ..LogOptions::default() };
         options.group_bytes = self.args.group_bytes;
         let env = &self.site.env;
@@ -45,7 +45,7 @@ impl LogOpener for LavaLog {
 /// Keys of each log that are overwritten in turn.
 const KEYS: u64 = 1000;
 
-/// The other engine of the store.
+/// The key-value engine of the store.
 struct Keys {
     db: Db,
     put_size: usize,
@@ -61,9 +61,9 @@ impl Keys {
 
 struct Logs {
     store: LogStore,
-    /// Set if it has keys too.
+    /// Set if the store has keys too.
     keys: Option<Keys>,
-    /// By their numbers.
+    /// Handles by log number.
     handles: Vec<Log>,
     options: LogOptions,
 }

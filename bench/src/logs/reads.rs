@@ -1,4 +1,4 @@
-//! What comes after the appends of `bench log`: reads, and opening the store again.
+//! The part of `bench log` after the appends: reads, and the reopen of the store.
 
 use super::{LogArgs, LogEngine, LogOpener, LogReport, fill};
 use crate::Result;
@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
 
-/// The newest records of a log, of which those are chosen that are read as recent ones.
+/// Recent reads choose among this many newest records of a log.
 const RECENT: u64 = 100;
-/// The seed of what is read.
+/// Seed of the reads.
 const SEED: u64 = 7;
 
-/// The LSNs that each log has.
+/// The LSNs of each log.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ends(pub Vec<(u64, Range<u64>)>);
 
 impl Ends {
-    /// Writes them down.
+    /// Writes them to a file.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     #[allow(clippy::disallowed_methods, reason = "a file of the user's, beside no store")]
     pub fn write(&self, file: &Path) -> Result<()> {
         Ok(std::fs::write(file, serde_json::to_string(self)?)?)
@@ -34,7 +34,7 @@ impl Ends {
         Ok(serde_json::from_str(&std::fs::read_to_string(file)?)?)
     }
 
-    /// Those of logs that have something.
+    /// Returns the non-empty logs.
     fn filled(&self) -> impl Iterator<Item = (u64, Range<u64>)> + '_ {
         self.0.iter().filter(|(_, lsns)| !lsns.is_empty()).cloned()
     }
@@ -45,18 +45,18 @@ impl Ends {
 pub struct Reads {
     /// `old`, `recent` or `scan`.
     pub kind: String,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Records a second.
+    /// Records per second.
     pub per_s: f64,
-    /// Of one read; of a whole log, if it is scanned.
+    /// Latency of a read, or of the scan of a whole log.
     pub latency: Latency,
-    /// System calls that read, a record.
+    /// Read system calls per record.
     pub read_calls_per_record: f64,
 }
 
 impl Reads {
-    /// For people.
+    /// Formats the reads as text.
     pub fn text(&self) -> String {
         let Latency { p50_us, p99_us, .. } = self.latency;
         format!(
@@ -71,7 +71,7 @@ impl Reads {
     }
 }
 
-/// Counts what is read in between, and times each.
+/// Counts and times reads.
 struct Timer {
     kind: &'static str,
     start_ns: u64,
@@ -105,7 +105,7 @@ impl Timer {
     }
 }
 
-/// Reads old and recent records at random, and scans as many logs as have that number of records.
+/// Reads old and recent records at random, and scans logs with that number of records in total.
 pub fn after(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<Vec<Reads>> {
     let logs: Vec<(u64, Range<u64>)> = ends.filled().collect();
     if args.reads == 0 || logs.is_empty() {
@@ -150,7 +150,8 @@ pub fn after(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<Vec<
     Ok(reads)
 }
 
-/// Opens the store again: how long that took, milliseconds. The end of every log must be there.
+/// Opens the store again and checks the end of every log; returns the time of the open in
+/// milliseconds.
 pub fn reopened(args: &LogArgs, opener: &dyn LogOpener, dir: &Path, ends: &Ends) -> Result<f64> {
     let start_ns = now_ns();
     let engine = opener.open(dir, args.logs)?;
@@ -172,7 +173,7 @@ fn check(args: &LogArgs, engine: &dyn LogEngine, ends: &Ends) -> Result<()> {
     Ok(())
 }
 
-/// Opens a store that was left as a killed process leaves it, and reads from it.
+/// Opens the store of a killed process, and reads from it.
 pub fn recovered(args: &LogArgs, opener: &dyn LogOpener, dir: &Path, file: &Path) -> Result<LogReport> {
     let ends = Ends::read(file)?;
     let start_ns = now_ns();

@@ -28,13 +28,13 @@ fn a_run_appends_trims_and_checks() {
         let (before, after) = report.in_place_writes_per_s.unwrap();
         let times = report.appends_per_in_place_write.unwrap();
         assert!((times * (before + after) / 2.0 - report.appends_per_s).abs() < 1.0, "{report:?}");
-        // Only the log engine tells of its index and its writes.
+        // Only the log engine reports its index and its writes.
         assert_eq!(report.index_bytes_ratio.is_some(), name == "lavalog");
         assert_eq!(report.records_per_device_write.is_some_and(|n| n > 0.0), name == "lavalog");
     }
 }
 
-/// Forgets one record in so many.
+/// Loses one in so many records.
 #[derive(Default)]
 struct Forgetful {
     all: Mutex<std::collections::HashMap<(u64, u64), Vec<u8>>>,
@@ -115,7 +115,7 @@ fn a_writer_may_append_several_at_once() {
         &std::env::temp_dir().join(format!("bench-at-once-{}", std::process::id())),
     );
     let parent = parent.unwrap();
-    // More than a writer has logs, so that some logs get two of one call.
+    // More records than logs per writer, so that some logs get two records in one call.
     for in_flight in [2, 5] {
         let args = LogArgs { in_flight, ..args() };
         for (engine, name) in [(OwnEngine::Lavalog, "lavalog"), (OwnEngine::Lavakv, "lavakv")] {
@@ -125,7 +125,7 @@ fn a_writer_may_append_several_at_once() {
             assert!(report.appends.is_multiple_of(in_flight), "{report:?}");
         }
         let forgets = Shared(std::sync::Arc::new(Forgetful { forgets: true, ..Forgetful::default() }));
-        // On a busy machine a run may end before anything was forgotten.
+        // On a busy machine a run may end before the first loss.
         assert!((0..20).any(|_| run(&args, &forgets, Path::new("/")).is_err()));
     }
 }
@@ -143,7 +143,7 @@ fn readers_follow_and_reads_come_after() {
     assert!(report.bytes_max > 0 && report.recovery_ms.is_some(), "{report:?}");
     let kinds: Vec<_> = report.reads.iter().map(|reads| (reads.kind.as_str(), reads.records)).collect();
     assert_eq!(kinds[..2], [("old", 50), ("recent", 50)]);
-    // As many as there are, which a busy machine has had no time to make many.
+    // As many as exist; a busy machine may have had little time.
     assert!(kinds[2].0 == "scan" && kinds[2].1 > 0, "{kinds:?}");
     assert!(report.text().contains("reads, recent"), "{}", report.text());
     let keyed = OwnEngine::Lavakv.opener(LogSite::machine(), &args);
@@ -168,8 +168,8 @@ fn each_record_may_bring_a_put_along() {
     }
 }
 
-/// A process that ends without closing is what a killed one leaves; here the forgotten store would still hold its lock, so what is
-/// written down is compared with a store that was closed.
+/// Exiting without a close leaves the state of a killed process. In this test the forgotten store
+/// would keep its lock, so the file is compared with a closed store.
 #[test]
 fn what_must_be_there_is_written_down_and_looked_for() {
     let parent =

@@ -1,10 +1,11 @@
-//! `bench page-server --ingest`: whole segments of pages, as they come when a slice moves from another server.
+//! `bench page-server --ingest`: whole segments of pages, as for a slice that moves from another
+//! server.
 //!
-//! A segment is a run of pages that no record of this run touches; its pages have the numbers behind those of the mix. Before anything else
-//! is measured the writers' threads bring the segments, each whole and durable on return
-//! ([`PageEngine::ingest`]), one after the other. Bytes written are those of the ingestion alone, up to the end of all background work
-//! that it caused and that ends within `SETTLE`. A sample of their pages is read and compared behind it, and again after the store
-//! was opened anew, when records were written and applied beside them.
+//! A segment is a run of pages that no record of this run touches; its page numbers follow those of
+//! the mix. Before all other measurements the writer threads ingest the segments one by one, each
+//! whole and durable on return ([`PageEngine::ingest`]). Written bytes are those of the ingestion,
+//! including its background work that ends within `SETTLE`. A sample of the pages is compared
+//! afterwards, and again after the records and the reopen.
 
 use super::redo::PAGE_BYTES;
 use super::server::PageEngine;
@@ -16,18 +17,18 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long background work is waited for.
+/// Timeout of background work.
 const SETTLE: Duration = Duration::from_secs(60);
-/// The longest segment: that of a value.
+/// Maximum length of a segment: that of a value.
 const SEGMENT_BYTES_MAX: u64 = lavastore::limits::VALUE_LEN_MAX;
 
-/// What is ingested.
+/// Options of the ingestion.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct IngestArgs {
-    /// Segments that are ingested whole before anything else
+    /// Number of segments ingested before everything else
     #[arg(long = "ingest", value_name = "SEGMENTS", default_value_t = 0)]
     pub segments: u64,
-    /// Bytes of such a segment
+    /// Size of a segment in bytes
     #[arg(long, value_name = "BYTES", default_value_t = SEGMENT_BYTES_MAX)]
     pub segment_bytes: u64,
 }
@@ -39,7 +40,7 @@ impl Default for IngestArgs {
 }
 
 impl IngestArgs {
-    /// What makes no sense.
+    /// Returns the first invalid option.
     pub(super) fn complaint(&self) -> Option<&'static str> {
         let page = PAGE_BYTES as u64;
         let is_whole = self.segment_bytes >= page && self.segment_bytes.is_multiple_of(page);
@@ -52,28 +53,29 @@ impl IngestArgs {
     }
 }
 
-/// What was found.
+/// Results of the ingestion.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IngestReport {
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Their bytes, together.
+    /// Total bytes.
     pub bytes: u64,
-    /// How long that took, until all were durable.
+    /// Time until all were durable.
     pub seconds: f64,
-    /// Bytes over that, in millions.
+    /// Millions of bytes per second.
     pub mb_per_s: f64,
-    /// Bytes of a whole segment over the time to read them into memory, in millions; nothing if the engine has no such read.
+    /// Millions of bytes per second when whole segments are read into memory; `None` if not
+    /// supported.
     #[serde(default)]
     pub read_mb_per_s: Option<f64>,
-    /// Bytes that the device wrote, over their bytes; nothing if it does not count.
+    /// Device writes per ingested byte; `None` without a counter.
     pub device_bytes_per_byte: Option<f64>,
-    /// Bytes that this process gave the kernel to write, over their bytes; zero where files are in memory.
+    /// Bytes written by this process per ingested byte; zero if files are in memory.
     pub process_bytes_per_byte: f64,
 }
 
 impl IngestReport {
-    /// For people.
+    /// Formats the results as text.
     pub fn text(&self) -> String {
         let read = self.read_mb_per_s.map_or("-".to_owned(), |rate| format!("{rate:.0} MB/s"));
         let device = self.device_bytes_per_byte.map_or("-".to_owned(), |x| format!("{x:.3}"));
@@ -100,10 +102,10 @@ fn page_bytes(args: &PageServerArgs, page: u64) -> Vec<u8> {
     bytes
 }
 
-/// Brings all segments; nothing if none are asked for.
+/// Ingests all segments; `None` without segments.
 ///
 /// # Errors
-/// Those of the engine; a page that is another one.
+/// Errors of the engine; a wrong page.
 pub(super) fn run(
     engine: &dyn PageEngine,
     args: &PageServerArgs,
@@ -138,7 +140,7 @@ pub(super) fn run(
     }))
 }
 
-/// Reads each segment whole, one after the other. Millions of bytes in a second.
+/// Reads each segment as a whole, one by one; returns millions of bytes per second.
 fn read_back(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<Option<f64>> {
     let (start_ns, mut bytes) = (now_ns(), 0);
     for segment in 0..args.ingest.segments {
@@ -151,7 +153,7 @@ fn read_back(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<Option<f6
     Ok(Some(bytes as f64 / 1e6 / ((now_ns() - start_ns) as f64 / 1e9)))
 }
 
-/// The segments of one thread.
+/// Ingests the segments of a thread.
 fn bring(engine: &dyn PageEngine, args: &PageServerArgs, writer: u64) -> Result<()> {
     for segment in (writer..args.ingest.segments).step_by(args.writers as usize) {
         let first = first_page(args, segment);
@@ -161,10 +163,11 @@ fn bring(engine: &dyn PageEngine, args: &PageServerArgs, writer: u64) -> Result<
     Ok(())
 }
 
-/// Compares a sample of the pages of all segments, the first and the last of each among them: how many.
+/// Compares a sample of the pages of all segments, including the first and last of each; returns
+/// its size.
 ///
 /// # Errors
-/// Those of the engine; a page that is another one.
+/// Errors of the engine; a wrong page.
 pub(super) fn compare(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<u64> {
     let (mut checked, mut found) = (0, Vec::new());
     let in_all = args.ingest.segments * args.ingest.pages();

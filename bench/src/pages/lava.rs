@@ -1,7 +1,8 @@
-//! LavaStore under a page server: redo records in LavaLog, deltas and pages in LavaKV.
+//! The page server driver of LavaStore: redo records in LavaLog, deltas and pages in LavaKV.
 //!
-//! A page is 16 KiB and separated from its key; a delta is small and lives for [`super::server::FOLDED`] changes. Deltas
-//! and pages are buffered: after a loss of power they are made again from the log, which is trimmed behind a sync.
+//! A page is 16 KiB and separated from its key; a delta is small and lives for
+//! [`super::server::FOLDED`] changes. Deltas and pages are buffered: after a loss of power they are
+//! rebuilt from the log, which is trimmed after a sync.
 
 use super::redo::PAGE_BYTES;
 use super::server::{Change, PageEngine};
@@ -15,12 +16,12 @@ use lavastore::{
 use std::path::Path;
 use std::time::Duration;
 
-/// Families that are written, each with tables in memory.
+/// Number of written families, each with memtables.
 const FAMILIES: usize = 4;
 
-/// Opens it.
+/// Opens LavaStore for a page server.
 pub struct LavaPages {
-    /// Where the stores are.
+    /// Place of the stores.
     pub site: LogSite,
 }
 
@@ -74,22 +75,22 @@ struct Pages {
     deltas: Family,
     pages: Family,
     segments: Family,
-    /// By their first page; each is one large value, which is written once, into a file of its own.
+    /// Ingested segments by first page; each is one large value with its own file.
     ingested: Family,
     logs: LogStore,
     slices: Vec<Log>,
     settings: Vec<(String, String)>,
 }
 
-/// Page and LSN, in their order.
+/// Returns the key of a page version or delta: page and LSN, in order.
 pub fn key(page: u64, lsn: u64) -> [u8; 16] {
     (u128::from(page) << 64 | u128::from(lsn)).to_be_bytes()
 }
 
-/// The reverse.
+/// Decodes such a key.
 ///
 /// # Errors
-/// What is no such key.
+/// An invalid key.
 pub fn page_and_lsn(key: &[u8]) -> Result<(u64, u64)> {
     let both = u128::from_be_bytes(key.try_into()?);
     Ok(((both >> 64) as u64, both as u64))

@@ -4,28 +4,28 @@
 //! page u64 | at u16 | bytes
 //! ```
 //!
-//! all little-endian; the log sequence number is that of the record.
+//! All integers are little-endian; the LSN is that of the log record.
 
 use crate::Result;
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub const PAGE_BYTES: usize = 16 << 10;
-/// Bytes before those that are put into the page.
+/// Bytes before the new bytes of the page.
 const HEAD_BYTES: usize = 10;
 
-/// A change, as it is in the log and as a delta of its page.
+/// A change, encoded in the log and as a delta of its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redo<'a> {
     /// The page.
     pub page: u64,
-    /// Where in the page.
+    /// Offset in the page.
     pub at: u16,
-    /// What is there afterwards.
+    /// New bytes at this offset.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Redo<'a> {
-    /// Appends its bytes.
+    /// Appends the encoded change.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.page.to_le_bytes());
         out.extend_from_slice(&self.at.to_le_bytes());
@@ -33,7 +33,7 @@ impl<'a> Redo<'a> {
     }
 
     /// # Errors
-    /// What is no change of a page.
+    /// The record is no change of a page.
     pub fn decode(record: &'a [u8]) -> Result<Redo<'a>> {
         let (head, bytes) =
             record.split_at_checked(HEAD_BYTES).ok_or("a redo record has at least 10 bytes")?;
@@ -49,7 +49,7 @@ impl<'a> Redo<'a> {
         }
     }
 
-    /// Makes the change.
+    /// Applies the change to a page.
     pub fn apply(&self, page: &mut [u8]) {
         let at = usize::from(self.at);
         page[at..at + self.bytes.len()].copy_from_slice(self.bytes);

@@ -1,4 +1,4 @@
-//! A page server: what WriteLog brings is durable at once, becomes deltas of pages, and then pages.
+//! A page server: WriteLog makes records durable, which become deltas of pages, and then pages.
 //!
 //! ```text
 //! WriteLog   records -> log of the slice (durable) -> received: runs of LSNs, gaps until the late ones come
@@ -7,14 +7,16 @@
 //! ReadPage   newest version at or below the LSN + the deltas between
 //! ```
 //!
-//! A *slice* is a set of pages with a log of its own (page modulo slices). LSNs of a slice begin at 1.
+//! A *slice* is a set of pages (page modulo slices) with its own log. LSNs of a slice begin at 1.
 //!
-//! What is in the [`PageEngine`] is enough to open again: for each slice how far it was applied, the same batch as the deltas that
-//! follow from it. In memory there is the *chain* of each page: its versions and the LSNs of its deltas, so that a reader
-//! asks for what there is and nothing else. A page keeps its last two versions and the deltas behind the older one: a reader of
-//! a recent LSN that is overtaken by one version still finds everything; by two, it is told from where on the page is kept.
+//! The data in the [`PageEngine`] suffices to reopen: the applied LSN of each slice is in the same
+//! batch as its deltas. In memory there is the *chain* of each page: its versions and the LSNs of
+//! its deltas, so that readers request only existing data. A page keeps its last two versions and
+//! the deltas behind the older one. A reader of a recent LSN superseded by one version still finds
+//! everything; if superseded by two, it is told the oldest LSN of the page.
 //!
-//! After LavaStore, SIGMOD 2024 (section 2.1): log manager, delta store, page store, segment manager.
+//! Follows LavaStore, SIGMOD 2024 (section 2.1): log manager, delta store, page store, segment
+//! manager.
 
 use super::LOADED_LSN;
 use super::redo::{PAGE_BYTES, Redo};
@@ -24,13 +26,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Deltas of a page from which a new version is made.
+/// Number of deltas of a page that triggers a new version.
 pub const FOLDED: usize = 16;
-/// Records that are applied in one batch.
+/// Records per applied batch.
 const APPLY_RECORDS: usize = 256;
-/// Applied bytes of records after which pages are made durable and logs are trimmed.
+/// Applied bytes of records between two syncs of pages and trims of logs.
 const TRIM_BYTES: u64 = 16 << 20;
-/// How often a reader asks the chain again that is not yet what the engine has, and how long it waits before.
+/// Maximum number of retries of a reader whose chain does not match the engine yet, and the wait
+/// before each.
 const RETRIES_MAX: usize = 10_000;
 const RETRY_WAIT: Duration = Duration::from_millis(1);
 
@@ -43,73 +46,73 @@ pub struct At {
     pub lsn: u64,
 }
 
-/// What came of reading a page.
+/// Result of reading a page.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageRead {
-    /// The page as of the LSN.
+    /// The page as of the LSN was read.
     Whole,
-    /// It is kept from this LSN on: newer versions have overtaken the reader.
+    /// The page is kept only from this LSN on: newer versions superseded the read.
     KeptFrom(u64),
 }
 
-/// One change of what is kept of pages.
+/// A change of the stored pages.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// A delta, whole as the record was.
+    /// Adds a delta, the whole record.
     PutDelta(At, &'a [u8]),
-    /// A delta is not wanted any more.
+    /// Removes a delta.
     DropDelta(At),
-    /// A version, with its bytes.
+    /// Adds a version with its bytes.
     PutPage(At, &'a [u8]),
-    /// A version is not wanted any more.
+    /// Removes a version.
     DropPage(At),
-    /// A slice is applied up to this LSN.
+    /// Sets the applied LSN of a slice.
     Applied(u64, u64),
 }
 
-/// What a page server stands on: the log of each slice, deltas, versions of pages, and how far slices are applied.
+/// Storage of a page server: the log of each slice, deltas, page versions, and applied LSNs.
 pub trait PageEngine: Send + Sync {
-    /// Appends records of a slice with LSNs from one on; they have survived a loss of power on return.
+    /// Appends records of a slice durably, with LSNs from `first_lsn` on.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn write_log(&self, slice: u64, first_lsn: u64, records: &[Vec<u8>]) -> Result<()>;
-    /// Hands out the records of a slice from an LSN on, in order, until told to stop (false).
+    /// Passes the records of a slice from an LSN on to `each`, in order, until it returns false.
     ///
     /// # Errors
-    /// Those of the engine and of `each`.
+    /// Errors of the engine and of `each`.
     fn read_log(&self, slice: u64, from: u64, each: &mut dyn FnMut(u64, &[u8]) -> Result<bool>)
     -> Result<()>;
-    /// Forgets the records of a slice below an LSN.
+    /// Removes the records of a slice below an LSN.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn trim_log(&self, slice: u64, below: u64) -> Result<()>;
-    /// All of it, or after a loss of power all of it or nothing.
+    /// Applies changes; after a loss of power all of them are there, or none.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn apply(&self, changes: &[Change<'_>]) -> Result<()>;
-    /// Makes all that was applied durable.
+    /// Makes all applied changes durable.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn sync_pages(&self) -> Result<()>;
-    /// How far a slice is applied.
+    /// Returns the applied LSN of a slice.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn applied(&self, slice: u64) -> Result<u64>;
-    /// A version of a page, into `out`; false if there is none.
+    /// Reads a version of a page into `out`; returns false if there is none.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn page(&self, page: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool>;
-    /// The deltas of a page of LSNs from one to another, both of which count, in order.
+    /// Passes the deltas of a page between two LSNs, inclusive, in order.
     ///
     /// # Errors
-    /// Those of the engine and of `each`.
+    /// Errors of the engine and of `each`.
     fn deltas(
         &self,
         page: u64,
@@ -117,64 +120,65 @@ pub trait PageEngine: Send + Sync {
         to: u64,
         each: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()>;
-    /// Page and LSN of all versions, then of all deltas (true), each in the order of page and LSN.
+    /// Passes page and LSN of all versions, then of all deltas (true), each in order of page and
+    /// LSN.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn all(&self, each: &mut dyn FnMut(u64, u64, bool)) -> Result<()>;
-    /// Takes a segment: pages of numbers from one on, that no record touches, in their order. It has survived a loss of power on return.
-    /// An engine that has nothing for it takes them as it takes other versions of pages.
+    /// Ingests a segment durably: consecutive pages that no record touches. Falls back to writing
+    /// versions of pages.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn ingest(&self, first_page: u64, pages: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()> {
         for (page, bytes) in (first_page..).zip(pages) {
             self.apply(&[Change::PutPage(At { page, lsn: LOADED_LSN }, &bytes)])?;
         }
         self.sync_pages()
     }
-    /// One page of a segment that was ingested, by its place there, into `out`; false if there is none.
+    /// Reads the `nth` page of an ingested segment into `out`; returns false if there is none.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn ingested_page(&self, first_page: u64, nth: u64, out: &mut Vec<u8>) -> Result<bool> {
         self.page(first_page + nth, LOADED_LSN, out)
     }
-    /// Reads a segment that was ingested into memory. Returns its length; `None` if the engine has no such read.
+    /// Reads an ingested segment into memory. Returns its length; `None` if not supported.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn read_ingested(&self, _first_page: u64) -> Result<Option<u64>> {
         Ok(None)
     }
-    /// Waits until there is no background work, or for so long.
+    /// Waits until there is no background work, or for `wait`.
     fn settle(&self, _wait: Duration) {}
-    /// How it was opened.
+    /// Returns the engine's settings.
     fn settings(&self) -> Vec<(String, String)>;
-    /// Ends it.
+    /// Closes the store.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What there is of a page. Without a version at LSN 0 it begins with zeros.
+/// The stored data of a page. Without a version at LSN 0 the page begins with zeros.
 #[derive(Clone, Debug, Default)]
 struct Chain {
-    /// The version before the last one, if there is one.
+    /// The version before the last one, if any.
     older: Option<u64>,
-    /// The last version; 0: none, it begins with zeros.
+    /// The last version; 0: none, the page begins with zeros.
     newer: u64,
     /// Deltas behind `older`, or all.
     deltas: Vec<u64>,
 }
 
-/// What has come of a slice.
+/// Received records of a slice.
 #[derive(Debug, Default)]
 struct Received {
-    /// All up to this one has come.
+    /// All records up to this LSN were received.
     whole: u64,
-    /// What has come behind a gap: first and last LSN.
+    /// Ranges received behind a gap: first to last LSN.
     beyond: BTreeMap<u64, u64>,
 }
 
@@ -187,21 +191,21 @@ impl Received {
     }
 }
 
-/// One slice.
+/// A slice.
 #[derive(Debug, Default)]
 struct Slice {
-    /// Guards what has come.
+    /// Guards the received ranges.
     received: Mutex<Received>,
-    /// Guards what there is of each page.
+    /// Guards the chain of each page.
     chains: RwLock<BTreeMap<u64, Chain>>,
     applied: AtomicU64,
 }
 
-/// See the module.
+/// The page server; see the module.
 pub struct PageServer {
     engine: Box<dyn PageEngine>,
     slices: Vec<Slice>,
-    /// Guards the bytes of records that are received and not applied, for those who wait for fewer.
+    /// Guards the bytes of received records that are not applied, for waiting writers.
     backlog_bytes: Mutex<u64>,
     changed: Condvar,
 }
@@ -210,21 +214,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the applier knows from one turn to the next.
+/// State of an applier between turns.
 #[derive(Debug, Default)]
 pub struct Applier {
     since_trim_bytes: u64,
-    /// Bytes of records that were applied.
+    /// Bytes of applied records.
     pub applied_bytes: u64,
-    /// Records that were.
+    /// Number of applied records.
     pub applied_records: u64,
 }
 
 impl PageServer {
-    /// Opens it on an engine: the chains are read, and what is in the logs behind what was applied is looked for.
+    /// Opens the server on an engine: reads the chains, and finds the unapplied records in the
+    /// logs.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn open(engine: Box<dyn PageEngine>, slices: u64) -> Result<PageServer> {
         let mut found: Vec<BTreeMap<u64, Chain>> = (0..slices).map(|_| BTreeMap::new()).collect();
         engine.all(&mut |page, lsn, is_delta| {
@@ -257,12 +262,12 @@ impl PageServer {
         Ok(PageServer { engine, slices: opened, backlog_bytes, changed: Condvar::new() })
     }
 
-    /// What it stands on.
+    /// Returns the underlying engine.
     pub fn engine(&self) -> &dyn PageEngine {
         &*self.engine
     }
 
-    /// How many slices there are.
+    /// Returns the number of slices.
     pub fn slices(&self) -> u64 {
         self.slices.len() as u64
     }
@@ -271,10 +276,10 @@ impl PageServer {
         &self.slices[(page % self.slices()) as usize]
     }
 
-    /// Takes records of a slice, with LSNs from one on: durable on return. Gaps may be filled later.
+    /// Appends records of a slice durably, with LSNs from `first_lsn` on. Gaps may be filled later.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn write_log(&self, slice: u64, first_lsn: u64, records: &[Vec<u8>]) -> Result<()> {
         self.engine.write_log(slice, first_lsn, records)?;
         *lock(&self.backlog_bytes) += records.iter().map(|record| record.len() as u64).sum::<u64>();
@@ -283,28 +288,28 @@ impl PageServer {
         Ok(())
     }
 
-    /// Bytes of records that are received and not applied.
+    /// Returns the bytes of received records that are not applied.
     pub fn backlog_bytes(&self) -> u64 {
         *lock(&self.backlog_bytes)
     }
 
-    /// Waits until fewer bytes than this wait to be applied, or for `wait`.
+    /// Waits until the backlog is below `below_bytes`, or for `wait`.
     pub fn wait_for_backlog(&self, below_bytes: u64, wait: Duration) {
         let held = lock(&self.backlog_bytes);
         let _ = self.changed.wait_timeout_while(held, wait, |bytes| *bytes >= below_bytes);
     }
 
-    /// Waits until something is received or applied, or for `wait`.
+    /// Waits until records are received or applied, or for `wait`.
     pub fn wait_for_change(&self, wait: Duration) {
         drop(self.changed.wait_timeout(lock(&self.backlog_bytes), wait));
     }
 
-    /// How far a slice is applied.
+    /// Returns the applied LSN of a slice.
     pub fn applied(&self, slice: u64) -> u64 {
         self.slices[slice as usize].applied.load(Ordering::Acquire)
     }
 
-    /// LSNs of a slice that are missing, below what has come: first and last of each gap.
+    /// Returns the first and last LSN of each gap in the received records of a slice.
     pub fn gaps(&self, slice: u64) -> Vec<(u64, u64)> {
         let received = lock(&self.slices[slice as usize].received);
         let mut from = received.whole + 1;
@@ -316,10 +321,10 @@ impl PageServer {
         gaps
     }
 
-    /// Applies some of what has come of a slice. False: there was nothing.
+    /// Applies some received records of a slice. Returns false if there are none.
     ///
     /// # Errors
-    /// Those of the engine; a record that is none.
+    /// Errors of the engine; an invalid record.
     pub fn apply(&self, applier: &mut Applier, slice: u64) -> Result<bool> {
         let of = &self.slices[slice as usize];
         let (from, to) = (self.applied(slice) + 1, lock(&of.received).whole);
@@ -351,17 +356,17 @@ impl PageServer {
         Ok(true)
     }
 
-    /// Makes what was applied durable, and trims the logs to it.
+    /// Makes applied changes durable, and trims the logs up to them.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn trim(&self) -> Result<()> {
         let applied: Vec<u64> = (0..self.slices()).map(|slice| self.applied(slice)).collect();
         self.engine.sync_pages()?;
         (0..).zip(applied).try_for_each(|(slice, lsn)| self.engine.trim_log(slice, lsn + 1))
     }
 
-    /// One batch: deltas, new versions of pages that have enough of them, and how far it is applied.
+    /// Applies a batch: deltas, new versions of pages with enough deltas, and the applied LSN.
     fn fold(&self, slice: u64, records: &[(u64, Vec<u8>)], last: u64) -> Result<()> {
         let of = &self.slices[slice as usize];
         let mut changes = vec![Change::Applied(slice, last)];
@@ -391,7 +396,7 @@ impl PageServer {
                 new.iter()
                     .try_for_each(|(_, record)| Redo::decode(record).map(|redo| redo.apply(&mut bytes)))?;
                 let version = *chain.deltas.last().unwrap_or(&0);
-                // Readers may stand at the version before: what is behind that goes.
+                // Readers may use the previous version: only data older than it is removed.
                 let kept_from = chain.newer;
                 changes.extend(chain.older.map(|lsn| Change::DropPage(At { page, lsn })));
                 let dropped = chain.deltas.iter().filter(|lsn| **lsn <= kept_from);
@@ -411,8 +416,8 @@ impl PageServer {
         Ok(())
     }
 
-    /// The page as of an LSN, from its newest version at or below it and those of `deltas` behind that.
-    /// False: something of it has gone meanwhile.
+    /// Builds the page as of an LSN, from its newest version at or below it and the `deltas` behind
+    /// that. Returns false if a part was removed meanwhile.
     fn build(&self, page: u64, chain: &Chain, deltas: &[u64], lsn: u64, out: &mut Vec<u8>) -> Result<bool> {
         let version = match chain.newer <= lsn {
             true => chain.newer,
@@ -429,7 +434,7 @@ impl PageServer {
         let last = deltas.iter().rev().find(|delta| **delta <= lsn).copied().unwrap_or(first);
         let mut is_whole = true;
         self.engine.deltas(page, first, last, &mut |delta, record| {
-            // What the chain has not, came later.
+            // Deltas missing in the chain are newer.
             while wanted.next_if(|next| **next < delta).is_some() {
                 is_whole = false;
             }
@@ -441,16 +446,16 @@ impl PageServer {
         Ok(is_whole && wanted.next().is_none())
     }
 
-    /// The oldest LSN as of which a page can be read.
+    /// Returns the oldest LSN as of which a page can be read.
     pub fn oldest(&self, page: u64) -> u64 {
         let chains = self.of_page(page).chains.read().unwrap_or_else(PoisonError::into_inner);
         chains.get(&page).and_then(|chain| chain.older).unwrap_or(0)
     }
 
-    /// A page as it was at an LSN, into `out`.
+    /// Reads a page as of an LSN into `out`.
     ///
     /// # Errors
-    /// An LSN that is not applied yet; those of the engine.
+    /// An LSN that is not applied yet; errors of the engine.
     pub fn read_page(&self, page: u64, lsn: u64, out: &mut Vec<u8>) -> Result<PageRead> {
         let of = self.of_page(page);
         if lsn > of.applied.load(Ordering::Acquire) {
@@ -468,16 +473,16 @@ impl PageServer {
             if self.build(page, &chain, &chain.deltas, lsn, out)? {
                 return Ok(PageRead::Whole);
             }
-            // The engine has what the applier has made of the page, and the chain has it in a moment.
+            // The engine has the applier's change already; the chain has it in a moment.
             self.wait_for_change(RETRY_WAIT);
         }
         Err(format!("page {page} changed {RETRIES_MAX} times while it was read").into())
     }
 
-    /// Ends it: what was applied is durable.
+    /// Makes applied changes durable and closes the engine.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn close(self) -> Result<()> {
         self.engine.sync_pages()?;
         self.engine.close()

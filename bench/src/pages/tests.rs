@@ -50,7 +50,7 @@ fn a_wrong_page_is_found() {
     let server = PageServer::open(engine, args.slices).unwrap();
     let mut writers: Vec<Writer<'_>> = (0..args.writers).map(|writer| Writer::new(&args, writer)).collect();
     assert_eq!(compare(&server, &args, &writers).unwrap(), 200);
-    // A record of which the model knows and the server does not.
+    // A record known to the model but not to the server.
     writers[0].slices[0].last[0] = LOADED_LSN + 1;
     let why = compare(&server, &args, &writers).unwrap_err().to_string();
     assert!(why.contains("wrong answer: page 0"), "{why}");

@@ -1,4 +1,4 @@
-//! What a recovery came to.
+//! The report of a recovery.
 
 use super::{Filled, KEY_LEN, Opened, RecoveryArgs};
 use crate::host;
@@ -8,50 +8,50 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Kinds of files that are tables, or hold values of tables, in any engine.
+/// Kinds of files with tables or their values, in any engine.
 const TABLES: [&str; 4] = ["ksst", "vsst", "sst", "blob"];
 
-/// What was found.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecoveryReport {
     /// Engine and version.
     pub engine: String,
-    /// What was asked for.
+    /// Options of the run.
     pub options: RecoveryArgs,
-    /// Keys written, all of them there after opening.
+    /// Number of written keys, all present after the open.
     pub records: u64,
     /// Bytes of keys and values.
     pub user_bytes: u64,
-    /// How long filling took.
+    /// Duration of the fill.
     pub fill_seconds: f64,
-    /// What filling was, beside.
+    /// Details of the fill.
     #[serde(default)]
     pub fill: Option<Filled>,
-    /// Opening, milliseconds.
+    /// Time of the open in milliseconds.
     pub open_ms: f64,
-    /// Keys and values, MB, over its seconds.
+    /// MB of keys and values per second of the open.
     pub mb_per_s: f64,
-    /// Processor time of opening, seconds.
+    /// Processor time of the open in seconds.
     pub cpu_seconds: f64,
-    /// The most threads of the process meanwhile, the one that opens among them.
+    /// Maximum number of threads of the process during the open, including the opening one.
     pub threads_max: u64,
-    /// The most memory that was resident, bytes.
+    /// Peak resident memory in bytes.
     pub rss_peak_bytes: u64,
-    /// Bytes that opening read from the device.
+    /// Bytes that the open read from the device.
     pub bytes_read: u64,
-    /// Bytes that opening wrote.
+    /// Bytes that the open wrote.
     pub bytes_written: u64,
-    /// Bytes of logs that the killed process left.
+    /// Bytes of logs left by the killed process.
     pub log_bytes: u64,
-    /// Bytes of tables that it left.
+    /// Bytes of tables left by the killed process.
     pub table_bytes_before: u64,
-    /// Bytes of tables when the store was open, those of a flush that has just begun too.
+    /// Bytes of tables after the open, including those of a running flush.
     pub table_bytes: u64,
-    /// The machine.
+    /// Description of the machine.
     pub machine: String,
-    /// How the engine was opened.
+    /// Settings of the engine.
     pub engine_settings: BTreeMap<String, String>,
-    /// The engine's own counters.
+    /// Counters of the engine.
     pub engine_stats: BTreeMap<String, Value>,
 }
 
@@ -60,7 +60,7 @@ fn tables(space: &Space) -> u64 {
 }
 
 impl RecoveryReport {
-    /// Of an opening, with the space before it and after it.
+    /// Computes the report of an open from the space before and after it.
     pub(super) fn of(
         args: &RecoveryArgs,
         filled: &Filled,
@@ -94,7 +94,7 @@ impl RecoveryReport {
         }
     }
 
-    /// For people.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         format!(
             "engine                        {}\n\

@@ -19,7 +19,7 @@ fn work_dir(name: &str) -> WorkDir {
     WorkDir::fresh(&std::env::temp_dir().join(name)).unwrap()
 }
 
-/// Another process would have to be killed: `lava bench recovery` does so. Here the store is closed.
+/// `lava bench recovery` kills a separate process; this test closes the store instead.
 fn filled(args: &RecoveryArgs, dir: &Path) {
     let engine = Lava.open(dir, &args.settings()).unwrap();
     Work::new(args).write_all(&families(&*engine)).unwrap();

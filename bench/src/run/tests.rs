@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// An engine of the simplest kind.
+/// A minimal engine.
 #[derive(Default)]
 struct Map(std::sync::Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>);
 
@@ -45,7 +45,7 @@ impl Engine for Map {
     }
 }
 
-/// Opens the same map again and again; `loses` forgets everything in between.
+/// Opens the same map repeatedly; `loses` drops all data in between.
 #[derive(Default)]
 struct Maps {
     map: std::sync::Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>,
@@ -75,7 +75,7 @@ fn run_once(line: &str) -> Report {
     run_in_fresh(line, &Maps::default()).unwrap()
 }
 
-/// Each kind of operation is told apart, and only what was written counts as written.
+/// The kinds of operations are reported separately, and only written bytes count as written.
 #[test]
 fn mixes_tell_their_kinds_apart() {
     let kinds = |line: &str| {
@@ -128,7 +128,7 @@ fn a_load_that_changes_tells_each_phase() {
     let puts = report.latency["put"].count;
     assert!(report.phases[1].ops < puts && puts < report.phases[0].ops + report.phases[1].ops);
     assert!(report.table().lines().filter(|line| line.starts_with("phase")).count() == 3);
-    // One mix alone is no phase.
+    // A single mix is no phase.
     assert!(run_once("ycsb --num 200 --value-size 76 --workload a").phases.is_empty());
 }
 

@@ -1,9 +1,9 @@
-//! Bursts: how much of each was taken while it lasted, for how long its requests waited, and when memory and level 0 were back to
-//! what they have at rest.
+//! Measurements of bursts: completed requests, waits, and the time until memory and level 0 are
+//! back at their idle size.
 //!
-//! What clients do is counted by burst as they do it ([`Tally`]); what the engine holds is looked at ten times a second beside
-//! them ([`watch`]). *Back* is the first look from which on, until the next burst, there was no more than the engine has at
-//! rest, or had when the burst began if that was more.
+//! Clients count their requests by burst ([`Tally`]); a sampler reads the engine's backlog ten
+//! times per second ([`watch`]). *Back* is the first sample from which on, until the next burst,
+//! the backlog is at most the idle one, or that at the start of the burst if larger.
 
 use super::queue::{Bursts, Queue, Schedule};
 use crate::engine::{Backlog, Engine};
@@ -13,23 +13,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Between two looks.
+/// Sampling interval.
 const LOOK_NS: u64 = 100_000_000;
 
-/// What was seen of the requests of one burst.
+/// Counts of the requests of a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Requests that were done.
+    /// Completed requests.
     pub done: u64,
-    /// Those that were done before the burst was over.
+    /// Requests completed before the end of the burst.
     pub done_within: u64,
-    /// The longest time from when one was due until it was done, or given up.
+    /// Maximum time from the due time to completion or the end of the run.
     pub longest_ns: u64,
-    /// When the last one was done.
+    /// Completion time of the last request.
     pub last_end_ns: u64,
 }
 
-/// The requests of one client, burst by burst.
+/// Counts of a client by burst.
 #[derive(Clone, Debug)]
 pub struct Tally {
     bursts: Bursts,
@@ -38,7 +38,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// For clients of a queue, if its requests come in bursts.
+    /// Returns the counts for clients of a queue, if it has bursts.
     pub fn of(queue: &Queue, start_ns: u64) -> Option<Tally> {
         match queue.schedule()? {
             Schedule::Steady(_) => None,
@@ -54,7 +54,7 @@ impl Tally {
         (&mut self.seen[at], over_ns)
     }
 
-    /// A request was done.
+    /// Counts a completed request.
     pub fn done(&mut self, number: u64, due_ns: u64, end_ns: u64) {
         let (seen, over_ns) = self.burst(number);
         seen.done += 1;
@@ -63,14 +63,14 @@ impl Tally {
         seen.last_end_ns = seen.last_end_ns.max(end_ns);
     }
 
-    /// A request was not begun until the end.
+    /// Counts a request that was not begun before the end.
     pub fn left(&mut self, number: u64, due_ns: u64, end_ns: u64) {
         let (seen, _) = self.burst(number);
         seen.longest_ns = seen.longest_ns.max(end_ns.saturating_sub(due_ns));
     }
 }
 
-/// All clients together.
+/// Merges the counts of all clients.
 pub fn merged(tallies: &[Tally]) -> Vec<Seen> {
     let mut all: Vec<Seen> = Vec::new();
     for tally in tallies {
@@ -85,18 +85,18 @@ pub fn merged(tallies: &[Tally]) -> Vec<Seen> {
     all
 }
 
-/// What the engine holds at a moment.
+/// A sample of the engine's backlog.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// Since the first request was due.
+    /// Time since the first request was due.
     pub ns: u64,
-    /// What waits in it.
+    /// Backlog.
     pub backlog: Option<Backlog>,
-    /// How long writers had been made to wait.
+    /// Waits of writers so far.
     pub waits_ns: BTreeMap<String, u64>,
 }
 
-/// Looks until `stop`, and once more.
+/// Samples until `stop`, and once more.
 pub fn watch(engine: &dyn Engine, start_ns: u64, stop: &AtomicBool) -> Vec<Look> {
     let mut looks = Vec::new();
     loop {
@@ -110,19 +110,19 @@ pub fn watch(engine: &dyn Engine, start_ns: u64, stop: &AtomicBool) -> Vec<Look>
     }
 }
 
-/// When bursts are, and how much they ask.
+/// Schedule and load of the bursts.
 #[derive(Clone, Debug)]
 pub struct Plan {
     bursts: Bursts,
-    /// Requests of each burst, of all queues.
+    /// Requests of each burst over all queues.
     offered: Vec<u64>,
     start_ns: u64,
-    /// When nothing more is due, after the start.
+    /// End of the schedule after the start.
     seconds_ns: u64,
 }
 
 impl Plan {
-    /// Of these queues together; nothing if they have no bursts.
+    /// Returns the plan of all these queues; `None` without bursts.
     pub fn of<'a>(queues: impl Iterator<Item = &'a Queue>, start_ns: u64, seconds_ns: u64) -> Option<Plan> {
         let mut plan: Option<Plan> = None;
         for queue in queues {
@@ -138,7 +138,7 @@ impl Plan {
         plan
     }
 
-    /// What became of each.
+    /// Returns the reports of all bursts.
     pub fn reports(&self, seen: &[Seen], looks: &[Look]) -> Vec<Burst> {
         let of = |(number, offered): (usize, &u64)| {
             self.report(number as u64, *offered, seen.get(number).copied().unwrap_or_default(), looks)
@@ -148,7 +148,7 @@ impl Plan {
 
     fn report(&self, burst: u64, offered: u64, seen: Seen, looks: &[Look]) -> Burst {
         let from_ns = burst * self.bursts.period_ns();
-        // The last one may be cut.
+        // The last burst may be cut.
         let over_ns = (from_ns + self.bursts.burst_ns).min(self.seconds_ns);
         let is_last = burst + 1 >= self.offered.len() as u64;
         let next_ns = if is_last { u64::MAX } else { from_ns + self.bursts.period_ns() };
@@ -178,7 +178,8 @@ impl Plan {
     }
 }
 
-/// How long after `over_ns` there was no more than `most` for good; nothing if there was at the last look.
+/// Returns the time after `over_ns` from which on the value stays at most `most`; `None` if the
+/// last sample is above.
 fn back_ns(looks: &[&Look], of: fn(&Backlog) -> u64, most: u64, over_ns: u64) -> Option<u64> {
     let held: Vec<(u64, u64)> =
         looks.iter().filter_map(|look| Some((look.ns, of(look.backlog.as_ref()?)))).collect();
@@ -195,37 +196,38 @@ fn waits_ms(before: &Look, after: Option<&&Look>) -> BTreeMap<String, f64> {
     grown.filter(|(_, ms)| *ms > 0.0).collect()
 }
 
-/// One burst.
+/// The report of a burst.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Burst {
-    /// Which one, from 0.
+    /// Number of the burst, from 0.
     pub burst: u64,
-    /// Requests that were due in it.
+    /// Requests due in the burst.
     pub offered: u64,
-    /// The same a second.
+    /// The same per second.
     pub offered_per_s: f64,
-    /// Requests a second that were done while it lasted.
+    /// Requests per second completed during the burst.
     pub achieved_per_s: f64,
-    /// Requests that nobody had begun at the end of the run.
+    /// Requests not begun at the end of the run.
     pub left: u64,
-    /// The longest that one of its requests was late, milliseconds.
+    /// Maximum delay of its requests in milliseconds.
     pub longest_wait_ms: f64,
-    /// How long after its end the last request was done; 0 if there was no backlog.
+    /// Time from its end to the completion of the last request; 0 without a backlog.
     pub done_after_seconds: f64,
-    /// How long writers were made to wait from its beginning to the next one, by cause, milliseconds; what is 0 is left out.
+    /// Waits of writers by cause from its beginning to the next burst, in milliseconds, without
+    /// zeros.
     pub waits_ms: BTreeMap<String, f64>,
-    /// The most that memtables held; nothing if the engine does not tell.
+    /// Maximum memtable memory; `None` if unknown.
     pub memory_peak_bytes: Option<u64>,
-    /// The most tables that level 0 had.
+    /// Maximum number of tables in level 0.
     pub level_0_peak_files: Option<u64>,
-    /// How long after its end memory was back for good; nothing if it was not until the next one.
+    /// Time from its end until memory stays at its idle size; `None` if not before the next burst.
     pub memory_back_seconds: Option<f64>,
-    /// The same of level 0.
+    /// The same for level 0.
     pub level_0_back_seconds: Option<f64>,
 }
 
 impl Burst {
-    /// For people.
+    /// Formats the burst as text.
     pub fn text(&self) -> String {
         let back =
             |seconds: Option<f64>| seconds.map_or("not back".to_owned(), |s| format!("back after {s:.1} s"));

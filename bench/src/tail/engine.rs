@@ -1,5 +1,5 @@
-//! What the engine's own histograms say of the measured phase: every wait that it imposed by its cause, how long its operations took,
-//! how wide its compactions were and how many in a row were due.
+//! Engine histograms of the measured phase: waits by cause, operation times, and widths and chain
+//! lengths of compactions.
 
 use crate::report::{human_bytes, human_count, human_us};
 use lavastore::{Distribution, Histograms};
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long something took, by the engine's clock, to a sixteenth.
+/// Durations by the engine's clock, with a resolution of a sixteenth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// How often.
+    /// Number.
     pub count: u64,
-    /// All together, seconds.
+    /// Sum in seconds.
     pub seconds: f64,
     /// Median.
     pub p50_us: f64,
-    /// 99 of 100 were not longer.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// The longest.
+    /// Maximum.
     pub max_us: f64,
 }
 
@@ -35,41 +35,41 @@ impl Times {
     }
 }
 
-/// The waits for one thing.
+/// Waits by one cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
-    /// How long they were.
+    /// Durations.
     #[serde(flatten)]
     pub times: Times,
-    /// Those that were longer than the budget, or no more than a sixteenth shorter; nothing if there is none.
+    /// Waits longer than the budget, or at most a sixteenth shorter; `None` without a budget.
     pub over_budget: Option<u64>,
 }
 
-/// The compactions of the measured phase and settling; what only moved a file is not counted.
+/// Compactions of the measured phase and settling, without trivial moves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Compactions {
-    /// How many.
+    /// Number.
     pub count: u64,
-    /// What each read, bytes (its width): the mean.
+    /// Mean width: bytes read by a compaction.
     pub width_mean_bytes: u64,
-    /// 99 of 100 were not wider.
+    /// 99th percentile of the width.
     pub width_p99_bytes: u64,
-    /// The widest.
+    /// Maximum width.
     pub width_max_bytes: u64,
-    /// How many in a row were due when each began, itself included (its chain): the mean.
+    /// Mean chain: compactions due in a row at the start of one, including itself.
     pub chain_mean: f64,
-    /// 99 of 100 were not longer.
+    /// 99th percentile of the chain.
     pub chain_p99: u64,
-    /// The longest.
+    /// Maximum chain.
     pub chain_max: u64,
 }
 
-/// All that.
+/// The engine's measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineTimes {
-    /// The budget, microseconds; nothing if the engine promises none.
+    /// Stall budget in microseconds; `None` without a promise.
     pub stall_budget_us: Option<f64>,
-    /// Waits by cause, also those that never were.
+    /// Waits by cause, including causes without waits.
     pub waits: BTreeMap<String, Wait>,
     /// Operations by kind.
     pub operations: BTreeMap<String, Times>,
@@ -88,7 +88,7 @@ fn grown(now: &Named, before: &Named) -> BTreeMap<String, Distribution> {
 }
 
 impl EngineTimes {
-    /// What came between two looks.
+    /// Computes the differences between two moments.
     pub fn of(before: &Histograms, after: &Histograms, budget: Option<Duration>) -> EngineTimes {
         let budget_ns = budget.map(|budget| u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX));
         let wait = |(cause, times): (String, Distribution)| {
@@ -114,17 +114,17 @@ impl EngineTimes {
         }
     }
 
-    /// The longest wait, microseconds.
+    /// Returns the longest wait in microseconds.
     pub fn longest_wait_us(&self) -> f64 {
         self.waits.values().map(|wait| wait.times.max_us).fold(0.0, f64::max)
     }
 
-    /// Waits over the budget, of all causes.
+    /// Returns the number of waits over the budget, for all causes.
     pub fn over_budget(&self) -> Option<u64> {
         self.waits.values().map(|wait| wait.over_budget).sum()
     }
 
-    /// Rows for people: each cause for which somebody waited, and compactions.
+    /// Returns table rows: each cause with waits, and compactions.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
         let waited = self.waits.iter().filter(|(_, wait)| wait.times.count > 0);
         let row = |(cause, wait): (&String, &Wait)| {

@@ -1,15 +1,16 @@
-//! The reports of one run: one for each load, in one store.
+//! The reports of a run, one per load, in one store.
 
 use super::TailReport;
 use crate::report::{Latency, human_count, human_us};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// All reports of a run. In JSON a single one stands for itself; several are a list, `points`, below what they share.
+/// All reports of a run. JSON has a single report as such, and several as a list `points` below
+/// their common fields.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Told", into = "Told")]
 pub struct TailRuns {
-    /// In the order of the loads.
+    /// In order of the loads.
     pub points: Vec<TailReport>,
 }
 
@@ -54,7 +55,7 @@ impl From<TailRuns> for Told {
 }
 
 impl TailReport {
-    /// The load, in percent of what is sustained: 0 in a closed loop, which has none.
+    /// Returns the load in percent of the sustained rate: 0 for a closed loop.
     pub fn load_percent(&self) -> f64 {
         let tail = self.options.as_ref().map(|options| &options.tail);
         tail.filter(|tail| tail.closed.is_none()).and_then(|tail| tail.loads().iter().next()).unwrap_or(0.0)
@@ -62,7 +63,7 @@ impl TailReport {
 }
 
 impl TailRuns {
-    /// For people: the table of the one, or a line for each.
+    /// Formats the table of a single report, or a line per report.
     pub fn table(&self) -> String {
         let [first, _, ..] = self.points.as_slice() else {
             return self.points.iter().map(TailReport::table).collect();

@@ -1,9 +1,10 @@
-//! How long the device itself takes: a page written in place, around the page cache, in a file of its own beside the store,
-//! again and again. One probe only writes, fifty times a second; another makes what it wrote durable, ten times a second.
+//! Latency of the device itself: repeated in-place writes of a page, bypassing the page cache, in a
+//! separate file next to the store. One probe only writes, fifty times per second; another also
+//! syncs, ten times per second.
 //!
-//! So few small writes change little for the store. What they wait for, any write to the device waits for at that moment; so a
-//! long latency of the store with a long one of the probe in the same second is none that an engine imposes. Where such a
-//! file cannot be made nothing is known, and the run goes on without.
+//! These few small writes hardly affect the store, but wait like any other write to the device. So
+//! if a long latency of the store coincides with a long one of the probe, the engine did not cause
+//! it. If the file cannot be created, the run continues without a probe.
 
 use crate::Result;
 use crate::host::{now_ns, wait_until};
@@ -12,29 +13,29 @@ use io::{Access, AlignedBuf, Env, PAGE};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Pages of the file, written in turn.
+/// Number of pages of the file, written in turn.
 const PAGES: u64 = 16;
 
-/// What is written.
+/// Parameters of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// The file.
+    /// Name of the file.
     name: &'static str,
-    /// From one write to the next.
+    /// Interval of the writes.
     between_ns: u64,
-    /// It is made durable, and that is part of it.
+    /// Whether each write is synced within its latency.
     durable: bool,
 }
 
-/// A page is written.
+/// Writes a page.
 pub const WRITE: Probe = Probe { name: "device-probe", between_ns: 20_000_000, durable: false };
-/// A page is written and synced.
+/// Writes and syncs a page.
 pub const SYNC: Probe = Probe { name: "sync-probe", between_ns: 100_000_000, durable: true };
 
-/// Writes until `stop`; nothing if there can be no such file in `dir`.
+/// Writes until `stop`; `None` if the file cannot be created in `dir`.
 ///
 /// # Errors
-/// Those of the writes.
+/// Errors of the writes.
 pub fn probe(
     env: &Env,
     dir: &Path,
@@ -56,7 +57,7 @@ pub fn probe(
             written = file.sync_data();
         }
         record.complete(begin_ns, now_ns(), 1, PAGE as u64);
-        // Behind the write: one is made in the shortest of runs.
+        // Checked after the write, so that even the shortest run has one.
         if stop.load(Ordering::Relaxed) || written.is_err() {
             break;
         }

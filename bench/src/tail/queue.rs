@@ -1,55 +1,55 @@
-//! Requests that are due at times fixed before, and the one queue that threads take them from.
+//! Requests with fixed due times, and the queue from which threads take them.
 //!
-//! vLSM (section 5) has a thread that makes requests at a fixed rate and puts them into a queue without bound, from which the
-//! clients take one after the other. Here nobody makes them: when request `n` is due is a function of `n` ([`Schedule`]), so that
-//! the queue is the number of the next one. A client that has nothing to do takes its turn: it waits until the next request is
-//! due, takes it and lets the next client wait. So a request meets the client that is free first, those behind it are
-//! late from the moment on at which they were due, and on a small machine no thread takes a processor from the engine but
-//! the one whose turn it is.
+//! vLSM (section 5) has a thread that generates requests at a fixed rate into an unbounded queue
+//! for the clients. Here the due time of request `n` is a function of `n` ([`Schedule`]), so the
+//! queue is only the number of the next request. An idle client takes its turn: it waits until the
+//! next request is due, takes it, and lets the next client wait. So the first free client gets each
+//! request, delayed requests count from their due time, and on a small machine only the client
+//! whose turn it is competes with the engine for a processor.
 
 use crate::host::{now_ns, wait_until};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// When requests are due.
+/// Schedule of the requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
-    /// So many a second, evenly.
+    /// A steady rate in requests per second.
     Steady(f64),
-    /// None but in bursts.
+    /// Requests only in bursts.
     Bursts(Bursts),
 }
 
-/// So many a second for some time, evenly, then none, again and again.
+/// A steady rate for some time, then a pause, repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bursts {
-    /// Requests of a burst in each second.
+    /// Requests per second of a burst.
     pub per_s: f64,
-    /// How long a burst is.
+    /// Duration of a burst.
     pub burst_ns: u64,
-    /// From the end of a burst to the next.
+    /// Pause between two bursts.
     pub idle_ns: u64,
 }
 
 impl Bursts {
-    /// Requests of one.
+    /// Returns the number of requests of a burst.
     pub fn each(&self) -> u64 {
         ((self.per_s * self.burst_ns as f64 / 1e9).round() as u64).max(1)
     }
 
-    /// In which the request of this number is.
+    /// Returns the burst of a request.
     pub fn burst_of(&self, number: u64) -> u64 {
         number / self.each()
     }
 
-    /// From the beginning of one to that of the next.
+    /// Returns the time from the start of a burst to that of the next.
     pub fn period_ns(&self) -> u64 {
         self.burst_ns + self.idle_ns
     }
 }
 
 impl Schedule {
-    /// When the request of this number is due, after the start.
+    /// Returns the due time of a request after the start.
     pub fn due_ns(self, number: u64) -> u64 {
         match self {
             Schedule::Steady(rate) => (number as f64 * 1e9 / rate) as u64,
@@ -61,13 +61,13 @@ impl Schedule {
         }
     }
 
-    /// How many are due before then.
+    /// Returns the number of requests due before a time.
     pub fn due_before(self, ns: u64) -> u64 {
         let (mut from, mut to) = (0, 1);
         while self.due_ns(to - 1) < ns {
             (from, to) = (to, to * 2);
         }
-        // All below `from` are due before then, and `to - 1` is not.
+        // All requests below `from` are due before the time, and `to - 1` is not.
         while from < to {
             let middle = from + (to - from) / 2;
             if self.due_ns(middle) < ns { from = middle + 1 } else { to = middle }
@@ -76,35 +76,36 @@ impl Schedule {
     }
 }
 
-/// Requests in the order of their numbers.
+/// Requests in order of their numbers.
 #[derive(Debug)]
 pub struct Queue {
-    /// When they are due; closed loop: at once.
+    /// Due times; a closed loop has none.
     schedule: Option<Schedule>,
     start_ns: u64,
-    /// How many there are.
+    /// Number of requests.
     count: u64,
-    /// What nobody has taken by then stays.
+    /// End time, after which requests remain.
     end_ns: u64,
-    /// Guards the number of the next request, and whose turn it is to wait for it.
+    /// Guards the number of the next request; its holder has the turn to wait for it.
     next: Mutex<u64>,
 }
 
 impl Queue {
-    /// What is due within `seconds_ns` from `start_ns` on; what is late may be taken for `patience_ns` more.
+    /// Returns a queue of the requests due within `seconds_ns` from `start_ns` on; late ones may be
+    /// taken for `patience_ns` more.
     pub fn open(schedule: Schedule, start_ns: u64, seconds_ns: u64, patience_ns: u64) -> Queue {
         let count = schedule.due_before(seconds_ns);
         let end_ns = start_ns + seconds_ns + patience_ns;
         Queue { schedule: Some(schedule), start_ns, count, end_ns, next: Mutex::new(0) }
     }
 
-    /// So many requests, as fast as clients take them, until then at the latest.
+    /// Returns a queue of `count` requests without due times, until `end_ns`.
     pub fn closed(start_ns: u64, count: u64, end_ns: u64) -> Queue {
         Queue { schedule: None, start_ns, count, end_ns, next: Mutex::new(0) }
     }
 
-    /// The next request, as soon as it is due: its number, and when that is; in a closed loop it is whenever the client is
-    /// ready. Nothing if there is none left, time is over, or `stop` was set.
+    /// Waits for the next request; returns its number and due time, or no due time in a closed
+    /// loop. Returns `None` after the last request, after the end time, or if `stop` was set.
     pub fn take(&self, stop: &AtomicBool) -> Option<(u64, Option<u64>)> {
         self.take_by(stop, now_ns, wait_until)
     }
@@ -115,7 +116,7 @@ impl Queue {
         now_ns: impl Fn() -> u64,
         wait_until: impl Fn(u64),
     ) -> Option<(u64, Option<u64>)> {
-        // A client that panicked had its turn; the number is whole.
+        // A client that panicked has had its turn; the number is consistent.
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         if *next >= self.count || now_ns() >= self.end_ns || stop.load(Ordering::Relaxed) {
             return None;
@@ -127,7 +128,7 @@ impl Queue {
         Some((number, due_ns))
     }
 
-    /// What nobody took: number and when it was due. For when all clients are done.
+    /// Returns number and due time of the remaining requests, after all clients have ended.
     pub fn left(&self) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let next = *self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let schedule = self.schedule.map(|schedule| (schedule, next..self.count));
@@ -136,17 +137,17 @@ impl Queue {
         })
     }
 
-    /// When its requests are due; a closed loop has none.
+    /// Returns the schedule; a closed loop has none.
     pub fn schedule(&self) -> Option<Schedule> {
         self.schedule
     }
 
-    /// How many requests are due.
+    /// Returns the number of requests.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// When clients stop taking.
+    /// Returns the end time.
     pub fn end_ns(&self) -> u64 {
         self.end_ns
     }

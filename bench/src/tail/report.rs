@@ -1,4 +1,4 @@
-//! What a run of `tail` found: as JSON for programs, as a table for people.
+//! The report of a `tail` run: JSON for programs, a table for people.
 
 use super::bursts::Burst;
 use super::engine::EngineTimes;
@@ -14,21 +14,22 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A store keeps up if the last request was done so soon after its time, in parts of the measured phase.
+/// A store keeps up if the last request completes this soon after its due time, relative to the
+/// measured phase.
 const KEPT_UP_PART: f64 = 0.01;
 /// The same in seconds: a pause at the very end is no backlog.
 const KEPT_UP_SECONDS: f64 = 0.5;
 
-/// Latencies of a second, microseconds, to two digits.
+/// Latencies of a second in microseconds, with two digits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
-    /// Operations that were done in it.
+    /// Number of completed operations.
     pub count: u64,
     /// Median.
     pub p50_us: f64,
-    /// 99 of 100 were not slower.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// The slowest.
+    /// Maximum.
     pub max_us: f64,
 }
 
@@ -47,111 +48,111 @@ impl Brief {
     }
 }
 
-/// One second of the measured phase.
+/// A second of the measured phase.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Second {
-    /// Which one, from 0.
+    /// Number of the second, from 0.
     pub second: u64,
-    /// Operations that were done in it.
+    /// Number of completed operations.
     pub ops: u64,
-    /// Of them the writes.
+    /// Latencies of the writes.
     pub write: Brief,
-    /// Of them the reads.
+    /// Latencies of the reads.
     pub read: Brief,
-    /// How long writers were made to wait in it, by cause, milliseconds; what is 0 is left out.
+    /// Waits of writers by cause in milliseconds, without zeros.
     pub waits_ms: BTreeMap<String, f64>,
-    /// What the files occupied.
+    /// Size of the files.
     pub space_bytes: u64,
-    /// The longest write of the probe beside the store, microseconds; nothing if there is none.
+    /// Longest write of the device probe in microseconds; `None` without a probe.
     pub device_write_max_us: Option<f64>,
-    /// The same of writes that are synced.
+    /// The same for synced writes.
     #[serde(default)]
     pub device_sync_max_us: Option<f64>,
 }
 
-/// The report of one run. What the words mean is with [`crate::Report`].
+/// The report of a run. [`crate::Report`] explains the terms.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TailReport {
     /// Engine and version.
     pub engine: String,
-    /// What was measured.
+    /// Workload.
     pub workload: String,
-    /// Operations a second that the store sustains, found or told.
+    /// Sustained operations per second, measured or given.
     pub sustained_per_s: f64,
-    /// Operations of each second in which this was found; none if it was told.
+    /// Operations of each second of that measurement; empty for a given rate.
     pub found_by_second: Vec<u64>,
-    /// Operations a second that were due; with bursts that of which they are a multiple; 0 in a closed loop.
+    /// Operations per second due; with bursts the multiplied rate; 0 in a closed loop.
     pub rate_per_s: f64,
-    /// Operations that were done.
+    /// Completed operations.
     pub ops: u64,
-    /// Operations that were due and that nobody had begun 10 s after the end; in the latencies they have their age.
+    /// Due operations not begun 10 s after the end; latencies include their age.
     pub ops_left: u64,
-    /// From the first operation until the last was done.
+    /// Time from the first operation to the completion of the last one.
     pub seconds: f64,
-    /// Operations a second.
+    /// Operations per second.
     pub ops_per_s: f64,
-    /// The same over what is sustained.
+    /// The same relative to the sustained rate.
     #[serde(default)]
     pub ops_over_sustained: f64,
-    /// True if at the end there was no backlog.
+    /// True without a backlog at the end.
     pub kept_up: bool,
-    /// Latencies of writes, from when they were due.
+    /// Latencies of writes from their due times.
     pub write: Latency,
-    /// The same of reads.
+    /// Latencies of reads from their due times.
     pub read: Latency,
-    /// Windows of 100 ms without progress: an operation waited all through it and none completed.
+    /// Windows of 100 ms without progress: an operation waited throughout and none completed.
     pub stall_windows_100ms: u64,
-    /// The longest time without progress, to 10 ms.
+    /// Longest time without progress, to 10 ms.
     pub longest_without_progress_ms: u64,
     /// Windows of 100 ms in which a write waited and none completed.
     pub write_stall_windows_100ms: u64,
-    /// The longest time of that kind.
+    /// Longest time in which a write waited and none completed.
     pub longest_without_write_ms: u64,
-    /// How long the engine says that it made writers wait, all together, seconds.
+    /// Total wait of writers in seconds, as reported by the engine.
     pub wait_seconds: Option<f64>,
     /// The same by cause.
     pub waits_seconds: BTreeMap<String, f64>,
-    /// How often the engine says that it made writers wait, by cause, where it counts them.
+    /// Number of waits of writers by cause, if the engine counts them.
     pub waits_counted: BTreeMap<String, u64>,
-    /// What the engine's own histograms say of the measured phase; nothing if it has none.
+    /// Engine histograms of the measured phase; `None` if it has none.
     #[serde(default)]
     pub engine_times: Option<EngineTimes>,
-    /// Operations that the engine says waited longer, all in all, than its budget.
+    /// Operations with total waits over the budget, as reported by the engine.
     #[serde(default)]
     pub ops_over_budget: Option<u64>,
-    /// What became of each burst.
+    /// Reports of the bursts.
     #[serde(default)]
     pub bursts: Vec<Burst>,
-    /// Writes of a page beside the store, around the page cache: what the device itself takes; nothing where they cannot be.
+    /// Writes of a page by the device probe, bypassing the page cache; `None` if not possible.
     pub device_write: Option<Latency>,
     /// The same with a sync of each.
     #[serde(default)]
     pub device_sync: Option<Latency>,
-    /// What it cost.
+    /// Costs of the run.
     #[serde(flatten)]
     pub costs: Costs,
-    /// Bytes that the process wrote over user bytes.
+    /// Process writes per user byte.
     pub process_bytes_per_user_byte: Option<f64>,
-    /// Bytes that the device wrote over user bytes.
+    /// Device writes per user byte.
     pub device_bytes_per_user_byte: Option<f64>,
-    /// Second by second.
+    /// Measurements by second.
     pub timeline: Vec<Second>,
-    /// Everything before the measured phase: loading, filling, finding the rate, coming to rest.
+    /// Duration of everything before the measured phase: load, fill, finding the rate, rest.
     pub load_seconds: f64,
-    /// False if the background was still busy 120 s after that, when the measured phase began.
+    /// False if the background was still busy 120 s after that, at the start of the measured phase.
     pub rested: bool,
     /// Cores, memory, kernel.
     pub machine: String,
-    /// The options of the run.
+    /// Options of the run.
     pub options: Option<BenchArgs>,
-    /// The engine's own settings.
+    /// Settings of the engine.
     pub engine_settings: BTreeMap<String, String>,
 }
 
 impl Done {
-    /// Writes and reads together.
+    /// Merges writes and reads.
     pub(super) fn all(&self) -> Merged {
-        // A recorder is no small thing; of both only what merging reads is wanted, so they are not copied.
+        // Recorders are large, so the parts needed for merging are not copied.
         let mut all = merge(&self.writes);
         let reads = merge(&self.reads);
         all.ops += reads.ops;
@@ -162,7 +163,7 @@ impl Done {
     }
 }
 
-/// The report of what was found, but for what only the caller knows.
+/// Returns the report of the measurements; the caller adds the rest.
 pub(super) fn of(args: &BenchArgs, sustained: &Sustained, measured: Option<&Measured>) -> TailReport {
     let report = TailReport {
         workload: "tail".to_owned(),
@@ -241,7 +242,7 @@ impl Measured {
         }
     }
 
-    /// How much those counters of the engine grew that are called `stall_CAUSE` and so on.
+    /// Returns the growth of the engine counters `stall_CAUSE` with this suffix.
     fn growths<'a>(&'a self, end: &'a str) -> impl Iterator<Item = (String, u64)> + 'a {
         self.around.after.engine.keys().filter_map(move |name| {
             let cause = name.strip_prefix("stall_")?.strip_suffix(end)?;
@@ -274,7 +275,7 @@ impl Measured {
     }
 }
 
-/// Adds what was seen about once a second: each wait to the second in which it was looked for.
+/// Adds the samples of each second; a wait counts for the second of its sample.
 fn seen(samples: &[Space], timeline: &mut [Second]) {
     for (at, sample) in samples.iter().enumerate() {
         let Some(second) = timeline.get_mut(sample.seconds as usize) else { continue };
@@ -290,7 +291,7 @@ fn seen(samples: &[Space], timeline: &mut [Second]) {
 }
 
 impl TailReport {
-    /// What was measured, with what.
+    /// Formats the common rows of several loads.
     pub(super) fn heading(&self) -> String {
         let mut rows = self.first_rows();
         rows.extend(self.last_rows());
@@ -308,7 +309,7 @@ impl TailReport {
         [("machine", self.machine.clone()), ("settings", settings.join(" "))]
     }
 
-    /// The report as a table.
+    /// Formats the report as a table.
     pub fn table(&self) -> String {
         let mut rows = self.first_rows();
         rows.push(("load", self.load()));
@@ -337,7 +338,7 @@ impl TailReport {
         Some(format!("{ops} operations waited longer than {}, all in all", human_us(budget_us)))
     }
 
-    /// What was due, of what.
+    /// Describes the load relative to the sustained rate.
     fn load(&self) -> String {
         let rate = |per_s: f64| human_count(per_s.round() as u64);
         let how = if self.found_by_second.is_empty() { "told" } else { "found" };
@@ -376,7 +377,7 @@ impl TailReport {
         )
     }
 
-    /// The waits that the engine imposed, by cause.
+    /// Formats the waits imposed by the engine by cause.
     pub fn waits(&self) -> String {
         let Some(all) = self.wait_seconds else { return "the engine does not say".to_owned() };
         let seconds = self.waits_seconds.iter().filter(|(_, s)| **s > 0.0);

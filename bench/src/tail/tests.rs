@@ -6,7 +6,7 @@ use lavastore::Db;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// What is told, and beside it what makes a run small.
+/// Parses options, with additions that make a run small.
 fn args(line: &str) -> BenchArgs {
     let small = [
         ("--value-size", "100"),
@@ -89,7 +89,7 @@ fn each_family_has_its_part_of_keys_and_memory() {
     let args = args("--rate 2000 --families 3 --policy leveled --memtable-bytes 6291456");
     let report = only(run(&args, &Lava, dir.path()).unwrap());
     assert_eq!(report.engine_settings["memtable_bytes"], (2 << 20).to_string());
-    // Twice what all have, and a memtable and two groups of the log, which wait for flushes.
+    // Twice the common size, and a memtable and two log groups that wait for flushes.
     assert_eq!(report.engine_settings["memory_bytes"], ((12 + 2 + 32) << 20).to_string());
     assert_eq!(report.engine_settings["policy"], "leveled");
     let db = Db::open(dir.path()).unwrap();
@@ -107,7 +107,7 @@ fn several_loads_are_measured_in_one_store_one_after_the_other() {
     assert_eq!(loads, [20.0, 50.0, 95.0]);
     assert!(told.points.iter().all(|r| r.load_seconds == told.points[0].load_seconds), "loaded once");
     let stats = |r: &TailReport, name: &str| r.costs.engine_stats[name].as_u64().unwrap();
-    // The counters of a point begin where those before it ended.
+    // The counters of a load begin where those of the previous one ended.
     for pair in told.points.windows(2) {
         let begun = pair[1].costs.engine_stats_before["write_entries"].as_u64().unwrap();
         assert_eq!(begun, stats(&pair[0], "write_entries"));
@@ -188,7 +188,7 @@ fn the_engine_tells_its_waits_and_the_probes_what_the_device_takes() {
     let times = report.engine_times.as_ref().unwrap();
     assert_eq!(times.stall_budget_us, Some(10_000.0));
     assert_eq!(report.engine_settings["stall_budget_us"], "10000");
-    // Of the log its own histogram tells more: a full ring, too.
+    // The log has its own histogram, which includes a full ring.
     assert!(times.waits.contains_key("log"));
     for cause in ["memory", "l0", "levels", "garbage", "space"] {
         let wait = &times.waits[cause];
@@ -196,7 +196,7 @@ fn the_engine_tells_its_waits_and_the_probes_what_the_device_takes() {
         let counted = report.costs.growth(&format!("stall_{cause}_ns")).unwrap();
         assert_eq!(counted > 0, wait.times.count > 0, "{cause}: {wait:?}");
     }
-    // 475 were due; a part of them counts for all.
+    // 475 were due; the engine samples a part of them.
     let puts = times.operations["put"].count;
     assert!((100..=900).contains(&puts), "{puts}");
     assert!(report.ops_over_budget.is_some());
@@ -247,14 +247,14 @@ fn what_makes_no_sense_is_refused() {
     assert!(load.check().unwrap_err().to_string().contains("--families is of tail alone"));
 }
 
-/// What becomes of one put.
+/// Fate of a put.
 enum Becomes {
     Failed,
-    /// It takes so long, nanoseconds.
+    /// Takes this many nanoseconds.
     Slow(u64),
 }
 
-/// LavaStore, but for one put, by its number; gets find nothing if there is none that is odd.
+/// LavaStore with one odd put; gets find nothing if there is none.
 struct Odd {
     put: Option<(u64, Becomes)>,
     puts: AtomicU64,

@@ -23,7 +23,7 @@ fn a_stream_is_a_function_of_the_seed() {
     }
 }
 
-/// What the policy says of sizes is what nobody else said; an older report that says nothing of a policy was of `leveled`.
+/// The policy determines unset sizes; an older report without a policy used `leveled`.
 #[test]
 fn sizes_follow_the_policy() {
     let sizes = |line: &str| {

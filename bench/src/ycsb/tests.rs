@@ -23,7 +23,7 @@ fn kinds_come_as_often_as_they_should() {
     }
 }
 
-/// Threads insert keys that no other inserts and nobody loaded; what they ask for is there by then.
+/// Threads insert disjoint new keys, and read only existing ones.
 #[test]
 fn threads_insert_apart_and_ask_for_what_is_there() {
     for mix in MIXES {

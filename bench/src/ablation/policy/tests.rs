@@ -70,7 +70,7 @@ fn every_row_has_the_same_requests_and_its_own_settings() {
 
 #[test]
 fn the_json_has_every_promised_field() {
-    // Small enough to be compacted, and small tables.
+    // Small enough to be compacted, with small tables.
     let (report, steps) = measured(&format!(
         "{SMALL} --pairs 1 --find-seconds 0.1 --sweep growth=4,8 --file-bytes 65536 --memtable-bytes 65536"
     ));
@@ -84,7 +84,8 @@ fn the_json_has_every_promised_field() {
         assert_eq!((row["runs"].as_array().unwrap().len(), row["suspended_runs"].is_u64()), (1, true));
         assert!(row["fell_behind"].is_u64());
         for (name, ..) in FIGURES {
-            // A tree so small has no spills and may have no second level; some directories are on no device.
+            // Such a small tree has no spills and may have no second level; some directories are on
+            // no device.
             let may_be_missing = ["good_tables_share", "fallbacks_share", "device_bytes_per_user_byte"];
             assert!(row[name]["median"].is_f64() || may_be_missing.contains(&name), "{name}: {}", row[name]);
         }

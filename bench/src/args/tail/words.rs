@@ -1,10 +1,10 @@
-//! How lists of loads, bursts and times are written on the command line and in JSON.
+//! Syntax of loads, bursts and times on the command line and in JSON.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Percentages of a rate: `80`, or `20,40,60`. In JSON one is a number, several are a list.
+/// Percentages of a rate: `80`, or `20,40,60`. JSON has a number for one, a list for several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "LoadsInJson", into = "LoadsInJson")]
 pub struct Loads(Vec<f64>);
@@ -17,17 +17,17 @@ enum LoadsInJson {
 }
 
 impl Loads {
-    /// One of them.
+    /// Returns a single load.
     pub fn one(percent: f64) -> Loads {
         Loads(vec![percent])
     }
 
-    /// In the order in which they were told; there is at least one, unless JSON says otherwise.
+    /// Returns the loads in the given order; at least one, except from JSON.
     pub fn iter(&self) -> impl Iterator<Item = f64> + '_ {
         self.0.iter().copied()
     }
 
-    /// True if there are some, and this is so of each.
+    /// Returns true if there are loads and the condition holds for each.
     pub fn all(&self, is_so: impl Fn(f64) -> bool) -> bool {
         !self.0.is_empty() && self.iter().all(is_so)
     }
@@ -67,11 +67,11 @@ impl fmt::Display for Loads {
     }
 }
 
-/// A time: `20s`, `0.5s`, `100ms`, or `20`, which is seconds.
+/// A duration: `20s`, `0.5s`, `100ms`, or `20` in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Span {
-    /// How long.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
@@ -95,18 +95,18 @@ impl fmt::Display for Span {
     }
 }
 
-/// So many times the rate for so long: `3x10s`.
+/// A multiple of the rate for a duration: `3x10s`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Burst {
-    /// Times the rate.
+    /// Multiple of the rate.
     pub times: f64,
-    /// How long.
+    /// Duration.
     pub span: Span,
 }
 
 impl Burst {
-    /// True if there can be such a thing.
+    /// Returns true if the burst is within the allowed ranges.
     pub fn is_possible(self) -> bool {
         let seconds = self.span.seconds;
         self.times > 0.0 && self.times <= 1000.0 && seconds > 0.0 && seconds.is_finite()
@@ -129,7 +129,7 @@ impl fmt::Display for Burst {
     }
 }
 
-/// JSON has the words of the command line.
+/// JSON uses the syntax of the command line.
 macro_rules! told_by_words {
     ($($name:ident),*) => {$(
         impl TryFrom<String> for $name {

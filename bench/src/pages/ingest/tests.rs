@@ -10,7 +10,7 @@ fn dir() -> WorkDir {
     WorkDir::fresh(&std::env::temp_dir().join(format!("bench-ingest-{}", std::process::id()))).unwrap()
 }
 
-/// Segments long enough for a file of their own.
+/// Segments long enough for their own files.
 fn ingesting() -> PageServerArgs {
     let ingest = IngestArgs { segments: 3, segment_bytes: 1 << 20 };
     PageServerArgs { ingest, seconds: 0.2, ..args(Mix::ReadWrite) }
@@ -24,7 +24,7 @@ fn segments_are_written_about_once_and_are_there_beside_the_mix_and_after_openin
         std::fs::create_dir(&own).unwrap();
         run(&ingesting(), &LavaPages { site: LogSite::machine() }, &own).unwrap()
     };
-    // Other tests of this process write meanwhile, which is counted, too: what one run gets by with is what is needed.
+    // Other tests of this process also write meanwhile, so the minimum over some runs counts.
     let bytes_of = |report: &PageServerReport| report.ingested.as_ref().unwrap().process_bytes_per_byte;
     let mut reports = (0..20).map(ingest);
     let report = reports.find(|report| bytes_of(report) < 1.5).expect("segments are written about once");
@@ -60,7 +60,7 @@ fn a_segment_with_another_page_is_found() {
     engine.close().unwrap();
 }
 
-/// What an engine does that has nothing of its own for it: pages, as the load brings them.
+/// An engine without ingestion: it falls back to pages as in the load.
 struct Plain(Box<dyn PageEngine>);
 
 impl PageEngine for Plain {

@@ -103,7 +103,7 @@ fn a_page_is_folded_keeps_two_versions_and_is_the_same_after_opening_again() {
         })
         .unwrap();
     assert_eq!(left, 0);
-    // Received and not applied before it ends.
+    // Received but not applied before the close.
     server.write_log(1, count + 1, &[record(3, 0, b"x")]).unwrap();
     server.close().unwrap();
     let server =
@@ -118,7 +118,8 @@ fn a_page_is_folded_keeps_two_versions_and_is_the_same_after_opening_again() {
     server.close().unwrap();
 }
 
-/// A page that is made anew all the time: who reads it is overtaken between the choice of an LSN and the read.
+/// A page that is constantly rewritten: its reader is superseded between the choice of an LSN and
+/// the read.
 #[test]
 fn a_reader_that_is_overtaken_reads_what_is_kept() {
     let dir = dir();

@@ -1,10 +1,10 @@
-//! Engines that do not know of limits, held to one by the harness.
+//! Engines without limits, with a limit enforced by the harness.
 
 use super::*;
 use std::sync::Arc;
 
-/// Every put adds a page to its one file. Its collector works while the harness waits: it is called by the engine's own
-/// thread, which halves the file again and again.
+/// Every put adds a page to its one file. Its collector thread halves the file repeatedly while the
+/// harness makes writers wait.
 struct Growing {
     map: Map,
     file: std::path::PathBuf,
@@ -99,7 +99,7 @@ fn run_limited(collects: bool, knows: bool, line: &str) -> Report {
 
 #[test]
 fn a_writer_waits_for_an_engine_that_comes_down() {
-    // Far more pages than the limit, so that some look finds it reached.
+    // Far more pages than the limit, so that some sample finds it reached.
     let line = "overwrite --num 100 --value-size 20 --updates 60000 --space-limit 200000";
     let report = run_limited(true, false, line);
     let limit = report.limit.clone().unwrap();

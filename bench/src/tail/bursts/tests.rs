@@ -23,7 +23,7 @@ fn look(ms: u64, memory_bytes: u64, level_0_files: u64, l0_ns: u64) -> Look {
 #[test]
 fn requests_count_for_the_burst_in_which_they_were_due() {
     let mut tally = Tally::of(&queue(), SECOND).unwrap();
-    // The first burst lasts from second 1 to 2, the next begins at 4.
+    // The first burst lasts from second 1 to 2; the next one begins at 4.
     tally.done(0, SECOND, SECOND + 5 * MS);
     tally.done(99, 2 * SECOND - 10 * MS, 2 * SECOND + 90 * MS);
     tally.done(100, 4 * SECOND, 4 * SECOND + MS);
@@ -56,7 +56,7 @@ fn memory_and_level_0_are_back_when_they_stay_so() {
     let looks = [
         look(0, 8, 5, 0),
         look(500, 90, 6, 4 * MS),
-        // Below what it has at rest, and above again.
+        // Below the idle size, and above it again.
         look(1200, 9, 6, 6 * MS),
         look(1300, 20, 7, 6 * MS),
         look(1700, 10, 6, 6 * MS),
@@ -79,7 +79,7 @@ fn memory_and_level_0_are_back_when_they_stay_so() {
         memory_peak_bytes: Some(90),
         level_0_peak_files: Some(7),
         memory_back_seconds: Some(0.7),
-        // It had five when the burst began.
+        // Level 0 had five tables at the start of the burst.
         level_0_back_seconds: Some(1.5),
     };
     assert_eq!(reports[0], first);

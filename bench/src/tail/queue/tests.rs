@@ -48,7 +48,8 @@ fn what_is_due_before_a_time_is_what_the_schedule_says() {
     }
 }
 
-/// What a client takes of a queue by a clock of ours, on which each request takes so long.
+/// Returns the requests that a client takes from a queue on a simulated clock, with a given
+/// duration each.
 fn taken(queue: &Queue, took: impl Fn(u64) -> u64) -> Vec<(u64, u64, u64)> {
     let clock = Cell::new(queue.start_ns);
     let stop = AtomicBool::new(false);
@@ -66,7 +67,7 @@ fn taken(queue: &Queue, took: impl Fn(u64) -> u64) -> Vec<(u64, u64, u64)> {
 fn a_request_is_taken_when_it_is_due_and_late_ones_one_after_the_other() {
     const MS: u64 = 1_000_000;
     let queue = Queue::open(Schedule::Steady(1000.0), 5 * SECOND, 10 * MS, SECOND);
-    // The third takes 4 ms: three are late behind it, less and less so.
+    // The third request takes 4 ms: the next ones are delayed, less and less so.
     let all = taken(&queue, |number| if number == 2 { 4 * MS } else { MS / 4 });
     let begun: Vec<(u64, u64)> = all.iter().map(|(n, due, begin)| (*n, (begin - due) / (MS / 4))).collect();
     let late = [0, 0, 0, 12, 9, 6, 3, 0, 0, 0];

@@ -13,7 +13,7 @@ fn waits_are_told_in_the_second_in_which_they_were_seen() {
         sample(0.0, 10, &[("memory", 5 * MS), ("l0", 0)]),
         sample(1.0, 30, &[("memory", 5 * MS), ("l0", 300 * MS)]),
         sample(2.1, 20, &[("memory", 9 * MS), ("l0", 300 * MS), ("log", MS)]),
-        // The store settles.
+        // During settling.
         sample(3.2, 20, &[("memory", 99 * MS), ("l0", 300 * MS), ("log", MS)]),
     ];
     let mut timeline = vec![Second::default(); 2];
@@ -51,7 +51,7 @@ fn writes_and_reads_are_one_progress_and_two_latencies() {
         ops.iter().for_each(|(due, end)| record.complete(due * MS, end * MS, 1, 10));
         record
     };
-    // A write waits for most of a second, and reads go on behind it only at the end.
+    // A write waits for most of a second, and reads complete behind it only at the end.
     let done = Done {
         writes: vec![recorder(&[(0, 900)])],
         reads: vec![recorder(&[(0, 1), (500, 905), (1500, 1501)])],
