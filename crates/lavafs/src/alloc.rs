@@ -1,18 +1,18 @@
-//! The free blocks, in memory: by place and by length.
+//! In-memory map of the free blocks, indexed by position and by run length.
 //!
-//! A file that grows is continued where it ends, if the blocks there are free; otherwise it gets the smallest run that
-//! holds all it asks for; only if there is none, several runs, the longest first. So most files are one run, and long
-//! runs last.
+//! A growing file continues at its end if the blocks there are free. Otherwise it gets the smallest
+//! run that holds the whole request. Without such a run, it gets several runs, the longest first.
+//! Therefore most files consist of one run, and long runs last.
 //!
-//! Invariants: runs do not touch or overlap each other, and both orders hold the same runs.
+//! Invariants: runs neither touch nor overlap each other, and both indexes hold the same runs.
 
 use crate::layout::{Extent, push};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most runs one request is answered with.
+/// Maximum number of runs returned for one request.
 const RUNS_MAX: usize = 1024;
 
-/// Free blocks.
+/// Map of the free blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeMap {
     by_start: BTreeMap<u32, u32>,
@@ -31,7 +31,7 @@ impl FreeMap {
         self.by_start.len()
     }
 
-    /// The longest run, blocks.
+    /// Length of the longest run, in blocks.
     pub(crate) fn longest(&self) -> u32 {
         self.by_len.last().map_or(0, |&(blocks, _)| blocks)
     }
@@ -48,7 +48,7 @@ impl FreeMap {
         self.blocks -= u64::from(blocks);
     }
 
-    /// Gives blocks back. False, and nothing done, if some of them are free already.
+    /// Frees blocks. Returns false, without a change, if some of the blocks are already free.
     #[must_use]
     pub(crate) fn release(&mut self, extent: Extent) -> bool {
         let (mut start, mut blocks) = (extent.start, extent.blocks);
@@ -72,7 +72,8 @@ impl FreeMap {
         true
     }
 
-    /// Takes these very blocks. False, and nothing done, if one of them is not free.
+    /// Allocates exactly the blocks of `extent`. Returns false, without a change, if one of them is
+    /// not free.
     #[must_use]
     pub(crate) fn claim(&mut self, extent: Extent) -> bool {
         let found = self.by_start.range(..=extent.start).next_back().map(|(&s, &n)| (s, n));
@@ -92,7 +93,7 @@ impl FreeMap {
         true
     }
 
-    /// The parts of `extent` that are free.
+    /// Returns the free parts of `extent`.
     pub(crate) fn overlapping(&self, extent: Extent) -> Vec<Extent> {
         let first = self.by_start.range(..=extent.start).next_back().map_or(extent.start, |(&s, _)| s);
         let runs = self.by_start.range(first..).take_while(|(s, _)| u64::from(**s) < extent.end());
@@ -104,8 +105,9 @@ impl FreeMap {
         cut.filter(|e| !e.is_empty()).collect()
     }
 
-    /// Takes so many blocks, near `goal` (the block behind a file's last) if that is possible. `None`, and nothing done,
-    /// if there are not as many.
+    /// Allocates `blocks` blocks, starting at `goal` (the block after the last one of the file) if
+    /// that block begins a free run. Returns `None`, without a change, if too few blocks are free
+    /// or the request needs too many runs.
     pub(crate) fn allocate(&mut self, blocks: u32, goal: Option<u32>) -> Option<Vec<Extent>> {
         if u64::from(blocks) > self.blocks {
             return None;
@@ -133,7 +135,8 @@ impl FreeMap {
         Some(taken)
     }
 
-    /// Takes so many blocks in however many runs, the longest first where one does not do.
+    /// Allocates `blocks` blocks in any number of runs. Takes the longest runs first if no single
+    /// run suffices.
     pub(crate) fn allocate_any(&mut self, blocks: u64) -> Option<Vec<Extent>> {
         if blocks > self.blocks {
             return None;

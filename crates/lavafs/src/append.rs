@@ -1,21 +1,26 @@
-//! Files written from front to back.
+//! Append-only files.
 //!
-//! Bytes collect in an aligned buffer, which is written when it is full. A sync writes what there is, padded to a whole
-//! block; the last, unfinished block stays in the buffer and is written again, in place, with what follows. That is safe
-//! for what was durable before: sectors are written whole, and old and new sector begin with the same bytes.
+//! An aligned buffer collects the bytes and is written when it is full. A sync writes the buffered
+//! bytes, padded to a whole block. The unfinished last block stays in the buffer and is later
+//! rewritten in place, together with the bytes that follow. The rewrite cannot harm bytes that are
+//! already durable: a sector is written atomically, and its old and new contents begin with the
+//! same bytes.
 //!
-//! A **data sync** makes the bytes durable, and the journal only if the file got new blocks since. So the size that the
-//! journal knows may lag behind, and whoever reads such a file after a crash looks for its end himself, up to the end of
-//! its blocks. A **full sync** records the size as well.
+//! A **data sync** makes the bytes durable. It writes the journal only if the file got new blocks
+//! since the last commit. Therefore the size in the journal may be too small, and a reader of such
+//! a file must find its end after a crash, up to the end of its blocks. A **full sync** records the
+//! size as well.
 //!
-//! A sync that must write the journal anyway, of bytes that are all in the buffer, needs one flush of the device and not two:
-//! the bytes are written, then a *claim*, which is their size and a hash of those that were not durable before, and one
-//! sync of the device makes both durable. If a crash leaves the claim without the bytes, the replay of the journal sees
-//! that it is not true and drops it with its transaction. (Volumes of version 1 know no claims.)
+//! If a sync must write the journal anyway, and all unsynced bytes are in the buffer, one device
+//! flush suffices. The sync first writes the bytes, then a *claim* to the journal: the size and a
+//! hash of the bytes that were not durable before. One device sync makes both durable. If a crash
+//! leaves the claim without the bytes, the journal replay detects the false claim and drops it with
+//! its transaction. (Version 1 of the volume format has no claims.)
 //!
-//! Invariants: `synced <= on_device <= start + buffered`, the length seen by the caller; `start` is a multiple of the
-//! block. A size goes in line for the journal only when all bytes before it are durable, or with a claim for those that are
-//! not: so below its size a file never shows what its blocks held before.
+//! Invariants: `synced <= on_device <= start + buffered`, where `start + buffered` is the length
+//! seen by the caller. `start` is a multiple of the block size. A size is queued for the journal
+//! only when all bytes before it are durable, or with a claim for the other bytes. Therefore a file
+//! never shows the previous contents of its blocks below its size.
 
 use crate::core::Live;
 use crate::geometry::Role;
@@ -29,7 +34,7 @@ use io::{AlignedBuf, AppendFile, SyncKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What the buffer is given first; it grows with its use.
+/// Initial size of the buffer, in bytes. The buffer grows with its use.
 const BUFFER_LEN_FIRST: usize = 16 << 10;
 
 pub(crate) struct LavaAppendFile {
@@ -42,22 +47,22 @@ pub(crate) struct LavaAppendFile {
     start: u64,
     on_device: u64,
     synced: u64,
-    /// The size that went in line for the journal.
+    /// Last size that was queued for the journal.
     recorded: u64,
-    /// Blocks of the file.
+    /// Number of blocks of the file.
     allocated: u64,
-    /// Blocks that its creator expects it to have.
+    /// Number of blocks that the creator expects the file to need.
     expected: u64,
-    /// It gets no more blocks than it needs.
+    /// If true, the file gets no more blocks than it needs.
     exact: bool,
-    /// Where its blocks should be.
+    /// Preferred device for the blocks.
     role: Role,
-    /// The last operation on this file.
+    /// Position of the last operation on this file.
     position: u64,
     poison: Option<Error>,
 }
 
-/// How far a write goes.
+/// Required durability of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Device,
@@ -96,8 +101,8 @@ impl LavaAppendFile {
         }
     }
 
-    /// Runs a step that changes the file; its first failure poisons. A full volume is found before anything is changed,
-    /// but what the caller appended is then not all taken.
+    /// Runs a step that changes the file. The first failure poisons the file. A full volume is
+    /// detected before any change, but the file may then hold only a part of the appended data.
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(first) = &self.poison {
             return Err(first.clone().with_kind(ErrorKind::Poisoned).context(
@@ -115,7 +120,7 @@ impl LavaAppendFile {
         result
     }
 
-    /// Makes sure that the file has blocks for `len` bytes.
+    /// Ensures that the file has blocks for `len` bytes.
     fn allocate(&mut self, len: u64) -> Result<()> {
         let needed = blocks_for(len);
         if needed <= self.allocated {
@@ -127,7 +132,7 @@ impl LavaAppendFile {
             false => self.grow(needed, self.exact),
         };
         let grown = match grown {
-            // A hint: where there is no room for all of it, it is forgotten.
+            // The expected size is only a hint: drop it if the volume lacks the space.
             Err(e) if hinted && e.kind() == ErrorKind::NoSpace => {
                 self.expected = 0;
                 self.grow(needed, self.exact)
@@ -142,7 +147,7 @@ impl LavaAppendFile {
         self.volume.grow(&self.live, (self.allocated, needed), exact, self.role)
     }
 
-    /// The file got blocks; where that is recorded.
+    /// Updates the state after the file got blocks. `position` is the operation that records them.
     fn grew(&mut self, position: Option<u64>) {
         if let Some(position) = position {
             self.position = position;
@@ -150,14 +155,14 @@ impl LavaAppendFile {
         self.allocated = layout::blocks_of(&self.live.extents());
     }
 
-    /// Writes the buffer, padded to whole blocks. The last block, if unfinished, stays in it.
+    /// Writes the buffer, padded to whole blocks. An unfinished last block stays in the buffer.
     fn write_buffer(&mut self, reach: Reach) -> Result<()> {
         let len = self.len();
         let padded = self.buffered.next_multiple_of(BLOCK as usize);
         self.allocate(len)?;
         self.buf.as_mut_slice()[self.buffered..padded].fill(0);
         let pieces = layout::pieces(&self.live.extents(), self.start, padded as u64);
-        // Alone only if nothing before the buffer waits for a sync.
+        // A durable write suffices only if no bytes before the buffer need a sync.
         let alone = reach == Reach::Media && self.synced >= self.start && pieces.len() == 1;
         for (now, offset) in layout::cut(&pieces, &self.buf.as_slice()[..padded]) {
             let offset = offset.ok_or_else(|| {
@@ -169,7 +174,8 @@ impl LavaAppendFile {
             }
         }
         if self.on_device > self.start {
-            // The last block was written before, unfinished; no other one can have been read.
+            // The unfinished last block was written before. No other block of this write can be in
+            // the page cache.
             self.volume.forget_pages(&self.live, self.start, 1);
         }
         count(&self.volume.counters.data_bytes, padded as u64);
@@ -206,7 +212,7 @@ impl LavaAppendFile {
         Ok(())
     }
 
-    /// Makes all bytes durable, not the journal.
+    /// Makes all bytes durable, without the journal.
     fn sync_data(&mut self) -> Result<()> {
         if self.on_device < self.len() {
             return self.write_buffer(Reach::Media);
@@ -218,21 +224,22 @@ impl LavaAppendFile {
         Ok(())
     }
 
-    /// True if all bytes that are not durable are in the buffer, and few enough for a claim.
+    /// Returns true if all bytes that are not durable are in the buffer, and few enough for a
+    /// claim.
     fn can_claim(&self) -> bool {
         self.volume.identity.claims
             && self.start <= self.synced
             && (1..=CLAIM_LEN_MAX).contains(&(self.len() - self.synced))
     }
 
-    /// True if a sync of this kind will have to write the journal.
+    /// Returns true if a sync of this kind must write the journal.
     fn needs_journal(&self, kind: SyncKind) -> bool {
         kind == SyncKind::Full
             || blocks_for(self.len()) > self.allocated
             || !self.volume.durability.is_durable(self.position)
     }
 
-    /// Writes the buffer, and makes it durable together with its size.
+    /// Writes the buffer and makes it durable together with the file size.
     fn sync_with_claim(&mut self) -> Result<()> {
         let (from, size) = (self.synced, self.len());
         let bytes = &self.buf.as_slice()[(from - self.start) as usize..self.buffered];
@@ -253,7 +260,7 @@ impl LavaAppendFile {
         Ok(())
     }
 
-    /// Puts the size in line, all of which is durable.
+    /// Queues the size for the journal. All bytes before it are durable.
     fn record_size(&mut self, closed: bool) -> Result<()> {
         let mut core = lock(&self.volume.core);
         if self.live.is_orphan() || (self.recorded == self.synced && !closed) {
@@ -265,7 +272,8 @@ impl LavaAppendFile {
         Ok(())
     }
 
-    /// What is left to do when the file will not grow any more.
+    /// Finishes a file that does not grow any more: syncs, records the size and trims unused
+    /// blocks.
     fn close(&mut self) -> Result<()> {
         if self.synced < self.on_device {
             self.volume.sync_devices_of(&self.live.extents())?;
@@ -295,7 +303,7 @@ impl AppendFile for LavaAppendFile {
         if needed <= self.allocated {
             return Ok(());
         }
-        // A refusal changes nothing, so it does not poison.
+        // A rejected reservation changes nothing, so it does not poison the file.
         let grown = self.grow(needed, true);
         self.grew(grown.map_err(|e| e.at_file(&self.path))?);
         Ok(())
@@ -312,15 +320,15 @@ impl AppendFile for LavaAppendFile {
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         self.guarded(|f| {
             if f.live.is_orphan() {
-                // Its last name went, perhaps not yet for good: a crash must not bring the file back without the bytes
-                // that are synced now.
+                // The last name of the file was removed, perhaps not durably yet. A crash must not
+                // bring the file back without the bytes of this sync.
                 return f.volume.commit_all();
             }
             if f.can_claim() && f.needs_journal(kind) {
                 return f.sync_with_claim();
             }
             f.sync_data()?;
-            // When the journal must be written anyway, the size costs nothing.
+            // If the journal must be written anyway, recording the size costs nothing.
             if kind == SyncKind::Full || !f.volume.durability.is_durable(f.position) {
                 f.record_size(false)?;
                 f.volume.commit(f.position)?;
@@ -332,9 +340,11 @@ impl AppendFile for LavaAppendFile {
 
 impl Drop for LavaAppendFile {
     fn drop(&mut self) {
-        // Whatever failed, all bytes before `on_device` were written; if it was a sync, the volume is not sound.
+        // Even after a failure, all bytes before `on_device` were written. After a failed sync, the
+        // volume is not sound.
         if self.volume.durability.check_sound().is_ok() {
-            // Nobody waits for this to be durable: after a failure, or a crash, the file is one that was not closed.
+            // No caller depends on the durability of this close. After a failure or a crash, the
+            // file counts as not closed.
             let _ = self.close();
         }
     }

@@ -1,18 +1,24 @@
-//! What holds the two devices of a volume together.
+//! Pairing of the two devices of a volume.
 //!
-//! Each device has slots of a superblock. Both name the volume and the two devices, and say which of them holds the slot: so a device that is
-//! missing, or another volume's, is told from the right one, and the order in which they are named does not matter.
+//! Each device has superblock slots. The slots name the volume, both devices, and the device that
+//! holds the slot. Therefore a mount detects a missing device or a device of another volume, and
+//! the caller may name the devices in any order.
 //!
-//! **Sessions.** A device may be the right one and of another time: a copy that somebody has put back. The names and places of all files are on
-//! the speed device, so an older capacity device would show old bytes, or another file's, under checksums that only who wrote them can
-//! check. Therefore each mount that writes draws a random *session*, and both devices keep it, together with the one
-//! before. The capacity device gets it first, then the speed device. A death between the two leaves a capacity device
-//! that is ahead by one, and says so itself: its `previous` is what the speed device has. Then the capacity device forgets the one before, so
-//! that an older speed device is refused as well. Everything else is two devices of different times, and
-//! refused. A number of mounts goes with it, for the message: it tells which one is behind.
+//! **Sessions.** A device may belong to the volume but come from another time, for example a
+//! restored copy. The speed device holds the names and extents of all files. An outdated capacity
+//! device would therefore return old bytes, or bytes of another file, that only the checksums of
+//! the file's owner can detect.
 //!
-//! Slots of the capacity device that differ (a death between the two, or a damaged one) are made to say the same again before the next
-//! session is written.
+//! Therefore each writable mount draws a random *session*. Both devices store it, together with the
+//! previous session. The mount writes the session to the capacity device first, then to the speed
+//! device. A crash between these two writes leaves a capacity device that is ahead by one session:
+//! its `previous` equals the session of the speed device. Finally the mount clears `previous` on
+//! the capacity device, so that an outdated speed device is rejected as well. Every other
+//! combination means devices of different times, and is rejected. A mount counter accompanies the
+//! session; the error message uses it to name the outdated device.
+//!
+//! The slots of the capacity device may differ after a crash between their writes or after damage.
+//! The mount makes them equal again before it writes the next session.
 
 use crate::devices::{Devices, Ground};
 use crate::geometry::Role;
@@ -20,7 +26,7 @@ use crate::superblock::{self, Bond, DeviceTable, Slots, Superblock};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{BlockDevice, Env};
 
-/// A device of a volume, as its slots say.
+/// A device of a volume, as described by its superblock.
 struct Found<'d> {
     device: &'d dyn BlockDevice,
     superblock: Superblock,
@@ -39,7 +45,7 @@ fn other_needed(device: &dyn BlockDevice, role: Role) -> Error {
     Error::invalid(why).at_file(device.path())
 }
 
-/// Refuses a device that is only half of its volume.
+/// Rejects a device that is one of two devices of its volume.
 pub(crate) fn check_alone(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
     superblock.devices.bond.map_or(Ok(()), |bond| Err(other_needed(device, bond.role)))
 }
@@ -53,11 +59,12 @@ fn find(device: &dyn BlockDevice) -> Result<Found<'_>> {
     Ok(Found { device, superblock, bond })
 }
 
-/// The devices by their roles, when they are those of one volume and of one time.
+/// Returns the devices by role, after checking that they belong to the same volume and the same
+/// session.
 ///
 /// # Errors
-/// `NotFound` if one of them holds no volume; `InvalidArgument` if they do not belong together, or one of them is missing; those of
-/// the devices.
+/// `NotFound` if a device holds no volume; `InvalidArgument` if the devices do not belong together
+/// or one is missing; the errors of the devices.
 pub(crate) fn ground(devices: &Devices) -> Result<Ground> {
     let Some(second) = &devices.second else {
         return Ok(Ground::one(devices.first.clone()));
@@ -65,7 +72,7 @@ pub(crate) fn ground(devices: &Devices) -> Result<Ground> {
     let (a, b) = (find(&*devices.first), find(&**second));
     let (a, b) = match (a, b) {
         (Ok(a), Ok(b)) => (a, b),
-        // The one that is there says what the other one should be.
+        // The device that was found describes the missing one.
         (Ok(there), Err(e)) | (Err(e), Ok(there)) if e.kind() == ErrorKind::NotFound => {
             let (this, other) = (there.bond.role.name(), there.bond.role.other().name());
             let why = format!(
@@ -118,15 +125,16 @@ fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
     }))
 }
 
-/// A mount that writes: both devices get a new session.
+/// Begins a session for a writable mount: writes a new session to both devices.
 ///
 /// # Errors
-/// Those of the devices.
+/// The errors of the devices.
 pub(crate) fn begin_session(env: &Env, ground: &Ground, superblock: &mut Superblock) -> Result<()> {
     let (Some(second), Some(bond)) = (ground.second(), superblock.devices.bond) else { return Ok(()) };
     let (found, agree) = Slots::read(second)?.choose().map_err(|e| e.at_file(second.path()))?;
     if !agree {
-        // First the one that does not count: a death while the other one is written would leave none.
+        // Rewrite the invalid slot first: a crash during the write of the valid slot would
+        // otherwise leave none.
         superblock::heal(second, &found)?;
     }
     let session = Bond { session: env.new_uid(), previous: bond.session, mounts: bond.mounts + 1, ..bond };
@@ -141,7 +149,7 @@ pub(crate) fn begin_session(env: &Env, ground: &Ground, superblock: &mut Superbl
     Ok(())
 }
 
-/// What the slots of the capacity device say, beside a superblock.
+/// Returns the contents of the capacity device's slots that belong to `superblock`.
 pub(crate) fn of_capacity(superblock: &Superblock, generation: u64) -> Superblock {
     let bond = superblock.devices.bond.map(|bond| Bond { role: Role::Capacity, ..bond });
     let devices = DeviceTable { bond, ..superblock.devices.clone() };

@@ -1,16 +1,17 @@
-//! An ordered map whose copies share what neither of them has changed.
+//! Ordered map with copy-on-write chunks: copies share all unchanged chunks.
 //!
-//! The entries are in chunks of at most [`CHUNK_LEN_MAX`], each sorted, and all in order; a copy of the map is a copy of the
-//! list of chunks, and whoever changes an entry first makes the chunk his own. So the metadata of a volume can be copied
-//! while everybody waits for a lock, a few microseconds for thousands of files, and be encoded when nobody does any more.
-//! A map of one chunk after the other also takes less memory than a hash table, whose buckets are half empty.
+//! The map keeps its entries in sorted chunks of at most [`CHUNK_LEN_MAX`] entries. A copy of the
+//! map copies only the list of chunks. The first change of an entry copies its chunk. Therefore the
+//! metadata of a volume is copied within microseconds for thousands of files while a lock is held,
+//! and encoded after its release. A map of consecutive chunks also takes less memory than a hash
+//! table, whose buckets are half empty.
 //!
-//! Invariants: no chunk is empty; keys ascend within a chunk and from one to the next.
+//! Invariants: no chunk is empty; keys ascend within a chunk and from one chunk to the next.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-/// What is copied at most when one entry changes.
+/// Maximum number of entries per chunk. A change of one entry copies at most this number.
 const CHUNK_LEN_MAX: usize = 64;
 
 type Chunk<K, V> = Vec<(K, V)>;
@@ -27,7 +28,7 @@ impl<K, V> Default for ChunkMap<K, V> {
     }
 }
 
-/// Where a key is: the chunk that has it or would get it, and the place in that.
+/// Position of a key: the chunk that holds it or would hold it, and the index in that chunk.
 struct Found {
     chunk: usize,
     at: Result<usize, usize>,
@@ -42,7 +43,7 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
         self.len == 0
     }
 
-    /// Entries in the order of their keys.
+    /// Returns the entries in key order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.chunks.iter().flat_map(|chunk| chunk.iter().map(|(key, value)| (key, value)))
     }
@@ -89,7 +90,7 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
         Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(at).map(|(_, value)| value)
     }
 
-    /// Adds an entry, or replaces its value.
+    /// Adds an entry or replaces its value.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let Found { mut chunk, at } = self.find(&key);
         let mut at = match at {
@@ -103,7 +104,7 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
         };
         self.len += 1;
         if chunk == self.chunks.len() {
-            // Behind all others: chunks that are filled in order are full.
+            // Append to the last chunk: ascending inserts leave full chunks.
             match self.chunks.last().filter(|last| last.len() < CHUNK_LEN_MAX) {
                 Some(last) => (chunk, at) = (chunk - 1, last.len()),
                 None => self.chunks.push(Arc::new(Vec::new())),
@@ -182,7 +183,7 @@ mod tests {
             let mut copies = Vec::new();
             for n in 0..3000 {
                 let key = rng.below(keys);
-                // Grows, and then shrinks to little.
+                // The map grows first, then shrinks to a few entries.
                 if rng.below(3000) > n {
                     map.insert(key, n);
                     model.insert(key, n);

@@ -1,4 +1,5 @@
-//! Compaction of the journal: the metadata is dumped, and what led to it is forgotten. Nothing waits for it.
+//! Journal compaction: dumps the metadata and frees the old journal, without blocking other
+//! threads.
 //!
 //! ```text
 //!  superblock -> [old dump] jump -> [ t1 t2 ... t99 switch ] -> [ t101 t102 ...       one lock, a moment
@@ -7,20 +8,24 @@
 //!  superblock -> [new dump] jump -> [ t101 t102 ... ]                                  both slots
 //! ```
 //!
-//! 1. *Switch.* Under the lock of the journal, the operations in line go into one last transaction of the old blocks,
-//!    which ends in a switch to new ones; under the lock of the core, held from before these operations are taken until
-//!    after, the metadata is copied, which is cheap, and encoded when both are free again. So the dump holds exactly the effects of all transactions
-//!    up to the switch: none in line can be replayed on top of it a second time, and none is missing.
-//! 2. *Dump.* The copy is written to blocks of its own, ending in a jump to the transaction after the switch. Commits
-//!    go on meanwhile, behind the switch, where the old journal leads as well: a crash now finds them there.
-//!    They are not held up: a thread that compacts writes a bit and then leaves the device to others for longer than that
-//!    took ([`crate::upkeep`]).
-//! 3. *Superblock.* The device is synced, and both slots are made to lead to the dump. Before the first of them is
-//!    written a crash finds the old journal, afterwards the new one; both lead to the same transactions.
-//! 4. *Free.* Only now the old blocks are given back.
+//! 1. *Switch.* Under the journal lock, the last transaction of the old journal takes the pending
+//!    operations and ends with a switch to new blocks. The core lock is held from before these
+//!    operations are taken until the metadata is copied. The copy is cheap; its encoding runs after
+//!    both locks are released. So the dump holds exactly the effects of all transactions up to the
+//!    switch. No pending operation can be replayed twice, and none is missing.
+//! 2. *Dump.* The copy is written to its own blocks and ends with a jump to the transaction after
+//!    the switch. Meanwhile commits continue after the switch. The old journal also leads to them,
+//!    so that a crash does not lose them. The dump does not delay them: the compaction thread
+//!    writes a portion, then leaves the device to other threads for longer than that write took
+//!    ([`crate::upkeep`]).
+//! 3. *Superblock.* The device is synced, and both slots are changed to refer to the dump. Before
+//!    the first slot is written, a crash recovers from the old journal, afterwards from the new
+//!    one. Both lead to the same transactions.
+//! 4. *Free.* The old blocks are freed only now.
 //!
-//! The jump belongs to the dump and the switch to the old journal, and both are made by the compaction alone; the
-//! committers write neither, so none of them can write or forget one on its behalf.
+//! The jump is part of the dump, and the switch is part of the old journal. Only the compaction
+//! writes them. The committers write neither of them, so no committer can write or omit one by
+//! mistake.
 
 use crate::core::{Core, DUMP_PART_LEN};
 use crate::journal::Switched;
@@ -33,13 +38,13 @@ use base::Result;
 use base::sync::lock;
 use io::AlignedBuf;
 
-/// Bytes of a dump written at a time: an append that comes in between waits for no more.
+/// Size of one dump write, in bytes. A concurrent append waits for at most one such write.
 const DUMP_WRITE_LEN: usize = 64 << 10;
 
-/// Operations of a dump that are encoded in one go.
+/// Number of dump operations encoded between two pauses.
 const OPS_BETWEEN_RESTS: u64 = 1000;
 
-/// Where a compaction is.
+/// Progress of the compaction.
 #[derive(Debug, Default)]
 pub(crate) struct Compaction(Phase);
 
@@ -51,34 +56,35 @@ enum Phase {
     Replacing(Dump),
 }
 
-/// A dump under way.
+/// Dump in progress.
 #[derive(Debug)]
 struct Dump {
     switched: Switched,
     extents: Vec<Extent>,
-    /// Those in the superblock.
+    /// Extents that the superblock names.
     named: Vec<Extent>,
-    /// All parts, padded.
+    /// All parts, padded to blocks.
     image: AlignedBuf,
     written: usize,
 }
 
-/// A dump as it is written.
+/// Encoded dump.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     /// All parts, each padded to whole blocks.
     pub image: AlignedBuf,
-    /// The blocks for them, in order.
+    /// Blocks for the image, in order.
     pub extents: Vec<Extent>,
-    /// Those of them that the superblock has to name.
+    /// Those of `extents` that the superblock must name.
     pub named: Vec<Extent>,
-    /// Blocks that are not needed.
+    /// Unused blocks.
     pub rest: Vec<Extent>,
 }
 
-/// Encodes a dump for the blocks in `room`, of which there must be [`crate::core::dump_blocks`] at least. With twice as many the
-/// dump is written twice, byte for byte, one behind the other: readers take a damaged part from the second. If the blocks are too
-/// scattered for the superblock, a part in front and each further one name the blocks of the next.
+/// Encodes a dump for the blocks in `room`, which must hold at least [`crate::core::dump_blocks`]
+/// blocks. With twice as many blocks, the dump is written twice, byte for byte, one copy after the
+/// other. Readers then take a damaged part from the second copy. If the extents are too many for
+/// the superblock, an additional first part and each further part name the blocks of the next part.
 pub(crate) fn encode_dump(
     owner: Owner,
     (sequence, salt): (u64, u64),
@@ -130,7 +136,8 @@ pub(crate) fn encode_dump(
     Ok(Encoded { image, extents, named, rest })
 }
 
-/// The operations of a dump, in parts. `between` is called now and then: thousands of files keep a processor busy for a while.
+/// Encodes the metadata as the parts of a dump. Calls `between` regularly, because the encoding of
+/// thousands of files occupies a processor for a while.
 pub(crate) fn dump_parts(meta: &crate::meta::Meta, mut between: impl FnMut()) -> Vec<Vec<u8>> {
     let mut parts = vec![Vec::new()];
     let mut count = 0u64;
@@ -154,10 +161,11 @@ impl Compaction {
         matches!(self.0, Phase::Idle)
     }
 
-    /// One step; an idle compaction begins. Without room for it, it is put off: at most the journal has been switched.
+    /// Runs one step. An idle compaction begins. If the volume lacks space, the compaction is
+    /// postponed; at most the journal switch has happened.
     ///
     /// # Errors
-    /// Those of the device, which have poisoned the volume.
+    /// The errors of the device, which have poisoned the volume.
     pub(crate) fn step(&mut self, volume: &Volume) -> Result<()> {
         volume.durability.check_sound()?;
         self.0 = match std::mem::take(&mut self.0) {
@@ -184,11 +192,11 @@ fn begin(volume: &Volume) -> Result<Dump> {
     let owner = Owner { uid: volume.identity.uid, key: volume.identity.key };
     let salt = volume.env.entropy.next_u64();
     let mut meta = None;
-    // Room first: once the journal has been switched there is no way back.
+    // Allocate the blocks first: the journal switch cannot be undone.
     let mut room = {
         let mut core = lock(&volume.core);
         let blocks = crate::core::dump_blocks(core.meta.dump_len()) + 2;
-        // A volume that an older release has filled keeps room for one copy only.
+        // A volume filled by an older release may have space for only one copy.
         let copies = crate::core::dump_copies_blocks(core.meta.dump_len()) + 2;
         core.allocate_journal(copies).or_else(|_| core.allocate_journal(blocks))?
     };
@@ -215,7 +223,7 @@ fn begin(volume: &Volume) -> Result<Dump> {
         // The metadata grew between the two holds of the lock.
         more => lock(&volume.core).allocate_journal(more).map(|extents| room.extend(extents)),
     };
-    // Nobody waits for the encoding.
+    // The encoding blocks no other thread.
     let numbers = (switched.sequence, salt);
     match grown.and_then(|()| encode_dump(owner, numbers, parts, &switched.jump, &room)) {
         Ok(Encoded { image, extents, named, rest }) => {
@@ -230,7 +238,7 @@ fn begin(volume: &Volume) -> Result<Dump> {
 }
 
 impl Dump {
-    /// Writes a bit more. True if that was the last.
+    /// Writes the next portion of the dump. Returns true after the last one.
     fn write_some(&mut self, volume: &Volume) -> Result<bool> {
         let len = DUMP_WRITE_LEN.min(self.image.len() - self.written);
         let pieces = layout::pieces(&self.extents, self.written as u64, len as u64);
@@ -242,9 +250,9 @@ impl Dump {
         Ok(self.written == self.image.len())
     }
 
-    /// Makes the superblock lead to the dump, and gives the old blocks back.
+    /// Changes the superblock to refer to the dump, and frees the old blocks.
     fn replace(self, volume: &Volume) -> Result<()> {
-        // The dump, and what is left of the old journal.
+        // Sync the devices of the dump and those with unsynced parts of the old journal.
         let on = lock(&volume.journal).unsynced().and(volume.device.roles_of(&self.extents));
         volume.device.sync_of(on)?;
         let mut superblock = lock(&volume.superblock);

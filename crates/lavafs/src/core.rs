@@ -1,22 +1,26 @@
-//! What one lock protects: the metadata, the free blocks, and the operations that the journal has not got yet.
+//! State under one lock: the metadata, the free blocks, and the operations not yet written to the
+//! journal.
 //!
-//! An operation is applied to the metadata and put in line for the journal under the same hold of the lock, so that the
-//! order of the line is the order of the changes. The *position* of an operation is how many have been in line before
-//! it and itself; the journal tells up to which position it is durable.
+//! An operation is applied to the metadata and queued for the journal under the same hold of the
+//! lock. Therefore the queue order equals the order of the changes. The *position* of an operation
+//! is its number in the queue order, counted from 1. The journal reports the position up to which
+//! operations are durable.
 //!
-//! # When blocks are free again
+//! # Reuse of freed blocks
 //!
-//! Blocks that an operation sets free may be handed out again only when (1) that operation is durable, because a crash
-//! would otherwise give them back to their old file with new contents, and (2) nobody reads them: no handle of a removed
-//! file is open, and no read is under way that looked its blocks up before a hole was made. Until then they are in
-//! `freeing`.
+//! Blocks freed by an operation are reused only under two conditions. (1) The operation is durable,
+//! because a crash would otherwise return the blocks to their old file with new contents. (2) No
+//! reader uses them: every handle of a removed file is closed, and every read that looked up the
+//! blocks before a hole was punched has ended. Until then the blocks are in `freeing`.
 //!
 //! # Reserve
 //!
-//! Files never get the blocks that the journal needs to be dumped once, and before that to grow by as much and by a few
-//! of its units ([`Core::reserve`]); nor are names made that could not be dumped. Once the journal has grown into what a
-//! compaction needs, one is begun ([`Core::journal_is_short`]). So a full volume can always remove files. As long as the journal has some of
-//! the reserve, what is removed would only make up for that; so whoever finds no room then has the journal compacted first
+//! A reserve keeps blocks from files ([`Core::reserve`]). It covers a dump of the journal and,
+//! before the dump, journal growth of the same size plus a few journal units. Names whose dump
+//! would not fit are rejected. When the journal has used the reserve down to the needs of a
+//! compaction, a compaction begins ([`Core::journal_is_short`]). Therefore a full volume can always
+//! remove files. While the journal occupies a part of the reserve, removed files only refill the
+//! reserve. Therefore an allocation that fails compacts the journal first
 //! ([`crate::volume::Volume::allocate`]).
 
 use crate::discard::Discards;
@@ -30,37 +34,37 @@ use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// Bytes of operations in a part of a dump, about.
+/// Approximate size of the operations in a dump part, in bytes.
 pub(crate) const DUMP_PART_LEN: usize = 256 << 10;
 
-/// Operations in line for the journal, bytes, above which they are written although nobody asked for it; less where the
-/// units of the journal are small.
+/// Maximum size of the pending operations, in bytes. Above it they are written without a request;
+/// the limit is lower if the journal units are small.
 const PENDING_LEN_MAX: usize = 512 << 10;
 
-/// What the open handles of a file share.
+/// State shared by the open handles of a file.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub ino: Ino,
-    /// Where its blocks are: written under the lock of the core, read without it.
+    /// Extents and sizes. Written under the core lock, read without it.
     state: RwLock<LiveState, rank::FsLive>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct LiveState {
     pub extents: Arc<[Extent]>,
-    /// Bytes that were written.
+    /// Number of written bytes.
     pub size: u64,
-    /// Bytes that may be read.
+    /// Number of readable bytes.
     pub readable: u64,
-    /// No name leads to it: its blocks are free with the last handle.
+    /// True if the file has no name: closing the last handle frees its blocks.
     pub orphan: bool,
-    /// Held by reads under way; replaced when a hole is made.
+    /// Token held by active reads. Replaced when a hole is punched.
     token: Arc<()>,
-    /// Those before, as far as they are held.
+    /// Earlier tokens that reads still hold.
     older: Vec<Weak<()>>,
 }
 
-/// The blocks of a file for the time of a read.
+/// Extents of a file, held for the duration of a read.
 pub(crate) struct ReadView {
     pub extents: Arc<[Extent]>,
     pub readable: u64,
@@ -80,7 +84,7 @@ impl Live {
         Live { ino, state: RwLock::new(state) }
     }
 
-    /// A view that keeps the blocks in it from being handed out again.
+    /// Returns a view that prevents the reuse of its blocks.
     pub(crate) fn view(&self) -> ReadView {
         let state = read(&self.state);
         ReadView {
@@ -94,7 +98,7 @@ impl Live {
         read(&self.state).size
     }
 
-    /// As many bytes were written.
+    /// Sets the number of written bytes.
     pub(crate) fn set_size(&self, size: u64) {
         write(&self.state).size = size;
     }
@@ -111,7 +115,8 @@ impl Live {
         write(&self.state).extents = extents.into();
     }
 
-    /// From now on no read sees the old blocks; what is still held by reads that do.
+    /// Makes the old blocks invisible to new reads. Returns the tokens of the reads that still see
+    /// them.
     fn retire_reads(&self) -> Vec<Weak<()>> {
         let mut state = write(&self.state);
         let old = std::mem::replace(&mut state.token, Arc::new(()));
@@ -121,15 +126,15 @@ impl Live {
     }
 }
 
-/// Blocks on their way back.
+/// Blocks that wait to become free.
 #[derive(Debug)]
 struct Freeing {
-    /// The operation that must be durable.
+    /// Position of the operation that must be durable.
     position: u64,
     extents: Vec<Extent>,
-    /// The reads that must have ended.
+    /// Tokens of the reads that must end.
     reads: Vec<Weak<()>>,
-    /// The removed file whose handles must be closed; all its blocks go.
+    /// Removed file whose handles must be closed. All its blocks become free.
     orphan: Option<Arc<Live>>,
 }
 
@@ -147,28 +152,29 @@ impl Freeing {
     }
 }
 
-/// See the module.
+/// State under the core lock; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub meta: Meta,
     pub free: FreeSpace,
-    /// Operations in line for the journal, encoded.
+    /// Encoded operations that wait for the journal.
     pub pending: Vec<u8>,
-    /// Where the bytes are that claims among them speak of: these devices must be synced with the transaction that they go into.
+    /// Devices that hold the bytes of pending claims. They must be synced with the transaction of
+    /// these claims.
     pub claims: Roles,
-    /// How many operations have been in line.
+    /// Number of operations queued so far.
     pub position: u64,
-    /// Units of allocation.
+    /// Allocation unit of the journal, in blocks.
     pub journal_blocks: u32,
     pub unit_blocks: u32,
     pub small_unit_blocks: u32,
-    /// Holders of locks.
+    /// Lock holders by file.
     pub locks: BTreeMap<Ino, String>,
     open: HashMap<Ino, Weak<Live>>,
     freeing: Vec<Freeing>,
-    /// Blocks that files got on each device because there were too few on the other one.
+    /// Number of blocks allocated to files on each device because the other device had too few.
     pub fallen_over: [u64; 2],
-    /// Free blocks that the device has not been told of yet.
+    /// Free blocks that await a discard.
     pub discards: Option<Discards>,
 }
 
@@ -196,48 +202,49 @@ impl Core {
         }
     }
 
-    /// Blocks that files do not get.
+    /// Number of blocks reserved from files.
     pub(crate) fn reserve(&self) -> u64 {
         2 * dump_copies_blocks(self.meta.dump_len()) + 4 * u64::from(self.journal_blocks)
     }
 
-    /// True if the journal can grow by a few units only before there is no room for its compaction, which needs a dump, a
-    /// unit to switch to, and another for what is committed meanwhile.
+    /// Returns true if further journal growth would soon leave no space for its compaction. The
+    /// compaction needs a dump, a unit for the switch, and another unit for concurrent commits.
     pub(crate) fn journal_is_short(&self) -> bool {
         let needed = dump_copies_blocks(self.meta.dump_len()) + 3 * u64::from(self.journal_blocks);
         self.free.blocks() <= needed + 2
     }
 
-    /// True if the line is so long that it should be written: no transaction is to need more than a unit of the journal.
+    /// Returns true if the pending operations should be written, so that no transaction exceeds a
+    /// journal unit.
     pub(crate) fn is_pending_long(&self) -> bool {
         self.pending.len() >= PENDING_LEN_MAX.min(self.journal_blocks as usize * BLOCK as usize / 2)
     }
 
-    /// Blocks that files may get now.
+    /// Number of blocks that files may get now.
     pub(crate) fn available(&self) -> u64 {
         self.free.blocks().saturating_sub(self.reserve())
     }
 
-    /// Blocks that are free as soon as the journal is durable and nobody reads them.
+    /// Number of blocks that become free when the journal is durable and their readers have ended.
     pub(crate) fn freeing_blocks(&self) -> u64 {
         self.freeing.iter().map(|f| layout::blocks_of(&f.all_extents())).sum()
     }
 
-    /// True if waiting for the journal could make room.
+    /// Returns true if waiting for the journal could free blocks.
     pub(crate) fn has_freeing(&self) -> bool {
         self.freeing.iter().any(|f| !f.is_held())
     }
 
-    /// True if that could make room on one of two devices.
+    /// Returns true if waiting for the journal could free blocks on this device of two.
     pub(crate) fn has_freeing_on(&self, role: Role) -> bool {
         let on = |f: &Freeing| roles_of(true, &f.all_extents()).has(role);
         self.freeing.iter().any(|f| !f.is_held() && on(f))
     }
 
-    /// Applies an operation and puts it in line; its position.
+    /// Applies an operation, queues it for the journal, and returns its position.
     ///
     /// # Errors
-    /// Those of [`Meta::apply`]: nothing has changed then.
+    /// The errors of [`Meta::apply`]; nothing has changed then.
     pub(crate) fn queue(&mut self, op: &Op) -> Result<u64> {
         let Freed { extents, gone } = self.meta.apply(op)?;
         op.encode(&mut self.pending);
@@ -274,7 +281,7 @@ impl Core {
         }
     }
 
-    /// The open file whose blocks an operation changes.
+    /// Returns the open file whose blocks the operation changes.
     fn live_of(&self, op: &Op) -> Option<Arc<Live>> {
         match op {
             Op::Extend { ino, .. } | Op::Trim { ino, .. } | Op::Punch { ino, .. } => self.live(*ino),
@@ -286,7 +293,7 @@ impl Core {
         self.open.get(&ino)?.upgrade()
     }
 
-    /// The shared state of a file's handles, made if there is none.
+    /// Returns the shared state of a file's handles. Creates it if no handle is open.
     pub(crate) fn open(&mut self, ino: Ino) -> Result<Arc<Live>> {
         if let Some(live) = self.live(ino) {
             return Ok(live);
@@ -301,13 +308,14 @@ impl Core {
         Ok(live)
     }
 
-    /// Bytes of a file as processes see them.
+    /// Returns the file size as seen by processes, in bytes.
     pub(crate) fn size_of(&self, ino: Ino) -> u64 {
         let recorded = self.meta.nodes().get(ino).map_or(0, |n| n.size);
         self.live(ino).map_or(recorded, |live| live.size())
     }
 
-    /// Takes blocks for a file. `None` if there are not as many; nothing has changed then.
+    /// Allocates blocks for a file. Returns `None`, without a change, if too few blocks are
+    /// available.
     pub(crate) fn allocate(&mut self, blocks: u32, goal: Option<u32>, wish: Wish) -> Option<Vec<Extent>> {
         let reserve = self.reserve();
         let taken = self.free.allocate(blocks, goal, wish, reserve)?;
@@ -319,7 +327,7 @@ impl Core {
         Some(self.taken(taken))
     }
 
-    /// Takes blocks for the journal, also from the reserve.
+    /// Allocates blocks for the journal, from the reserve if necessary.
     pub(crate) fn allocate_journal(&mut self, blocks: u64) -> Result<Vec<Extent>> {
         let taken = self.free.allocate_any(blocks).ok_or_else(|| {
             let free = self.free.blocks();
@@ -328,7 +336,7 @@ impl Core {
         Ok(self.taken(taken))
     }
 
-    /// The device is not told of these blocks any more.
+    /// Cancels the pending discards of allocated blocks.
     fn taken(&mut self, extents: Vec<Extent>) -> Vec<Extent> {
         if let Some(discards) = &mut self.discards {
             extents.iter().for_each(|&e| discards.forget(e));
@@ -336,14 +344,15 @@ impl Core {
         extents
     }
 
-    /// Blocks for an open file that no name leads to: nothing about it is recorded.
+    /// Adds blocks to an open file without a name. Nothing about the file is recorded in the
+    /// journal.
     pub(crate) fn extend_orphan(&mut self, live: &Live, extents: &[Extent]) {
         let mut list = live.extents().to_vec();
         extents.iter().for_each(|&e| layout::push(&mut list, e));
         live.set_extents(&list);
     }
 
-    /// Gives blocks back that nothing refers to any more, on the device or in memory.
+    /// Frees blocks that are referenced neither on the device nor in memory.
     pub(crate) fn release(&mut self, extents: &[Extent]) -> Result<()> {
         for &extent in extents {
             if !self.free.release(extent) {
@@ -356,7 +365,7 @@ impl Core {
         Ok(())
     }
 
-    /// A device has so many blocks from now on; those that the volume gets are free.
+    /// Sets the size of a device. The blocks that the volume gains become free.
     pub(crate) fn grow(&mut self, role: Role, blocks: u64) {
         let before = self.meta.geometry();
         self.meta.grow(role, blocks);
@@ -367,7 +376,7 @@ impl Core {
         }
     }
 
-    /// Gives back what may be handed out again, now that the journal is durable up to `position`.
+    /// Frees the blocks that may be reused when the journal is durable up to `position`.
     pub(crate) fn reap(&mut self, position: u64) -> Result<()> {
         let (ready, waiting) = std::mem::take(&mut self.freeing)
             .into_iter()
@@ -376,13 +385,14 @@ impl Core {
         ready.iter().try_for_each(|f| self.release(&f.all_extents()))
     }
 
-    /// A long run of free blocks that the device may be told of now, taken out of the free ones for that time.
+    /// Returns a long run of free blocks whose discard is allowed now. The run is allocated until
+    /// the discard ends.
     pub(crate) fn begin_discard(&mut self, now_ns: u64) -> Option<Extent> {
         let extent = self.discards.as_mut()?.take(now_ns)?;
         if self.free.claim(extent) { Some(extent) } else { None }
     }
 
-    /// A device does not take what it is told.
+    /// Stops the discards on a device that does not support them.
     pub(crate) fn refuse_discards(&mut self, role: Role) {
         match &mut self.discards {
             Some(discards) if self.meta.geometry().is_two() => discards.refuse(role),
@@ -390,13 +400,14 @@ impl Core {
         }
     }
 
-    /// The device has been told.
+    /// Frees the blocks again after their discard.
     pub(crate) fn end_discard(&mut self, extent: Extent) {
         let released = self.free.release(extent);
         debug_assert!(released, "it was taken for the discard");
     }
 
-    /// How many blocks a file should get next that has `allocated` of them and needs `needed`.
+    /// Returns the number of blocks by which a file grows that has `allocated` blocks and needs
+    /// `needed`.
     pub(crate) fn growth(&self, allocated: u64, needed: u64) -> u64 {
         let (small, unit) = (u64::from(self.small_unit_blocks), u64::from(self.unit_blocks));
         let step = if allocated < unit { allocated.max(small) } else { unit };
@@ -404,22 +415,23 @@ impl Core {
     }
 }
 
-/// Blocks of a dump of so many bytes of operations.
+/// Returns the number of blocks of a dump with `dump_len` bytes of operations.
 pub(crate) fn dump_blocks(dump_len: u64) -> u64 {
     dump_len.div_ceil(BLOCK) + 2 * dump_len.div_ceil(DUMP_PART_LEN as u64) + 2
 }
 
-/// Blocks of the two copies of such a dump.
+/// Returns the number of blocks of the two copies of such a dump.
 pub(crate) fn dump_copies_blocks(dump_len: u64) -> u64 {
     2 * dump_blocks(dump_len)
 }
 
-/// The volume is full.
+/// Returns the error of a full volume.
 pub(crate) fn no_space(why: String) -> Error {
     Error::new(ErrorKind::NoSpace, why)
 }
 
-/// True of an error by [`no_space`], before which nothing was written. A device that is full is another: it names itself.
+/// Returns true for an error from [`no_space`], which precedes any write. The error of a full
+/// device is different: it names the device.
 pub(crate) fn is_no_space(error: &Error) -> bool {
     error.kind() == ErrorKind::NoSpace && error.file().is_none()
 }

@@ -1,15 +1,17 @@
-//! The devices under a volume: one, or two that are one line of bytes.
+//! The devices of a volume: one device, or two in one address space.
 //!
-//! [`Pair`] puts the capacity device behind the speed device ([`crate::geometry`]) and is a block device itself, so that whoever reads and
-//! writes blocks need not know that there are two. What holds of a device holds of the pair: what is not synced may be
-//! lost, of each by itself and in any order, and a sync that has returned covers every write before it. All that a crash
-//! may leave of two devices could be left by one.
+//! [`Pair`] maps the capacity device after the speed device ([`crate::geometry`]) and is a block
+//! device itself, so that callers need not distinguish the two. The guarantees of a device hold for
+//! the pair. Unsynced writes may be lost, on each device independently and in any order. A
+//! completed sync covers every earlier write. A single device could be left in every state in which
+//! a crash leaves the pair.
 //!
-//! **A sync goes where it is needed.** Each device counts the writes that have returned; a sync notes the count that it began with. A
-//! device that has had no write since is left out. Who knows which devices he wrote to says so ([`Ground::sync_of`]): a file on the speed
-//! device is synced while the capacity device writes what a compaction gave it.
+//! **Selective sync.** Each device counts its completed writes. A sync records the count at its
+//! start, and skips a device without a write since the last sync. A caller that knows the devices
+//! of its writes names them ([`Ground::sync_of`]). Therefore a file on the speed device is synced
+//! while the capacity device writes the output of a compaction.
 //!
-//! Invariant: `synced <= written`, and every write up to `synced` is durable. Both only grow.
+//! Invariant: `synced <= written`, and the first `synced` writes are durable. Both only grow.
 
 use crate::geometry::{Role, Roles, SECOND_OFFSET, role_of, roles_of};
 use crate::layout::Extent;
@@ -20,7 +22,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a volume is on.
+/// The devices of a volume.
 ///
 /// ```
 /// use io::sim::SimEnv;
@@ -40,30 +42,31 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// One device.
+    /// Returns a single device.
     pub fn one(device: Arc<dyn BlockDevice>) -> Devices {
         Devices { first: device, second: None }
     }
 
-    /// Two. A volume that is there says itself which is which; only where one is made the order counts.
+    /// Returns two devices. The order matters only when a volume is made; an existing volume
+    /// identifies its devices.
     pub fn two(speed: Arc<dyn BlockDevice>, capacity: Arc<dyn BlockDevice>) -> Devices {
         Devices { first: speed, second: Some(capacity) }
     }
 }
 
-/// A device of two, and how far it is durable.
+/// One device of two, and its durability.
 #[derive(Debug)]
 struct Half {
     device: Arc<dyn BlockDevice>,
-    /// Writes that have returned.
+    /// Number of completed writes.
     written: AtomicU64,
-    /// Of which so many are durable.
+    /// Number of durable writes.
     synced: AtomicU64,
 }
 
 impl Half {
     fn new(device: Arc<dyn BlockDevice>) -> Half {
-        // What a process before us has left in the cache of the device counts as one.
+        // Count the unknown writes of an earlier process, which may be in the device cache, as one.
         Half { device, written: AtomicU64::new(1), synced: AtomicU64::new(0) }
     }
 
@@ -82,7 +85,7 @@ impl Half {
     }
 }
 
-/// See the module.
+/// Two devices as one block device; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Pair {
     speed: Half,
@@ -97,7 +100,7 @@ impl Pair {
         }
     }
 
-    /// The device that has a byte, and where.
+    /// Returns the device that holds the byte at `offset`, and the offset on that device.
     fn at(&self, offset: u64) -> (&Half, u64) {
         match offset.checked_sub(SECOND_OFFSET) {
             None => (&self.speed, offset),
@@ -114,7 +117,7 @@ impl Pair {
 }
 
 impl BlockDevice for Pair {
-    /// The end of the line; between the two devices there is nothing.
+    /// End of the address space. The range between the two devices holds nothing.
     fn len(&self) -> u64 {
         SECOND_OFFSET + self.capacity.device.len()
     }
@@ -183,7 +186,7 @@ impl BlockDevice for Pair {
     }
 }
 
-/// The devices of a volume, by their roles, as the one that their blocks make.
+/// The devices of a volume: by role, and as one block device.
 #[derive(Clone, Debug)]
 pub(crate) struct Ground {
     all: Arc<dyn BlockDevice>,
@@ -208,7 +211,7 @@ impl Ground {
         Ground { all: pair.clone(), pair: Some(pair) }
     }
 
-    /// The device of a role. On a volume of one device that is the one.
+    /// Returns the device with this role. The device of a one-device volume has every role.
     pub(crate) fn device(&self, role: Role) -> &dyn BlockDevice {
         match &self.pair {
             Some(pair) => &*pair.half(role).device,
@@ -221,18 +224,18 @@ impl Ground {
         self.pair.as_ref().map(|pair| &*pair.capacity.device)
     }
 
-    /// The devices that there are.
+    /// Returns the roles of the existing devices.
     pub(crate) fn roles(&self) -> impl Iterator<Item = Role> {
         let has_second = self.pair.is_some();
         Role::ALL.into_iter().filter(move |role| *role == Role::Speed || has_second)
     }
 
-    /// The device that a run is on.
+    /// Returns the device of an extent.
     pub(crate) fn role_of(&self, extent: Extent) -> Role {
         role_of(self.pair.is_some(), extent)
     }
 
-    /// The devices that a file is on.
+    /// Returns the devices of a file's extents.
     pub(crate) fn roles_of(&self, extents: &[Extent]) -> Roles {
         roles_of(self.pair.is_some(), extents)
     }

@@ -1,34 +1,36 @@
-//! Free blocks that the device is to be told of, and how fast it is.
+//! Free blocks that await a discard, and the limit on the discard rate.
 //!
-//! A device that is told of much at once is busy with it for a while, and reads and syncs wait behind that. So it is told a run at a time,
-//! and of no more bytes a second than are allowed: what was not told in the last second may be made up for at once, and no more, so that in any
-//! stretch of time it is told of what that allows, of one second's more, and of one run.
+//! A large discard occupies a device for a while, and reads and syncs wait for it. Therefore the
+//! device gets one run at a time, and at most a configured number of bytes per second. Up to one
+//! second of unused rate may be made up at once. So the discards of any period stay within the rate
+//! for that period, plus one second, plus one run.
 //!
-//! Which blocks are told of is a hint, and is forgotten where the volume is unmounted before it was told.
+//! Pending discards are hints. An unmount drops them.
 
 use crate::alloc::FreeMap;
 use crate::geometry::{Role, Roles, SECOND, role_of};
 use crate::layout::{BLOCK, Extent};
 
-/// The most blocks told to the device at once.
+/// Maximum number of blocks of one discard.
 const RUN_BLOCKS_MAX: u32 = 4096;
-/// A run is what this part of a second allows.
+/// Number of runs per second; a run is at most this part of the rate.
 const RUNS_A_SECOND: u64 = 16;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// See the module.
+/// Pending discards; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Discards {
     runs: FreeMap,
     bytes_per_second: u64,
-    /// When all that the device was told of would have been told at the rate, one after the other.
+    /// Time at which all issued discards would end if they ran one after the other at the
+    /// configured rate.
     told_ns: u64,
-    /// Devices of a volume of two that are not told.
+    /// Devices of a two-device volume that get no discards.
     refused: Roles,
 }
 
 impl Discards {
-    /// None yet.
+    /// Creates an empty set.
     pub(crate) fn new(bytes_per_second: u64) -> Discards {
         Discards {
             runs: FreeMap::default(),
@@ -38,12 +40,12 @@ impl Discards {
         }
     }
 
-    /// True if there is none.
+    /// Returns true if no discard is pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.blocks() == 0
     }
 
-    /// Blocks are free.
+    /// Adds blocks that became free.
     pub(crate) fn note(&mut self, extent: Extent) {
         self.forget(extent);
         if self.refused.has(role_of(true, extent)) {
@@ -53,7 +55,7 @@ impl Discards {
         debug_assert!(noted, "it was forgotten a moment ago");
     }
 
-    /// Blocks are not free any more.
+    /// Removes blocks that are not free any more.
     pub(crate) fn forget(&mut self, extent: Extent) {
         for run in self.runs.overlapping(extent) {
             let claimed = self.runs.claim(run);
@@ -61,7 +63,7 @@ impl Discards {
         }
     }
 
-    /// A device of a volume of two is not told of anything any more.
+    /// Stops the discards on one device of a two-device volume.
     pub(crate) fn refuse(&mut self, role: Role) {
         self.refused = self.refused.and(Roles::only(role));
         self.forget(match role {
@@ -70,12 +72,12 @@ impl Discards {
         });
     }
 
-    /// How long nothing may be told yet.
+    /// Returns the time until the next discard is allowed, in nanoseconds.
     pub(crate) fn wait_ns(&self, now_ns: u64) -> u64 {
         self.told_ns.saturating_sub(now_ns.saturating_add(SECOND_NS))
     }
 
-    /// Takes a long run to be told of now, if that is allowed.
+    /// Takes a long run to discard now, if the rate allows it.
     pub(crate) fn take(&mut self, now_ns: u64) -> Option<Extent> {
         if self.wait_ns(now_ns) > 0 {
             return None;

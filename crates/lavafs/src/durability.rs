@@ -1,8 +1,10 @@
-//! Durability: up to which operation the journal is durable, and whether the devices can be trusted.
+//! Durability: the journal position up to which operations are durable, and the trust in the
+//! devices.
 //!
-//! **Poison.** After a failed sync, a failed durable write, or a failed write of the journal, the content of the device is
-//! unknown. The first such error is kept, and from then on nothing is acknowledged: everything that would change
-//! the volume or make it durable fails with `Poisoned`. Reads go on. The remedy is to mount again.
+//! **Poison.** The device content is unknown after a failed sync, a failed durable write, or a
+//! failed write of the journal. The first such error is kept. From then on, every operation that
+//! would change the volume or make it durable fails with `Poisoned`. Reads continue. A new mount is
+//! the remedy.
 
 use crate::devices::Ground;
 use crate::geometry::Roles;
@@ -10,14 +12,14 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{OnceLock, statistic};
 use base::{Error, ErrorKind, Result};
 
-/// See the module.
+/// Durability of the volume; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
-    /// Operations up to here are durable.
+    /// Position up to which operations are durable.
     position: AtomicU64,
-    /// The first failure after which the content of the device is unknown.
+    /// First failure that made the device content unknown.
     poison: OnceLock<Error>,
-    /// Syncs of the data of files.
+    /// Number of syncs of file data.
     data_syncs: statistic::AtomicU64,
 }
 
@@ -37,8 +39,8 @@ impl Durability {
         self.poison.get().is_some()
     }
 
-    /// Remembers a failure after which nothing may be acknowledged. Lack of space and a passing error become `Io`: a caller takes
-    /// these two for a refusal without effect, and tries again.
+    /// Records a failure after which nothing may be acknowledged. `NoSpace` and transient errors
+    /// become `Io`, because callers treat these two as rejections without effect and retry.
     pub(crate) fn poisoned_by<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|e| {
             let failed = match e.kind() == ErrorKind::NoSpace || e.is_passing() {
@@ -53,10 +55,10 @@ impl Durability {
         })
     }
 
-    /// Makes all data durable that was written so far to some devices.
+    /// Makes all file data written so far to the given devices durable.
     ///
     /// # Errors
-    /// `Poisoned`; those of the devices, which poison the volume.
+    /// `Poisoned`; the errors of the devices, which poison the volume.
     pub(crate) fn sync(&self, devices: &Ground, roles: Roles) -> Result<()> {
         self.check_sound()?;
         if roles.is_empty() {
@@ -66,12 +68,12 @@ impl Durability {
         self.poisoned_by(devices.sync_of(roles))
     }
 
-    /// Syncs of the data of files since the mount.
+    /// Number of syncs of file data since the mount.
     pub(crate) fn data_syncs(&self) -> u64 {
         self.data_syncs.load(Ordering::Relaxed)
     }
 
-    /// Operations up to this position are durable.
+    /// Position up to which operations are durable.
     pub(crate) fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
     }
@@ -80,7 +82,7 @@ impl Durability {
         self.position() >= position
     }
 
-    /// The journal became durable up to a position.
+    /// Notes that the journal is durable up to `position`.
     pub(crate) fn reach(&self, position: u64) {
         self.position.fetch_max(position, Ordering::AcqRel);
     }

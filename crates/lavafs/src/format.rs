@@ -1,4 +1,4 @@
-//! Making a volume.
+//! Creation of a volume.
 
 use crate::bond;
 use crate::compaction::{Encoded, dump_parts, encode_dump};
@@ -12,24 +12,24 @@ use crate::transaction::Owner;
 use base::{Error, ErrorKind, Result, Uid};
 use io::{AlignedBuf, BlockDevice, Env};
 
-/// How a volume is made.
+/// Options of a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatOptions {
-    /// Bytes by which files grow: whole blocks.
+    /// Size by which files grow, in bytes; a multiple of the block size.
     pub unit_len: u64,
-    /// Bytes of the first allocation of a file of unknown length.
+    /// First allocation of a file of unknown length, in bytes.
     pub small_unit_len: u64,
-    /// Bytes by which the journal grows.
+    /// Size by which the journal grows, in bytes.
     pub journal_len: u64,
-    /// The image is sparse: discarded blocks are given back.
+    /// True if the image is sparse: discards return blocks to the host file system.
     pub sparse: bool,
-    /// Make it whatever is there.
+    /// If true, overwrites any existing data.
     pub force: bool,
 }
 
 #[cfg(test)]
 impl FormatOptions {
-    /// Of volumes of a few hundred blocks.
+    /// Returns the options for volumes of a few hundred blocks.
     pub(crate) fn small() -> FormatOptions {
         let (unit_len, small_unit_len, journal_len) = (8 * BLOCK, 2 * BLOCK, 4 * BLOCK);
         FormatOptions { unit_len, small_unit_len, journal_len, ..FormatOptions::default() }
@@ -48,7 +48,7 @@ impl Default for FormatOptions {
     }
 }
 
-/// Signatures by which other users of a device are told: name, offset, bytes.
+/// Signatures of other users of a device: name, offset, bytes.
 const SIGNATURES: [(&str, usize, &[u8]); 12] = [
     ("ext2, ext3 or ext4", 1080, b"\x53\xef"),
     ("XFS", 0, b"XFSB"),
@@ -64,10 +64,10 @@ const SIGNATURES: [(&str, usize, &[u8]); 12] = [
     ("a partition table", 510, b"\x55\xaa"),
 ];
 
-/// What is at the head of a device, if anything.
+/// Returns a description of the data at the head of a device, if any.
 ///
 /// # Errors
-/// Those of the device.
+/// The errors of the device.
 pub fn occupant(device: &dyn BlockDevice) -> Result<Option<String>> {
     let len = device.len().min(u64::from(HEAD_BLOCKS) * BLOCK) as usize;
     let mut head = vec![0; len];
@@ -92,10 +92,11 @@ fn blocks(len: u64, what: &str, least: u32) -> Result<u32> {
     })
 }
 
-/// Makes an empty volume on a device.
+/// Creates an empty volume on one device.
 ///
 /// # Errors
-/// `AlreadyExists` if something is there already; `InvalidArgument` for sizes that do not fit; those of the device.
+/// `AlreadyExists` if the device holds data; `InvalidArgument` for invalid sizes; the errors of the
+/// device.
 pub fn format(env: &Env, device: &dyn BlockDevice, options: &FormatOptions) -> Result<()> {
     let units = Units::of(options)?;
     let blocks = (device.len() / BLOCK).min(VOLUME_BLOCKS_MAX);
@@ -108,10 +109,10 @@ pub fn format(env: &Env, device: &dyn BlockDevice, options: &FormatOptions) -> R
     write_journal(env, device, superblock, &Meta::new(blocks), &[], 0)
 }
 
-/// Makes an empty volume on a device, or on two.
+/// Creates an empty volume on one or two devices.
 ///
 /// # Errors
-/// Those of [`format()`].
+/// The errors of [`format()`].
 pub fn format_on(env: &Env, devices: &Devices, options: &FormatOptions) -> Result<()> {
     let Some(second) = &devices.second else { return format(env, &*devices.first, options) };
     let units = Units::of(options)?;
@@ -129,13 +130,13 @@ pub fn format_on(env: &Env, devices: &Devices, options: &FormatOptions) -> Resul
         records: [speed, capacity].map(|blocks| DeviceRecord { uid: env.new_uid(), blocks }).to_vec(),
         bond: Some(Bond { role: Role::Speed, session: env.new_uid(), previous: Uid::default(), mounts: 1 }),
     });
-    // The one that leads to the volume comes last.
+    // The superblock that refers to the volume is written last.
     superblock::write(&**second, &bond::of_capacity(&superblock, 1))?;
     let ground = Ground::two(devices.first.clone(), second.clone());
     write_journal(env, &*ground, superblock, &Meta::new(Geometry::two(speed, capacity)), &[], 0)
 }
 
-/// Refuses a device on which there is something.
+/// Rejects a device that holds data.
 fn check_vacant(device: &dyn BlockDevice, force: bool) -> Result<()> {
     if !force && let Some(name) = occupant(device)? {
         let why = format!("the device holds {name}; force it to make a volume all the same");
@@ -144,13 +145,13 @@ fn check_vacant(device: &dyn BlockDevice, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// The old head goes first: a crash in the middle leaves no volume, rather than half of two.
+/// Erases the old head first: a crash in the middle leaves no volume, rather than parts of two.
 fn vacate(device: &dyn BlockDevice, force: bool) -> Result<()> {
     check_vacant(device, force)?;
     device.write_durable(AlignedBuf::zeroed((u64::from(HEAD_BLOCKS) * BLOCK) as usize).as_slice(), 0)
 }
 
-/// Blocks by which things grow.
+/// Allocation units, in blocks.
 struct Units {
     files: u32,
     small: u32,
@@ -166,7 +167,7 @@ impl Units {
         })
     }
 
-    /// Refuses a device of so many blocks that is too small.
+    /// Rejects a device with too few blocks.
     fn check_room(&self, device: &dyn BlockDevice, blocks: u64, has_journal: bool) -> Result<()> {
         let journal = if has_journal { 8 * u64::from(self.journal) } else { 0 };
         let least = VOLUME_BLOCKS_MIN.max(u64::from(HEAD_BLOCKS) + journal);
@@ -181,7 +182,7 @@ impl Units {
         Err(Error::invalid(why).at_file(device.path()))
     }
 
-    /// The first superblock, which leads nowhere yet.
+    /// Returns the first superblock, which refers to no dump yet.
     fn superblock(
         &self,
         env: &Env,
@@ -207,8 +208,9 @@ impl Units {
     }
 }
 
-/// Writes the dump of a state as that of transaction `sequence`, an empty journal behind it, and the superblock that
-/// leads there. The blocks taken are neither those of files nor of the journal in use, which stays as it is.
+/// Writes the dump of `meta` as the dump of transaction `sequence`, an empty journal after it, and
+/// the superblock that refers to the dump. Uses neither blocks of files nor blocks of the current
+/// journal, which stays unchanged.
 pub(crate) fn write_journal(
     env: &Env,
     device: &dyn BlockDevice,

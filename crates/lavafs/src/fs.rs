@@ -1,4 +1,4 @@
-//! The file system: names, and the making of files.
+//! The file system interface: names and file creation.
 
 use crate::append::LavaAppendFile;
 use crate::core::{Core, Live};
@@ -22,16 +22,19 @@ use io::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// The longest line of a lock's holder, bytes.
+/// Maximum length of the holder line in a lock file, in bytes.
 const HOLDER_LEN_MAX: usize = 1000;
-/// Of so many files lengths are looked up before others get at the volume: 0.3 ms, of 30 ms for a hundred thousand.
+/// Number of files whose lengths a listing reads under one hold of the lock: 0.3 ms, out of 30 ms
+/// for a hundred thousand files.
 const LIST_AT_ONCE: usize = 1000;
 
-/// A mounted volume. Dropping it makes everything durable that can be, and notes that the volume was closed.
+/// A mounted volume. Dropping it makes all pending changes durable, if possible, and records a
+/// clean unmount.
 #[derive(Debug)]
 pub struct LavaFs {
     volume: Arc<Volume>,
-    /// Who mounted it: a child finds its locks as the threads of its parent left them.
+    /// Process that mounted the volume. A forked child would find the locks in an arbitrary state
+    /// left by threads of its parent.
     process: Process,
 }
 
@@ -47,7 +50,7 @@ fn wrong(why: &str, path: &Path) -> Error {
     Error::new(ErrorKind::Io, why).at_file(path)
 }
 
-/// A new file that is to have a name.
+/// New file that gets a name.
 struct NewFile<'a> {
     dir: &'a str,
     name: &'a str,
@@ -66,20 +69,21 @@ impl LavaFs {
         &self.volume
     }
 
-    /// The environment in which this is the file system.
+    /// Returns an environment whose file system is this volume.
     pub fn into_env(self) -> Env {
         let below = self.volume.env.clone();
         Env { fs: Arc::new(self), ..below }
     }
 
-    /// Counters, and what the volume holds.
+    /// Returns the counters and the contents of the volume.
     pub fn statistics(&self) -> Statistics {
         Statistics::of(&self.volume)
     }
 
-    /// Bytes with which a file's records should be masked, so that what its blocks held before, as part of another file,
-    /// is never taken for one of them. It cannot be guessed from outside of the volume, and no two files ever have the
-    /// same one. It is the secret of whoever writes the file: records made with it by others would be taken for the file's.
+    /// Returns bytes that mask the records of a file, so that old contents of its blocks, from
+    /// another file, are never read as its records. Outsiders cannot guess the stamp, and no two
+    /// files ever have the same one. The writer of the file must keep the stamp secret: records
+    /// forged with it would pass as records of the file.
     ///
     /// # Errors
     /// `NotFound`.
@@ -95,7 +99,7 @@ impl LavaFs {
         Ok(Uid::from_words(word(1), word(2)))
     }
 
-    /// The names of the directories in a directory, sorted.
+    /// Returns the sorted names of the subdirectories of a directory.
     ///
     /// # Errors
     /// `NotFound`.
@@ -114,7 +118,7 @@ impl LavaFs {
         Ok(inside.map(|(_, name)| name.to_owned()).collect())
     }
 
-    /// Where the bytes of a file are.
+    /// Returns the extents of a file.
     ///
     /// # Errors
     /// `NotFound`.
@@ -122,16 +126,18 @@ impl LavaFs {
         Ok(self.live(path)?.extents().to_vec())
     }
 
-    /// Compacts the journal now, whether that is due or not.
+    /// Compacts the journal now, even if no compaction is due.
     ///
     /// # Errors
-    /// Those of the device, which have poisoned the volume.
+    /// The errors of the device, which have poisoned the volume.
     pub fn compact_journal(&self) -> Result<()> {
         self.volume.upkeep.compact(&self.volume)
     }
 
-    /// Takes in what the device (of two: the speed device) has become longer by: all of it, or as much that the volume has `len` bytes. Files go on meanwhile. How many bytes
-    /// the volume has afterwards; if that is what it had, nothing has happened. Cut off anywhere, it has the old size or the new one.
+    /// Grows the volume after its device (of two: the speed device) has become longer. Takes all
+    /// new space, or as much as gives the volume `len` bytes. File operations continue meanwhile.
+    /// Returns the new size of the volume in bytes, which is the old one if nothing changed. A
+    /// crash leaves the old size or the new one.
     ///
     /// ```
     /// # use io::{CreateOptions, FileSystem, sim::SimEnv};
@@ -148,39 +154,43 @@ impl LavaFs {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a length that the device does not have, or that is less than the volume has; `Corruption` if the device has become
-    /// shorter than the volume; `ReadOnly`; those of the device, which have poisoned the volume.
+    /// `InvalidArgument` if `len` exceeds the device or is less than the size of the volume;
+    /// `Corruption` if the device has become shorter than the volume; `ReadOnly`; the errors of the
+    /// device, which have poisoned the volume.
     pub fn grow(&self, len: Option<u64>) -> Result<u64> {
         self.grow_device(Role::Speed, len)
     }
 
-    /// The same for a device of a volume of two, of whose bytes it tells how many the volume has.
+    /// Same as [`LavaFs::grow`] for one device of a two-device volume. Returns the size of the
+    /// volume on that device, in bytes.
     ///
     /// # Errors
-    /// Those of [`LavaFs::grow`]; `InvalidArgument` if there is no such device.
+    /// The errors of [`LavaFs::grow`]; `InvalidArgument` if the device does not exist.
     pub fn grow_device(&self, role: Role, len: Option<u64>) -> Result<u64> {
         crate::grow::grow(&self.volume, role, len)
     }
 
-    /// Takes in all that the devices have become longer by.
+    /// Grows the volume by all new space of its devices.
     pub(crate) fn grow_all(&self) -> Result<()> {
         self.volume.device.roles().try_for_each(|role| self.grow_device(role, None).map(|_| ()))
     }
 
-    /// What the devices hold: one, or first the speed device and then the capacity device.
+    /// Returns the statistics of the devices: of the only one, or of the speed device and then the
+    /// capacity device.
     pub fn devices(&self) -> Vec<DeviceStatistics> {
         DeviceStatistics::of(&self.volume)
     }
 
-    /// Makes everything durable and notes that the volume was closed; dropping does the same, but cannot tell of errors.
+    /// Makes all changes durable and records a clean unmount. A drop does the same, but cannot
+    /// report errors.
     ///
     /// # Errors
-    /// Those of the device, and `Poisoned` after an earlier one.
+    /// The errors of the device, and `Poisoned` after an earlier one.
     pub fn unmount(&self) -> Result<()> {
         self.volume.unmount()
     }
 
-    /// What the page cache holds, if the volume was mounted with one.
+    /// Returns the statistics of the page cache, if the volume was mounted with one.
     pub fn page_cache(&self) -> Option<PageCacheStatistics> {
         self.volume.pages.as_ref().map(|pages| pages.statistics())
     }
@@ -199,8 +209,8 @@ impl LavaFs {
         core.open(ino)
     }
 
-    /// Adds a file with blocks that hold durable zeros or, unless `zero`, anything but for the first; in place of what
-    /// has the name if `replace`.
+    /// Creates a file whose blocks hold durable zeros; without `zero`, only the first block does.
+    /// With `replace`, the file replaces an existing one of the same name.
     fn create_fixed(&self, path: &Path, len: u64, replace: bool, zero: bool) -> Result<Arc<Live>> {
         let (dir, name) = file_of(path)?;
         self.volume.check_writable(path)?;
@@ -217,7 +227,8 @@ impl LavaFs {
                 self.volume.allocate(blocks_for(len), None, role).map_err(|e| e.at_file(path))?
             }
         };
-        // The first page is never somebody else's: by it one sees whether a file was written under its name.
+        // The first page never holds data of another file: it shows whether the file was written
+        // under its name.
         let (first, _) = layout::split_at(&extents, 1);
         let zeroed = inplace::write_zeros(&self.volume, if zero { &extents } else { &first })
             .map_err(|e| e.at_file(path));
@@ -243,7 +254,8 @@ impl LavaFs {
         Ok(live)
     }
 
-    /// A scratch file that is there already and can be used again: of the right length, without holes.
+    /// Returns an existing scratch file that can be reused: it must have the right length and no
+    /// holes. Its blocks are zeroed.
     fn reuse_zeroed(&self, path: &Path, len: u64) -> Result<Option<Arc<Live>>> {
         self.volume.check_writable(path)?;
         let live = {
@@ -267,7 +279,7 @@ impl LavaFs {
         Ok(Some(live))
     }
 
-    /// Writes the line of a lock's holder into its file. Nobody depends on it.
+    /// Writes the holder line into a lock file. The line is informational.
     fn write_holder(&self, live: &Live, holder: &str) -> Result<()> {
         let mut line: String = holder.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         while line.len() > HOLDER_LEN_MAX {
@@ -297,7 +309,8 @@ impl Drop for LavaFs {
         if !self.process.is_here() {
             return;
         }
-        // Whoever wants to know calls `unmount` first. What is not made durable here nobody was promised.
+        // A caller that needs the errors calls `unmount` first. Nobody was promised the durability
+        // of the remaining changes.
         let _ = self.volume.unmount();
     }
 }
@@ -310,7 +323,7 @@ fn check_pages(path: &Path, len: u64) -> Result<()> {
     Err(Error::invalid(why).at_file(path))
 }
 
-/// The file of a path.
+/// Returns the file with this path.
 fn find(core: &Core, path: &Path) -> Result<Ino> {
     let (dir, name) = file_of(path)?;
     match core.meta.directories().look_up(&dir, &name) {
@@ -320,7 +333,7 @@ fn find(core: &Core, path: &Path) -> Result<Ino> {
     }
 }
 
-/// Refuses a path at which nothing can be made.
+/// Rejects a path at which nothing can be created.
 fn check_vacant(core: &Core, path: &Path) -> Result<()> {
     let (dir, name) = file_of(path)?;
     if !core.meta.directories().has(&dir) {
@@ -331,7 +344,7 @@ fn check_vacant(core: &Core, path: &Path) -> Result<()> {
     if taken { Err(exists(path)) } else { Ok(()) }
 }
 
-/// Takes the lock of a file, if it is free.
+/// Takes the lock of a file if it is free.
 fn hold_lock(core: &mut Core, ino: Ino, path: &Path, holder: &str) -> Result<()> {
     if let Some(present) = core.locks.get(&ino) {
         let why = format!("the lock is held by {present}; close that first, or open a copy");
@@ -461,7 +474,7 @@ impl FileSystem for LavaFs {
         self.volume.check_writable(path)?;
         let mut core = lock(&self.volume.core);
         while !core.claims.is_empty() {
-            // A claim speaks of bytes that must be there as long as it may be asked for.
+            // A pending claim covers bytes that must stay in place until the claim is durable.
             drop(core);
             self.volume.commit_all().map_err(|e| e.at_file(path))?;
             core = lock(&self.volume.core);
@@ -581,7 +594,8 @@ impl FileSystem for LavaFs {
         };
         let held = LavaLock { volume: self.volume.clone(), ino: live.ino };
         match self.write_holder(&live, holder) {
-            // The line decorates a message: a full volume must not keep a store from being opened.
+            // The holder line only enriches a message: a full volume must not prevent opening a
+            // store.
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(Box::new(held)),
             Err(e) => Err(e.at_file(path)),
             Ok(()) => Ok(Box::new(held)),
@@ -613,7 +627,7 @@ impl FileSystem for LavaFs {
     }
 }
 
-/// `None` if the file is gone.
+/// Returns the directory entry, or `None` if the file is gone.
 fn entry_of(core: &Core, name: &str, ino: Ino) -> Option<DirEntry> {
     core.meta.nodes().get(ino)?;
     Some(DirEntry { name: name.to_owned(), len: core.size_of(ino), allocated: allocated(core, ino) })

@@ -1,13 +1,13 @@
-//! Checking a volume that is not mounted, and putting right what can be.
+//! Check and repair of an unmounted volume.
 //!
-//! The check reads both slots of the superblock and the whole journal, and looks whether the metadata fits together. It
-//! does not read the contents of files, whose checksums belong to those who wrote them.
+//! The check reads both superblock slots and the whole journal, and verifies that the metadata is
+//! consistent. It does not read file contents, whose checksums belong to the writers of the files.
 //!
-//! Behind damage in the journal the check goes on with what is intact (`salvage`).
+//! After damage in the journal, the check continues with the intact transactions (`salvage`).
 //!
-//! A repair never changes anything in place: it writes a dump of the metadata as far as they could be read, with the
-//! contradictions taken out, to free blocks, and then makes the superblock lead there. What it gives up is in the
-//! report.
+//! A repair never changes anything in place. It removes contradictions from the readable metadata,
+//! writes a dump of the result to free blocks, and then changes the superblock to refer to the
+//! dump. The report lists everything that the repair abandons.
 
 use crate::bond;
 use crate::devices::{Devices, Ground};
@@ -24,38 +24,38 @@ use crate::superblock::{self, Slots, Superblock};
 use base::{Error, ErrorKind, Result};
 use io::{BlockDevice, Env};
 
-/// What is wrong.
+/// A problem.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What, where, and what it means.
+    /// The problem, its place, and its consequence.
     pub what: String,
-    /// It has been put right.
+    /// True if the problem was repaired.
     pub repaired: bool,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Everything that is wrong.
+    /// All problems.
     pub findings: Vec<Finding>,
     /// Number of files.
     pub files: u64,
     /// Number of directories, the root included.
     pub dirs: u64,
-    /// Bytes of files.
+    /// Size of the file blocks, in bytes.
     pub file_bytes: u64,
-    /// Bytes of the journal.
+    /// Size of the journal, in bytes.
     pub journal_bytes: u64,
-    /// Bytes that belong to nobody.
+    /// Free bytes of the volume.
     pub free_bytes: u64,
-    /// Bytes of the device that are no part of the volume: it can grow into them.
+    /// Bytes of the devices outside the volume, into which it can grow.
     pub beyond_bytes: u64,
-    /// Transactions since the dump.
+    /// Number of transactions since the dump.
     pub transactions: u64,
 }
 
 impl Report {
-    /// True if nothing is wrong, or nothing any more.
+    /// Returns true if the check found no problem, or the repair fixed all problems.
     pub fn is_clean(&self) -> bool {
         self.findings.iter().all(|f| f.repaired)
     }
@@ -65,19 +65,20 @@ impl Report {
     }
 }
 
-/// Checks the volume on a device; repairs it if `repair`.
+/// Checks the volume on one device, and repairs it if `repair`.
 ///
 /// # Errors
-/// `NotFound` if there is no volume; `Unsupported` if a newer release made it; those of the device. What is damaged is in
-/// the report.
+/// `NotFound` if there is no volume; `Unsupported` if a newer release made it; the errors of the
+/// device. The report describes damage.
 pub fn fsck(env: &Env, device: &dyn BlockDevice, repair: bool) -> Result<Report> {
     check(env, device, None, repair)
 }
 
-/// The same on a device, or on two.
+/// Checks and optionally repairs the volume on one or two devices.
 ///
 /// # Errors
-/// Those of [`fsck()`]; `InvalidArgument` for two that do not belong together, or are not of the same time.
+/// The errors of [`fsck()`]; `InvalidArgument` for two devices that do not belong together or come
+/// from different times.
 pub fn fsck_on(env: &Env, devices: &Devices, repair: bool) -> Result<Report> {
     match &devices.second {
         None => check(env, &*devices.first, None, repair),
@@ -88,7 +89,7 @@ pub fn fsck_on(env: &Env, devices: &Devices, repair: bool) -> Result<Report> {
     }
 }
 
-/// Tells of the slots of a device that cannot be read, or differ.
+/// Reports unreadable or different superblock slots of a device.
 fn check_slots(slots: &Slots, of: &str, report: &mut Report) {
     for (slot, found) in slots.found.iter().enumerate() {
         if let Err(e) = found {
@@ -105,7 +106,8 @@ fn check_slots(slots: &Slots, of: &str, report: &mut Report) {
     }
 }
 
-/// Checks the slots of the capacity device; what they should say, if that is to be written.
+/// Checks the superblock slots of the capacity device. Returns their correct contents if they need
+/// a repair.
 fn check_second(ground: &Ground, report: &mut Report) -> Result<Option<Superblock>> {
     let Some(second) = ground.second() else { return Ok(None) };
     let (slots, before) = (Slots::read(second)?, report.findings.len());
@@ -114,7 +116,7 @@ fn check_second(ground: &Ground, report: &mut Report) -> Result<Option<Superbloc
     Ok((report.findings.len() > before).then_some(chosen))
 }
 
-/// Checks that the devices are long enough; how many bytes they have that are no part of the volume.
+/// Checks that the devices are long enough. Returns the number of bytes outside the volume.
 fn check_lens(device: &dyn BlockDevice, ground: Option<&Ground>, superblock: &Superblock) -> Result<u64> {
     let mut beyond = 0;
     for role in Role::ALL {
@@ -205,7 +207,7 @@ impl Report {
     }
 }
 
-/// Says what damage has cost.
+/// Reports the consequences of damage.
 fn tell_salvaged(damage: &Error, salvaged: Salvaged, report: &mut Report) {
     let Salvaged { lost, applied, consequences } = salvaged;
     let runs = lost.iter().map(|(first, last)| match first == last {
@@ -220,11 +222,12 @@ fn tell_salvaged(damage: &Error, salvaged: Salvaged, report: &mut Report) {
     consequences.into_iter().for_each(|what| report.add(what));
 }
 
-/// Finds blocks with two owners. The journal keeps its own; of two files the older does; the other goes.
+/// Finds blocks with two owners. The journal keeps its blocks. Of two files, the older one stays
+/// and the other one is removed.
 fn check_owners(meta: &mut Meta, journal: &mut Vec<Extent>, report: &mut Report) -> bool {
     let mut free = FreeSpace::all_of(meta.geometry());
     let mut expelled = false;
-    // What is left of the list names each block once.
+    // Rebuild the list so that it names each block once.
     for extent in std::mem::take(journal) {
         if free.claim(extent) {
             journal.push(extent);
@@ -265,7 +268,7 @@ fn check_owners(meta: &mut Meta, journal: &mut Vec<Extent>, report: &mut Report)
     expelled
 }
 
-/// Finds files without names, and names them in the root.
+/// Finds files without names, and gives them names in the root directory.
 fn name_all(meta: &mut Meta, report: &mut Report) -> bool {
     let mut nameless: Vec<Ino> =
         meta.nodes().iter().filter(|(_, n)| n.links == 0).map(|(ino, _)| ino).collect();
@@ -280,7 +283,7 @@ fn name_all(meta: &mut Meta, report: &mut Report) -> bool {
     !nameless.is_empty()
 }
 
-/// Writes what is right now.
+/// Writes the repaired state.
 fn put_right(
     env: &Env,
     device: &dyn BlockDevice,
@@ -291,16 +294,16 @@ fn put_right(
     let Some((meta, replayed, journal)) = rewrite else { return superblock::heal(device, superblock) };
     let next =
         Superblock { generation: generation.unwrap_or(superblock.generation) + 1, ..superblock.clone() };
-    // A number that no transaction given up can have.
+    // This sequence is higher than that of any abandoned transaction.
     let sequence = replayed.sequence.max(superblock.reached) + (1 << 32);
     write_journal(env, device, next, meta, journal, sequence)
 }
 
-/// Lists a volume's superblock and journal for people: a line for each slot, each transaction and each operation in it.
-/// What cannot be read is said in the last line.
+/// Lists the superblock and the journal of a volume in readable form: one line for each slot,
+/// transaction and operation. The last line describes any damage that ends the listing.
 ///
 /// # Errors
-/// `NotFound` if there is no volume; those of the device.
+/// `NotFound` if there is no volume; the errors of the device.
 pub fn dump_journal(device: &dyn BlockDevice, emit: &mut dyn FnMut(&str)) -> Result<()> {
     let slots = Slots::read(device)?;
     slots.require_one(device)?;
@@ -312,15 +315,16 @@ pub fn dump_journal(device: &dyn BlockDevice, emit: &mut dyn FnMut(&str)) -> Res
             return Ok(());
         }
     };
-    // Of a volume of two this needs both.
+    // The journal of a two-device volume needs both devices.
     bond::check_alone(device, &superblock)?;
     show_journal(device, &superblock, emit)
 }
 
-/// The same of a device, or of two.
+/// Lists the superblocks and the journal of a volume on one or two devices.
 ///
 /// # Errors
-/// Those of [`dump_journal()`]; `InvalidArgument` for two that do not belong together, or are not of the same time.
+/// The errors of [`dump_journal()`]; `InvalidArgument` for two devices that do not belong together
+/// or come from different times.
 pub fn dump_journal_on(devices: &Devices, emit: &mut dyn FnMut(&str)) -> Result<()> {
     if devices.second.is_none() {
         return dump_journal(&*devices.first, emit);

@@ -1,32 +1,36 @@
-//! Which device a block is on.
+//! Mapping of block numbers to devices.
 //!
-//! A volume has one line of block numbers. On a volume of one device they are the device's. On one of two the numbers below [`SECOND`]
-//! are the blocks of the speed device, and those from there on the blocks of the capacity device, whose block 0 has the number `SECOND`. So a run says
-//! by its number which device it is on, in dumps, journal and memory alike; either device can grow without a number that changes; and as
-//! the head of a device is never handed out, no run goes over from one to the other.
+//! A volume has one space of block numbers. On a one-device volume they are the block numbers of
+//! the device. On a two-device volume, numbers below [`SECOND`] denote blocks of the speed device.
+//! Numbers from `SECOND` on denote blocks of the capacity device, whose block 0 has the number
+//! `SECOND`. Therefore the number of an extent identifies its device in dumps, in the journal and
+//! in memory. Either device can grow without changing a number. The head of a device is never
+//! allocated, so no extent spans both devices.
 
 use crate::layout::{self, Extent, HEAD_BLOCKS};
 use base::{Error, Result};
 
-/// The number of the capacity device's block 0.
+/// Number of the capacity device's block 0.
 pub const SECOND: u32 = 1 << 31;
-/// The most blocks that a device of a volume of two has: the largest number is kept to mark holes.
+/// Maximum number of blocks of a device in a two-device volume. The largest block number is
+/// reserved as the mark of holes.
 pub const DEVICE_BLOCKS_MAX: u64 = (1 << 31) - 1;
 
-/// What a device of a volume of two is for.
+/// Purpose of a device in a two-device volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Superblock, journal, and what is written in small pieces and waited for. The one device of a volume of one, too.
+    /// Holds the superblock, the journal, and files of small latency-critical writes. The only
+    /// device of a one-device volume has this role, too.
     Speed,
-    /// Everything else.
+    /// Holds all other files.
     Capacity,
 }
 
 impl Role {
-    /// Both, in the order of their blocks.
+    /// Both roles, in the order of their blocks.
     pub const ALL: [Role; 2] = [Role::Speed, Role::Capacity];
 
-    /// The other one.
+    /// Returns the other role.
     pub fn other(self) -> Role {
         match self {
             Role::Speed => Role::Capacity,
@@ -34,7 +38,7 @@ impl Role {
         }
     }
 
-    /// How it is called.
+    /// Returns the name of the role.
     pub fn name(self) -> &'static str {
         match self {
             Role::Speed => "speed",
@@ -43,7 +47,7 @@ impl Role {
     }
 }
 
-/// Some of the devices.
+/// Set of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Roles(u8);
 
@@ -67,7 +71,7 @@ impl Roles {
     }
 }
 
-/// How many blocks the devices of a volume have.
+/// Number of blocks of each device of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     first: u64,
@@ -75,14 +79,14 @@ pub(crate) struct Geometry {
 }
 
 impl From<u64> for Geometry {
-    /// One device.
+    /// Returns the geometry of one device.
     fn from(blocks: u64) -> Self {
         Geometry { first: blocks, second: None }
     }
 }
 
 impl Geometry {
-    /// Two devices.
+    /// Returns the geometry of two devices.
     pub(crate) fn two(speed: u64, capacity: u64) -> Self {
         Geometry { first: speed, second: Some(capacity) }
     }
@@ -91,7 +95,7 @@ impl Geometry {
         self.second.is_some()
     }
 
-    /// Blocks of a device; none of one that there is not.
+    /// Returns the number of blocks of a device, 0 if the device does not exist.
     pub(crate) fn blocks_of(self, role: Role) -> u64 {
         match role {
             Role::Speed => self.first,
@@ -99,12 +103,13 @@ impl Geometry {
         }
     }
 
-    /// Blocks of the volume.
+    /// Returns the number of blocks of the volume.
     pub(crate) fn blocks(self) -> u64 {
         self.first + self.second.unwrap_or(0)
     }
 
-    /// The same with so many blocks on a device that there is; never fewer.
+    /// Returns the geometry with `blocks` blocks on an existing device, but never fewer than
+    /// before.
     pub(crate) fn grown(self, role: Role, blocks: u64) -> Geometry {
         match role {
             Role::Speed => Geometry { first: self.first.max(blocks), ..self },
@@ -112,7 +117,7 @@ impl Geometry {
         }
     }
 
-    /// What can be handed out of each device.
+    /// Returns the allocatable area of each device.
     pub(crate) fn areas(self) -> impl Iterator<Item = Extent> {
         let area = |start: u32, blocks: u64| {
             let most = u32::try_from(blocks).unwrap_or(u32::MAX);
@@ -121,7 +126,8 @@ impl Geometry {
         std::iter::once(area(0, self.first)).chain(self.second.map(|blocks| area(SECOND, blocks)))
     }
 
-    /// Checks numbers from a device: a run of at least one block behind the head of a device.
+    /// Checks an extent read from a device: it must hold at least one block and lie after the head
+    /// of a device.
     pub(crate) fn check(self, extent: Extent) -> Result<()> {
         let inside = |area: Extent| extent.start >= area.start && extent.end() <= area.end();
         if extent.blocks > 0 && self.areas().any(inside) {
@@ -132,18 +138,18 @@ impl Geometry {
     }
 }
 
-/// The device that a run is on, of a volume of two devices or of one.
+/// Returns the device of an extent, on a volume of one or two devices.
 pub(crate) fn role_of(is_two: bool, extent: Extent) -> Role {
     if is_two && extent.start >= SECOND { Role::Capacity } else { Role::Speed }
 }
 
-/// The devices that a file is on.
+/// Returns the devices of a file's extents.
 pub(crate) fn roles_of(is_two: bool, extents: &[Extent]) -> Roles {
     let on = extents.iter().filter(|e| !e.is_hole()).map(|&e| Roles::only(role_of(is_two, e)));
     on.fold(Roles::default(), Roles::and)
 }
 
-/// Where the capacity device's first byte is in the line of bytes.
+/// Offset of the capacity device's first byte in the address space of the volume.
 pub(crate) const SECOND_OFFSET: u64 = SECOND as u64 * layout::BLOCK;
 
 #[cfg(test)]

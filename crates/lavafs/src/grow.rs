@@ -1,15 +1,20 @@
-//! Growing: a device that has become longer is taken in.
+//! Growth of a volume after its device has become longer.
 //!
-//! 1. The last block that the volume is to have is written durably. So it is there, and a loss of power does not take the device's new
-//!    length back, as it may that of an image that somebody has just made longer.
-//! 2. The superblock gets the new size: both slots, one after the other, each durable. A crash before the first leaves a volume of the old
-//!    size; afterwards the slot of the higher generation counts, and a mount writes the other. Nothing else on the device knows the size.
-//! 3. Only now the new blocks are free. Whatever leads to one of them comes later than both slots, so that either one alone knows it.
+//! 1. The last block of the new size is written durably. This proves that the block exists. It also
+//!    prevents a power loss from undoing the new length, as it may for an image that was extended a
+//!    moment ago.
+//! 2. The superblock gets the new size: both slots, one after the other, each durably. A crash
+//!    before the first write leaves the old size. After it, the slot with the higher generation is
+//!    valid, and a mount rewrites the other one. No other structure on the device holds the size.
+//! 3. Only now the new blocks become free. Every reference to them is written after both slots, so
+//!    either slot alone covers them.
 //!
-//! Of a volume of two devices each grows by itself. The superblock, on the speed device, has the size of both; what the slots of the capacity
-//! device say of sizes is that of the last mount, and nobody asks.
+//! The devices of a two-device volume grow independently. The superblock, on the speed device,
+//! holds the size of both. The slots of the capacity device hold the sizes as of the last mount,
+//! and nothing reads these sizes.
 //!
-//! Files and the journal go on meanwhile. A volume never becomes smaller: nobody knows where the files of one are that was cut off.
+//! File operations and the journal continue meanwhile. A volume never shrinks: blocks beyond the
+//! new end could belong to files.
 
 use crate::geometry::{DEVICE_BLOCKS_MAX, Role};
 use crate::layout::{BLOCK, VOLUME_BLOCKS_MAX};
@@ -20,7 +25,8 @@ use base::sync::lock;
 use base::{Error, Result};
 use io::{AlignedBuf, BlockDevice};
 
-/// See the module. `None`: all that the device has. How many bytes of it the volume has afterwards.
+/// Grows the volume on one device, to `len` bytes or to the whole device; see the module
+/// documentation. Returns the new size on that device, in bytes.
 pub(crate) fn grow(volume: &Volume, role: Role, len: Option<u64>) -> Result<u64> {
     let device = volume.device.device(role);
     volume.check_writable(device.path())?;
@@ -45,7 +51,7 @@ pub(crate) fn grow(volume: &Volume, role: Role, len: Option<u64>) -> Result<u64>
     Ok(blocks * BLOCK)
 }
 
-/// The same volume with so many blocks on a device.
+/// Returns the superblock with `blocks` blocks on a device.
 fn grown(superblock: &Superblock, role: Role, blocks: u64) -> Superblock {
     let mut next = Superblock { generation: superblock.generation + 1, ..superblock.clone() };
     if let Some(record) = next.devices.records.get_mut(role as usize) {
@@ -54,7 +60,7 @@ fn grown(superblock: &Superblock, role: Role, blocks: u64) -> Superblock {
     next
 }
 
-/// How many blocks a volume of `has` is to have, and of `most` at most.
+/// Returns the new number of blocks of a volume that has `has` blocks and may have at most `most`.
 fn wanted(device: &dyn BlockDevice, (has, most): (u64, u64), len: Option<u64>) -> Result<u64> {
     let there = device.measure()?;
     check_len(device.path(), there, has)?;

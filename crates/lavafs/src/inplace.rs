@@ -1,9 +1,9 @@
-//! Files of fixed length: those written in place, scratch files, and the lines of locks.
+//! Files of fixed length: in-place files, scratch files, and lock files.
 //!
-//! Their blocks are written with zeros, and these made durable, before the operation that gives them to the file goes in
-//! line. So after a crash they hold zeros or what was written since, never what somebody else wrote there. (A file whose
-//! creator can tell what he wrote from what he did not gets its blocks as they are, but for the first, which saves one
-//! write of all of them.)
+//! Their blocks are filled with durable zeros before the operation that assigns them to the file is
+//! queued. Therefore they hold zeros or later writes after a crash, never data of another file. (A
+//! creator that can recognize its own data may skip this for all blocks but the first, which saves
+//! one write of every block.)
 
 use crate::core::Live;
 use crate::layout::{self, BLOCK, Extent};
@@ -15,7 +15,7 @@ use io::{AlignedBuf, FileLock, InPlaceFile, PartialWrite, ReadRequest, ScratchFi
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of zeros written at a time.
+/// Size of one write of zeros, in bytes.
 const ZEROS_LEN: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct LavaInPlaceFile {
     poison: OnceLock<Error>,
 }
 
-/// Writes durable zeros over blocks.
+/// Fills blocks with durable zeros.
 pub(crate) fn write_zeros(volume: &Volume, extents: &[Extent]) -> Result<()> {
     let longest = extents.iter().map(|e| e.len()).max().unwrap_or(0).min(ZEROS_LEN);
     let zeros = AlignedBuf::zeroed(longest as usize);
@@ -62,7 +62,7 @@ impl LavaInPlaceFile {
         failure
     }
 
-    /// Runs a write or sync; its first failure poisons.
+    /// Runs a write or sync. The first failure poisons the file.
     fn guarded(&self, step: impl FnOnce() -> Result<()>) -> Result<()> {
         self.usable()?;
         step().map_err(|e| self.poison(e))
@@ -75,7 +75,7 @@ impl LavaInPlaceFile {
         assert!(fits, "in-place write past the end of {}", self.path.display());
     }
 
-    /// Writes to the runs of blocks that the range consists of, each with `write`; how many there were.
+    /// Calls `write` for each extent of the range.
     fn each_run(&self, data: &[u8], offset: u64, write: impl Fn(&[u8], u64) -> Result<()>) -> Result<()> {
         let view = self.live.view();
         let pieces = layout::pieces(&view.extents, offset, data.len() as u64);
@@ -104,7 +104,8 @@ impl InPlaceFile for LavaInPlaceFile {
         let write = || self.each_run(data.as_slice(), offset, |d, at| self.volume.device.write_at(d, at));
         self.usable()?;
         write().map_err(|e| match e.kind() {
-            // The device is an image on a full volume, which may have room later; nobody has tried to sync this.
+            // The device is an image on a full file system, which may have space later. No sync has
+            // covered this write.
             ErrorKind::NoSpace => e.at_file(&self.path).at_offset(offset),
             _ => self.poison(e).at_offset(offset),
         })
@@ -130,7 +131,7 @@ impl InPlaceFile for LavaInPlaceFile {
     }
 }
 
-/// A file that outlives the process and not the power.
+/// A scratch file. Its contents survive the process but not a power loss.
 #[derive(Debug)]
 pub(crate) struct LavaScratchFile {
     volume: Arc<Volume>,
@@ -170,7 +171,7 @@ impl ScratchFile for LavaScratchFile {
     }
 }
 
-/// A lock; dropping it gives it up.
+/// A held lock. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct LavaLock {
     pub volume: Arc<Volume>,

@@ -1,18 +1,20 @@
-//! Writing the journal.
+//! Journal writer.
 //!
-//! One lock covers a commit from the moment it takes the operations in line until the device has them: so the numbers of
-//! transactions, their places and the order of operations agree, and a commit that waited for another one often finds
-//! its operations written already.
+//! One lock covers a commit, from taking the pending operations until the device has them.
+//! Therefore transaction numbers, their places and the operation order agree. A commit that waited
+//! for another one often finds its operations already written.
 //!
-//! **Room.** Behind the last transaction there are always [`SPARE_BLOCKS`] more blocks, enough for a transaction that
-//! says where the journal goes on. A commit that would leave less first writes such a one. The blocks come out of a
-//! reserve that files cannot use ([`crate::core`]).
+//! **Space.** After the last transaction, [`SPARE_BLOCKS`] blocks always remain for a transaction
+//! that extends the journal. A commit that would leave fewer first writes such a transaction. The
+//! new blocks come from a reserve that files cannot use ([`crate::core`]).
 //!
-//! **Durability.** A transaction may be written without being made durable, when memory is short or a log is switched.
-//! The next durable commit then syncs the device instead of making its own blocks durable alone. A transaction with claims
-//! (operations that confirm bytes of files which are not durable yet, see [`crate::append`]) is made durable by a sync of
-//! the device before the next one is written: so the next one says that it was, and only the last transaction of a journal
-//! can hold a claim that is not true.
+//! **Durability.** A transaction may be written without a sync, for example when memory is short or
+//! a log is switched. The next durable commit then syncs the device instead of only writing its own
+//! blocks durably.
+//!
+//! Claims confirm file bytes that are not durable yet (see [`crate::append`]). A transaction with
+//! claims is made durable by a device sync before the next transaction is written. The next
+//! transaction records this, so only the last transaction of a journal can hold a false claim.
 
 use crate::core::Core;
 use crate::devices::Ground;
@@ -25,68 +27,68 @@ use base::Result;
 use base::sync::{Mutex, lock, rank};
 use io::{AlignedBuf, Rng};
 
-/// Blocks that are kept for the transaction that says where the journal goes on.
+/// Number of blocks kept for the transaction that extends the journal.
 pub(crate) const SPARE_BLOCKS: u64 = 1;
-/// Runs of such a transaction, so that it fits.
+/// Maximum number of extents in such a transaction, so that it fits.
 pub(crate) const GROWTH_RUNS_MAX: usize = 256;
 
-/// Where the journal is written.
+/// State of the journal writer.
 #[derive(Debug)]
 pub(crate) struct Journal {
     owner: Owner,
-    /// The runs in use.
+    /// Extents in use.
     runs: Vec<Extent>,
     room: u64,
-    /// The next block in them.
+    /// Next free block within `runs`.
     at: u64,
-    /// All earlier runs since the last dump, and the dump.
+    /// All earlier extents since the last dump, and those of the dump.
     behind: Vec<Extent>,
-    /// The last transaction written, and its hash.
+    /// Last written transaction and its hash.
     sequence: u64,
     chain: u64,
-    /// The last transaction known to be durable.
+    /// Last transaction known to be durable.
     durable: u64,
-    /// The devices to which transactions were written that are not.
+    /// Devices with unsynced transactions.
     unsynced: Roles,
-    /// Blocks of transactions since the dump.
+    /// Number of transaction blocks since the dump.
     since_dump: u64,
     salt: Rng,
     buf: AlignedBuf,
-    /// Transactions and blocks written, for statistics.
+    /// Numbers of written transactions and blocks, for statistics.
     pub written: (u64, u64),
 }
 
-/// How far the write of a transaction goes.
+/// Required durability of a transaction write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// To the device.
+    /// Written to the device, not durable.
     Device,
-    /// To the media, with all transactions before it.
+    /// Durable, with all earlier transactions.
     Alone,
-    /// To the media, with what else was written to these devices.
+    /// Durable, together with all other writes to these devices.
     With(Roles),
 }
 
-/// What a commit did.
+/// Result of a commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Committed {
-    /// All operations up to here are written.
+    /// Position up to which all operations are written.
     pub position: u64,
-    /// They are durable, because that was asked for, or because a claim was among them.
+    /// True if these operations are durable: durability was requested, or they contained a claim.
     pub durable: bool,
 }
 
-/// The beginning of a dump: what it is a dump of, and where the journal goes on after it.
+/// Start of a dump: the dumped transaction, and the place where the journal continues.
 #[derive(Debug)]
 pub(crate) struct Switched {
     pub sequence: u64,
     pub jump: Op,
-    /// Blocks that are of no use once the dump is in the superblock.
+    /// Blocks that become unused once the superblock refers to the dump.
     pub behind: Vec<Extent>,
 }
 
 impl Journal {
-    /// Goes on where the replay ended; `synced`: all of it is durable.
+    /// Continues at the end of the replayed journal. `synced` means that all of it is durable.
     pub(crate) fn new(owner: Owner, replayed: &Replayed, synced: bool, salt: Rng) -> Self {
         Journal {
             owner,
@@ -105,32 +107,32 @@ impl Journal {
         }
     }
 
-    /// The last transaction known to be durable.
+    /// Returns the last transaction known to be durable.
     pub(crate) fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// The devices to which transactions were written that are not durable.
+    /// Returns the devices with unsynced transactions.
     pub(crate) fn unsynced(&self) -> Roles {
         self.unsynced
     }
 
-    /// The last transaction written.
+    /// Returns the last written transaction.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Blocks written since the dump.
+    /// Returns the number of blocks written since the dump.
     pub(crate) fn since_dump(&self) -> u64 {
         self.since_dump
     }
 
-    /// Blocks of the journal, the dump included.
+    /// Returns the number of blocks of the journal, including the dump.
     pub(crate) fn blocks(&self) -> u64 {
         self.room + layout::blocks_of(&self.behind)
     }
 
-    /// Writes one transaction behind the last.
+    /// Writes one transaction after the last one.
     fn write(&mut self, device: &Ground, ops: &[u8], reach: Reach) -> Result<()> {
         let durable = reach != Reach::Device;
         let header = Header {
@@ -175,7 +177,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes all transactions durable, and what claims in them speak of.
+    /// Makes all transactions durable, and the bytes covered by their claims.
     fn sync(&mut self, device: &Ground) -> Result<()> {
         if !self.unsynced.is_empty() {
             device.sync_of(self.unsynced)?;
@@ -185,7 +187,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes room for `blocks` blocks and the spare ones. The core stays as it is if that is not possible.
+    /// Ensures space for `blocks` blocks and the spare ones. Leaves the core unchanged if that is
+    /// impossible.
     fn make_room(&mut self, device: &Ground, core: &Mutex<Core, rank::FsCore>, blocks: u64) -> Result<()> {
         if self.room - self.at >= blocks + SPARE_BLOCKS {
             return Ok(());
@@ -203,11 +206,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes everything in line, and makes it durable if asked to.
+    /// Writes all pending operations, and makes them durable if `durable`.
     ///
     /// # Errors
-    /// `NoSpace` if the journal cannot grow: nothing has changed then. Any other error leaves the journal in a state that
-    /// nobody knows.
+    /// `NoSpace` if the journal cannot grow; nothing has changed then. Any other error leaves the
+    /// journal in an unknown state.
     pub(crate) fn commit(
         &mut self,
         device: &Ground,
@@ -219,7 +222,7 @@ impl Journal {
             self.make_room(device, core, wanted)?;
             let (ops, claims, position) = {
                 let mut core = lock(core);
-                // More may have come in line meanwhile.
+                // More operations may have been queued meanwhile.
                 if transaction::blocks_of(core.pending.len()) + SPARE_BLOCKS > self.room - self.at {
                     continue;
                 }
@@ -239,8 +242,8 @@ impl Journal {
         }
     }
 
-    /// Writes everything in line, the last in the blocks used so far, and goes on in others. `dump` is called when the
-    /// core holds exactly what has been written.
+    /// Writes all pending operations as the last transaction in the current blocks, and continues
+    /// in new blocks. Calls `dump` when the core holds exactly the written state.
     pub(crate) fn switch(
         &mut self,
         device: &Ground,
@@ -255,7 +258,8 @@ impl Journal {
                 continue;
             }
             if !core.claims.is_empty() {
-                // A transaction that ends in a switch makes none: whoever makes one waits for our lock, so there are few.
+                // A transaction with a switch must not contain claims, so commit the claims first.
+                // Writers of further claims wait for the journal lock, so this repeats rarely.
                 drop(core);
                 self.commit(device, shared, true)?;
                 continue;
@@ -278,13 +282,14 @@ impl Journal {
         Ok(Switched { sequence: self.sequence, jump, behind })
     }
 
-    /// The dump is in the superblock: it is all there is behind the runs that were in use when it was begun.
+    /// Records that the superblock refers to the dump. The dump replaces the first `replaced`
+    /// extents of `behind`.
     pub(crate) fn dumped(&mut self, dump: &[Extent], replaced: usize) {
         self.behind.drain(..replaced);
         self.behind.extend_from_slice(dump);
     }
 
-    /// Transactions up to this one are known to be durable.
+    /// Records that the transactions up to `sequence` are durable.
     pub(crate) fn note_durable(&mut self, sequence: u64) {
         self.durable = self.durable.max(sequence);
         if self.durable == self.sequence {
@@ -293,7 +298,7 @@ impl Journal {
     }
 }
 
-/// Blocks for the journal in so few runs that one operation can name them.
+/// Allocates journal blocks in so few extents that one operation can name them.
 fn take_few_runs(core: &mut Core, blocks: u64) -> Result<Vec<Extent>> {
     let extents = core.allocate_journal(blocks)?;
     if extents.len() > GROWTH_RUNS_MAX {
@@ -311,7 +316,7 @@ mod tests {
     use crate::meta::Meta;
     use crate::space::FreeSpace;
 
-    /// One operation names all blocks that the journal gets: they must lie in few runs.
+    /// One operation names all new blocks of the journal, so they must form few extents.
     #[test]
     fn a_journal_does_not_grow_into_blocks_that_are_too_scattered() {
         let mut core = Core::new(Meta::new(10_000), FreeSpace::default(), (8, 2, 4), None);
@@ -326,7 +331,7 @@ mod tests {
         assert_eq!(take_few_runs(&mut core, blocks - 1).unwrap().len(), GROWTH_RUNS_MAX);
     }
 
-    /// A dump makes the transactions up to its own durable. Later ones still need a sync.
+    /// A dump makes the transactions up to its own one durable. Later ones still need a sync.
     #[test]
     fn a_transaction_behind_a_durable_one_still_needs_a_sync() {
         let owner = Owner { uid: base::Uid::from_words(1, 1), key: base::Uid::from_words(2, 2) };

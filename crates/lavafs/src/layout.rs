@@ -1,67 +1,69 @@
-//! Where things are on the device, in blocks.
+//! Device layout, in blocks.
 //!
-//! A block has 4,096 bytes and a 32-bit number, so a volume has at most 16 TiB. The first [`HEAD_BLOCKS`] blocks hold
-//! the two slots of the superblock and otherwise zeros; everything behind them is handed out in [`Extent`]s, to files and
-//! to the journal alike. Where a volume has two devices: [`crate::geometry`].
+//! A block has 4,096 bytes and a 32-bit number, so a volume has at most 16 TiB. The first
+//! [`HEAD_BLOCKS`] blocks hold the two superblock slots and otherwise zeros. All later blocks are
+//! allocated in [`Extent`]s, to files and to the journal alike. [`crate::geometry`] describes
+//! volumes of two devices.
 
 use base::codec::{Reader, put_varint};
 use base::{Error, Result};
 
-/// Bytes of a block.
+/// Block size, in bytes.
 pub const BLOCK: u64 = io::BLOCK as u64;
-/// Blocks before the first that is handed out.
+/// Number of blocks before the first allocatable one.
 pub const HEAD_BLOCKS: u32 = 32;
-/// Blocks of the two slots of the superblock. Far apart, so that one misdirected or torn write does not reach both.
+/// Blocks of the two superblock slots. They are far apart, so that one misdirected or torn write
+/// does not reach both.
 pub const SLOTS: [u32; 2] = [1, 16];
-/// The smallest volume, blocks.
+/// Minimum size of a volume, in blocks.
 pub const VOLUME_BLOCKS_MIN: u64 = 128;
-/// The largest volume, blocks: the largest number is kept to mark holes.
+/// Maximum size of a volume, in blocks. The largest block number is reserved as the mark of holes.
 pub const VOLUME_BLOCKS_MAX: u64 = u32::MAX as u64;
 
-/// `start` of a run without blocks.
+/// `start` of a hole.
 const HOLE: u32 = u32::MAX;
 
-/// A run of blocks; or, in the list of a file, a hole of that length.
+/// A run of blocks, or a hole in the block list of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Extent {
-    /// The first block.
+    /// First block.
     pub start: u32,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
 impl Extent {
-    /// A run of blocks.
+    /// Creates a run of blocks.
     pub fn new(start: u32, blocks: u32) -> Self {
         Extent { start, blocks }
     }
 
-    /// A hole.
+    /// Creates a hole.
     pub fn hole(blocks: u32) -> Self {
         Extent { start: HOLE, blocks }
     }
 
-    /// True for a hole.
+    /// Returns true for a hole.
     pub fn is_hole(self) -> bool {
         self.start == HOLE
     }
 
-    /// One more than the last block; meaningless for a hole.
+    /// Returns the block after the last one; meaningless for a hole.
     pub fn end(self) -> u64 {
         u64::from(self.start) + u64::from(self.blocks)
     }
 
-    /// Where it begins on the device, bytes.
+    /// Returns the device offset of the first byte.
     pub fn offset(self) -> u64 {
         u64::from(self.start) * BLOCK
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(self) -> u64 {
         u64::from(self.blocks) * BLOCK
     }
 
-    /// True if it has no blocks at all.
+    /// Returns true if the extent has no blocks.
     pub fn is_empty(self) -> bool {
         self.blocks == 0
     }
@@ -85,23 +87,23 @@ impl std::fmt::Display for Extent {
     }
 }
 
-/// A varint that must fit in 32 bits.
+/// Decodes a varint that must fit in 32 bits.
 pub(crate) fn decode_u32(r: &mut Reader<'_>) -> Result<u32> {
     let value = r.varint()?;
     u32::try_from(value).map_err(|_| Error::corruption(format!("the number {value} does not fit in 32 bits")))
 }
 
-/// Blocks of a list, holes included.
+/// Returns the number of blocks of a list, including holes.
 pub(crate) fn blocks_of(extents: &[Extent]) -> u64 {
     extents.iter().map(|e| u64::from(e.blocks)).sum()
 }
 
-/// Blocks of a list that are on the device.
+/// Returns the number of blocks of a list, without holes.
 pub(crate) fn allocated_of(extents: &[Extent]) -> u64 {
     extents.iter().filter(|e| !e.is_hole()).map(|e| u64::from(e.blocks)).sum()
 }
 
-/// Adds a run to a list; continues the last one if it can.
+/// Appends an extent to a list. Merges it with the last one if they are contiguous.
 pub(crate) fn push(list: &mut Vec<Extent>, extent: Extent) {
     if extent.is_empty() {
         return;
@@ -117,7 +119,7 @@ pub(crate) fn push(list: &mut Vec<Extent>, extent: Extent) {
     list.push(extent);
 }
 
-/// Splits a list after so many blocks.
+/// Splits a list after `blocks` blocks.
 pub(crate) fn split_at(extents: &[Extent], blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let mut left = blocks;
@@ -131,14 +133,14 @@ pub(crate) fn split_at(extents: &[Extent], blocks: u64) -> (Vec<Extent>, Vec<Ext
     (before, after)
 }
 
-/// A range of a file: where it is on the device (`None`: a hole), and how many bytes.
+/// Range of a file: its device offset (`None` for a hole) and its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub offset: Option<u64>,
     pub len: u64,
 }
 
-/// Where `[offset, offset + len)` of a file is, front to back. Ends early if the list does.
+/// Returns the pieces of `[offset, offset + len)` of a file, in order. Ends early if the list does.
 pub(crate) fn pieces(extents: &[Extent], offset: u64, len: u64) -> Vec<Piece> {
     let mut found = Vec::new();
     let (mut skip, mut left) = (offset, len);
@@ -158,7 +160,7 @@ pub(crate) fn pieces(extents: &[Extent], offset: u64, len: u64) -> Vec<Piece> {
     found
 }
 
-/// The bytes of `data` that belong to each piece, with where they are on the device.
+/// Returns the bytes of `data` for each piece, with their device offset.
 pub(crate) fn cut<'d>(pieces: &[Piece], mut data: &'d [u8]) -> impl Iterator<Item = (&'d [u8], Option<u64>)> {
     pieces.iter().map(move |piece| {
         let (now, later) = data.split_at(piece.len as usize);
@@ -167,7 +169,7 @@ pub(crate) fn cut<'d>(pieces: &[Piece], mut data: &'d [u8]) -> impl Iterator<Ite
     })
 }
 
-/// The same of bytes to be filled.
+/// Same as [`cut`] for buffers to fill.
 pub(crate) fn cut_mut<'d>(
     pieces: &[Piece],
     mut data: &'d mut [u8],
@@ -179,7 +181,7 @@ pub(crate) fn cut_mut<'d>(
     })
 }
 
-/// Whole blocks that hold so many bytes.
+/// Returns the number of blocks that hold `len` bytes.
 pub(crate) fn blocks_for(len: u64) -> u64 {
     len.div_ceil(BLOCK)
 }

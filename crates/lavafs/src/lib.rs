@@ -1,11 +1,12 @@
 //! LavaFS: a userspace append-only file system on a raw block device or an image file.
 //!
-//! It implements [`io::FileSystem`], so that everything that runs on the kernel's files runs on it. It knows what the
-//! engine needs and no more: files written once from front to back, files of fixed length written in place, memory that
-//! outlives the process, counted links, locks, holes; directories are prefixes of names.
+//! LavaFS implements [`io::FileSystem`], so that all code for kernel files runs on it. It supports
+//! only what the engine needs: append-only files, in-place files of fixed length, scratch memory
+//! that outlives the process, hard links, locks and holes. Directories are prefixes of names.
 //!
-//! What it is for: the device writes about one byte for a byte appended. A data sync of an append is one durable write;
-//! the journal is written only when the file got new blocks. All metadata is in memory, some tens of bytes a file.
+//! Its purpose: the device writes about one byte for each appended byte. A data sync of an append
+//! is one durable write; the journal is written only when the file got new blocks. All metadata is
+//! in memory, some tens of bytes per file.
 //!
 //! ```
 //! use io::{CreateOptions, SyncKind, sim::SimEnv};
@@ -23,26 +24,30 @@
 //! # Ok::<(), base::Error>(())
 //! ```
 //!
-//! # How it works
+//! # Structure
 //!
-//! * [`superblock`]: two slots, which lead to a dump of the metadata ([`layout`] says where things are).
-//! * [`transaction`], [`op`]: what the journal is written in. `replay` reads it, `journal` writes it, `compaction`
-//!   replaces it by a dump while it grows on.
-//! * `meta` (`directories` and `nodes`: names and files, in maps of `chunks`), `alloc` (free blocks), `discard` (those that the device is told of), `core` (both under one lock, with the operations that wait for the
-//!   journal, and the blocks that wait to be free again).
+//! * [`superblock`]: two slots, which refer to a dump of the metadata ([`layout`] defines the
+//!   places).
+//! * [`transaction`], [`op`]: the contents of the journal. `replay` reads it, and `journal` writes
+//!   it. `compaction` replaces it by a dump while it continues to grow.
+//! * `meta` (`directories` and `nodes`: names and files, in maps of `chunks`), `alloc` (free
+//!   blocks), `discard` (free blocks that await a discard). `core` combines both under one lock,
+//!   with the pending journal operations and the blocks that wait to become free.
 //! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: their common state, with `durability` (the durable position, and the
 //!   poison of a failed device) and `upkeep` (compaction and discards in the background). [`mod@mount`], [`mod@format`],
 //!   [`mod@fsck`], `grow`.
 //!
-//! `docs/format/lavafs.md` has the byte maps and the argument why a crash loses nothing that was promised. The nearest
-//! relative is BlueFS of Ceph; the system is described in *LavaStore* (PVLDB 17(12), 2024).
+//! `docs/format/lavafs.md` has the byte layouts and the proof that a crash loses no acknowledged
+//! change. The closest relative is BlueFS of Ceph. The system is described in *LavaStore* (PVLDB
+//! 17(12), 2024).
 //!
-//! # What a crash leaves
+//! # State after a crash
 //!
-//! The journal is one line of transactions, so the names after a crash are those of one moment, at or after the last
-//! sync that covered them. Death of the process alone is like a loss of power to names and sizes that no sync had covered
-//! (a kernel would have kept them); writes in place and to scratch files survive it. A sync of the device that fails may take
-//! any of them with it that was not durable yet, whichever file the sync was for: they share the device's cache.
+//! The journal is one sequence of transactions, so the names after a crash are those of one moment,
+//! at or after the last sync that covered them. The death of the process alone acts like a power
+//! loss on names and sizes that no sync covered (a kernel would have kept them). In-place and
+//! scratch writes survive it. A failed device sync may lose any write that was not durable yet,
+//! whichever file was synced, because all files share the cache of the device.
 
 mod alloc;
 mod append;

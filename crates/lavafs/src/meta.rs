@@ -1,14 +1,17 @@
-//! The metadata: which names lead to which files, and where the files are.
+//! Metadata: the mapping of names to files, and of files to blocks.
 //!
-//! [`Meta::apply`] is all that changes it, at run time and in replay alike: so what a mount rebuilds is what was there.
-//! It refuses an operation that contradicts the state, and then changes nothing. At run time callers have checked
-//! before, and a refusal is a bug; in replay it is a damaged journal.
+//! Only [`Meta::apply`] changes the metadata, at run time and during replay. So a mount rebuilds
+//! exactly the earlier state. It rejects an operation that contradicts the state, and then changes
+//! nothing. At run time the callers have checked the operation, so a rejection is a bug. During
+//! replay it means a damaged journal.
 //!
-//! Two parts own the state. [`Directories`] has the names, and [`Nodes`] the files behind them; each keeps its part of the length of
-//! a dump. `Meta` keeps the geometry, and performs the operations that concern both parts, or a part and the geometry.
+//! Two parts own the state. [`Directories`] has the names, and [`Nodes`] the files. Each keeps its
+//! share of the dump length. `Meta` keeps the geometry, and performs the operations that concern
+//! both parts, or a part and the geometry.
 //!
-//! Everything is in memory, at some tens of bytes a file: a file with one run of blocks needs no allocation of its own. A copy
-//! is cheap, because copies share what they have in common ([`crate::chunks`]).
+//! All metadata is in memory, at some tens of bytes per file: a file with one extent needs no
+//! allocation of its own. A copy is cheap, because copies share unchanged chunks
+//! ([`crate::chunks`]).
 
 mod directories;
 mod nodes;
@@ -21,16 +24,16 @@ use crate::layout::{self, Extent};
 use crate::op::{FileRecord, Ino, Op};
 use base::{Error, Result};
 
-/// What an operation has set free.
+/// Blocks and files freed by an operation.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Freed {
-    /// Blocks.
+    /// Freed blocks.
     pub extents: Vec<Extent>,
-    /// The file whose last name went.
+    /// File whose last name was removed.
     pub gone: Option<Ino>,
 }
 
-/// See the module.
+/// The metadata; see the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Meta {
     geometry: Geometry,
@@ -38,21 +41,21 @@ pub(crate) struct Meta {
     nodes: Nodes,
 }
 
-/// Bytes of a dump of a volume without files and directories.
+/// Dump length of a volume without files and directories, in bytes.
 const EMPTY_DUMP_LEN: u64 = 64;
 
-/// The refusal of an operation that contradicts the state.
+/// Returns the error of an operation that contradicts the state.
 pub(crate) fn contradiction(why: String) -> Error {
     Error::corruption(format!("the journal contradicts itself: {why}"))
 }
 
 impl Meta {
-    /// No files, on a volume of so many blocks.
+    /// Creates the metadata of an empty volume.
     pub(crate) fn new(geometry: impl Into<Geometry>) -> Self {
         Meta { geometry: geometry.into(), directories: Directories::new(), nodes: Nodes::new() }
     }
 
-    /// How many blocks the devices have.
+    /// Returns the number of blocks of each device.
     pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -61,7 +64,7 @@ impl Meta {
         self.geometry.blocks()
     }
 
-    /// A device has so many blocks from now on.
+    /// Sets the number of blocks of a device.
     pub(crate) fn grow(&mut self, role: Role, blocks: u64) {
         self.geometry = self.geometry.grown(role, blocks);
     }
@@ -74,12 +77,12 @@ impl Meta {
         &self.nodes
     }
 
-    /// Bytes of operations that describe all this, at most.
+    /// Returns an upper bound on the dump length, in bytes.
     pub(crate) fn dump_len(&self) -> u64 {
         EMPTY_DUMP_LEN + self.directories.dump_len() + self.nodes.dump_len()
     }
 
-    /// Performs an operation.
+    /// Applies an operation.
     ///
     /// # Errors
     /// `Corruption` if it contradicts the state, which is then unchanged.
@@ -143,13 +146,14 @@ impl Meta {
         Ok(replaced.map_or_else(Freed::default, |ino| self.nodes.unlink(ino)))
     }
 
-    /// Takes a file away with all its names: the last resort of a repair.
+    /// Removes a file with all its names: the last resort of a repair.
     pub(crate) fn expel(&mut self, ino: Ino) -> Freed {
         self.directories.unlink_all(ino);
         self.nodes.remove(ino)
     }
 
-    /// The operations that make all this from nothing, in an order that depends on it alone.
+    /// Emits the operations that rebuild this state from an empty one. The state alone determines
+    /// their order.
     pub(crate) fn dump(&self, mut emit: impl FnMut(&Op)) {
         emit(&Op::NextIno { ino: self.nodes.next_ino() });
         self.directories.dump_dirs(&mut emit);
@@ -158,7 +162,7 @@ impl Meta {
     }
 }
 
-/// The geometry is not compared.
+/// The comparison ignores the geometry.
 impl PartialEq for Meta {
     fn eq(&self, other: &Meta) -> bool {
         self.directories == other.directories && self.nodes == other.nodes

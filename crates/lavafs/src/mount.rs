@@ -1,11 +1,16 @@
-//! Mounting: from a device to a volume.
+//! Mount of a volume.
 //!
-//! The superblock is chosen, the journal replayed, and everything that neither a file nor the journal has is free. Then
-//! the device is synced: what was read may still be in its cache only, when a process has died and not the machine, and
-//! a later loss of power could bring a file back whose blocks have been given to another meanwhile. A sync is not enough
-//! where one has failed before: what it did not write is read from the cache as if nothing had happened, and no later
-//! sync writes it. So transactions of which nothing says that they were durable (mostly the last one) are written again.
-//! Besides them the slots of the superblock are written if they differ: a crash came between the two, or one is damaged.
+//! A mount selects the valid superblock slot and replays the journal. All blocks without a file or
+//! journal owner are free.
+//!
+//! Then the mount syncs the device. After a process crash, the replayed data may exist only in the
+//! device cache. A later power loss could then revert the journal and bring back a file whose
+//! blocks meanwhile belong to another file.
+//!
+//! After an earlier failed sync, another sync does not suffice: the unwritten data is still
+//! readable from the cache, and no later sync writes it. Therefore the mount rewrites every
+//! transaction without evidence of durability, usually only the last one. It also rewrites
+//! superblock slots that differ, after a crash between their writes or after damage.
 
 use crate::bond;
 use crate::core::Core;
@@ -25,7 +30,7 @@ use io::{AlignedBuf, BlockDevice, Env};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The blocks that neither a file nor the journal has.
+/// Returns the blocks that belong neither to a file nor to the journal.
 ///
 /// # Errors
 /// `Corruption` if a block has two owners.
@@ -44,7 +49,7 @@ pub(crate) fn free_map(meta: &Meta, journal: &[Extent]) -> Result<FreeSpace> {
     Ok(free)
 }
 
-/// What a device holds.
+/// Contents of a volume.
 pub(crate) struct Loaded {
     pub superblock: Superblock,
     pub slots_agree: bool,
@@ -52,7 +57,7 @@ pub(crate) struct Loaded {
     pub free: FreeSpace,
 }
 
-/// Reads everything; writes nothing.
+/// Reads the volume without writing.
 fn load(ground: &Ground) -> Result<Loaded> {
     let device = &**ground;
     let located = |e: Error| e.at_file(device.path());
@@ -69,7 +74,7 @@ fn load(ground: &Ground) -> Result<Loaded> {
     Ok(Loaded { superblock, slots_agree, replayed, free })
 }
 
-/// A device that is shorter than its volume was cut off, or is another one.
+/// Rejects a device that is shorter than its volume: it was truncated, or is another device.
 pub(crate) fn check_len(path: &Path, device_len: u64, blocks: u64) -> Result<()> {
     let wanted = blocks * crate::layout::BLOCK;
     if device_len >= wanted {
@@ -79,7 +84,7 @@ pub(crate) fn check_len(path: &Path, device_len: u64, blocks: u64) -> Result<()>
     Err(Error::corruption(why).at_file(path))
 }
 
-/// Writes the transactions of which nothing says that they were durable once more, to the same place.
+/// Rewrites the transactions without evidence of durability in place.
 fn write_again(device: &dyn BlockDevice, replayed: &Replayed) -> Result<()> {
     for &(_, offset, len) in &replayed.unconfirmed {
         let mut bytes = AlignedBuf::zeroed(len as usize);
@@ -89,19 +94,21 @@ fn write_again(device: &dyn BlockDevice, replayed: &Replayed) -> Result<()> {
     Ok(())
 }
 
-/// Mounts the volume on a device.
+/// Mounts the volume on one device.
 ///
 /// # Errors
-/// `NotFound` if there is none; `Unsupported` if a newer release made it; `Corruption`, naming the place, if it is
-/// damaged; `InvalidArgument` if the device is one of two; those of the device.
+/// `NotFound` if there is no volume; `Unsupported` if a newer release made it; `Corruption`, with
+/// the place of the damage; `InvalidArgument` if the device is one of two; the errors of the
+/// device.
 pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<LavaFs> {
     mount_on(env, Devices::one(device), options)
 }
 
-/// Mounts the volume on a device, or on two.
+/// Mounts the volume on one or two devices.
 ///
 /// # Errors
-/// Those of [`mount()`]; `InvalidArgument` for devices that do not belong together, and for one that is an older copy.
+/// The errors of [`mount()`]; `InvalidArgument` for devices that do not belong together, or for an
+/// outdated copy of a device.
 pub fn mount_on(env: &Env, devices: Devices, options: MountOptions) -> Result<LavaFs> {
     options.check()?;
     let device = bond::ground(&devices)?;

@@ -1,76 +1,76 @@
-//! Operations: the changes of metadata that the journal is made of.
+//! Operations: the metadata changes recorded in the journal.
 //!
-//! Each is applied exactly once, in order, to the state that all before it have made (`meta`); none is
-//! repeated, so none need be idempotent. A directory is named by its path without a leading slash: the root is the
-//! empty string.
+//! Each operation is applied exactly once, in order, to the state after all earlier ones (`meta`).
+//! No operation is repeated, so it need not be idempotent. A directory is named by its path without
+//! a leading slash; the root is the empty string.
 
 use crate::layout::{Extent, decode_u32};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, Result};
 use std::fmt;
 
-/// The number of a file. Never used twice.
+/// File number, never reused.
 pub type Ino = u64;
 
-/// The longest name of a file or directory, bytes.
+/// Maximum length of a file or directory name, in bytes.
 pub const NAME_LEN_MAX: usize = 255;
-/// The longest path of a directory, bytes.
+/// Maximum length of a directory path, in bytes.
 pub const DIR_LEN_MAX: usize = 1024;
-/// Runs in one operation.
+/// Maximum number of extents in one operation.
 pub const EXTENTS_MAX: usize = 1 << 16;
-/// Bytes that one claim speaks of.
+/// Maximum number of bytes covered by one claim.
 pub const CLAIM_LEN_MAX: u64 = 64 << 10;
 
-/// What a file is, apart from its names.
+/// A file without its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRecord {
-    /// Its number.
+    /// File number.
     pub ino: Ino,
-    /// Bytes that are surely there.
+    /// Number of bytes known to be written.
     pub size: u64,
-    /// Nothing was written behind `size`.
+    /// True if nothing was written after `size`.
     pub closed: bool,
-    /// Where its bytes are.
+    /// Extents of the file.
     pub extents: Vec<Extent>,
 }
 
-/// A change of metadata.
+/// A metadata change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are what the variants say")]
 pub enum Op {
-    /// A new directory; its parent exists.
+    /// Makes a directory in an existing parent.
     MakeDir { dir: String },
     /// Removes an empty directory.
     RemoveDir { dir: String },
-    /// Moves a directory with everything below it.
+    /// Renames a directory with everything below it.
     RenameDir { from: String, to: String },
-    /// A file as it is, without names.
+    /// Makes a file without names.
     File(FileRecord),
-    /// Gives a file a name.
+    /// Links a name to a file.
     Link { dir: String, name: String, ino: Ino },
-    /// Takes a name away, and with the last one the file.
+    /// Removes a name, and the file with its last name.
     Unlink { dir: String, name: String },
-    /// Moves a name, replacing another.
+    /// Renames a file, replacing an existing one.
     Rename { from_dir: String, from: String, to_dir: String, to: String },
     /// Adds blocks to a file.
     Extend { ino: Ino, extents: Vec<Extent> },
-    /// So many bytes are surely there, and perhaps there are no others.
+    /// Records the size. If `closed`, nothing was written after it.
     Size { ino: Ino, size: u64, closed: bool },
-    /// So many bytes are there, if those from `from` on have the hash `hash`: they were on their way to the device when this
-    /// was written, and became durable with it.
+    /// Records the size, provided that the bytes from `from` on have the hash `hash`. These bytes
+    /// were written just before the operation, and become durable with it.
     Claim { ino: Ino, size: u64, from: u64, hash: u64 },
-    /// Gives up all blocks but the first few.
+    /// Frees all blocks after the first `blocks`.
     Trim { ino: Ino, blocks: u64 },
-    /// Makes a hole.
+    /// Punches a hole.
     Punch { ino: Ino, block: u64, blocks: u32 },
-    /// Numbers below this one have been used.
+    /// Marks all smaller file numbers as used.
     NextIno { ino: Ino },
-    /// Blocks behind those that the journal has.
+    /// Appends blocks to the journal.
     JournalExtend { extents: Vec<Extent> },
-    /// The next transaction is the first in these blocks.
+    /// Continues the journal in these blocks, with the next transaction.
     JournalSwitch { extents: Vec<Extent> },
-    /// The end of a dump: the transaction `sequence`, which follows the one with the hash `chain`, is the first in these
-    /// blocks.
+    /// Ends a dump. The transaction `sequence`, whose predecessor has the hash `chain`, is the
+    /// first in these blocks.
     Jump { sequence: u64, chain: u64, extents: Vec<Extent> },
 }
 
@@ -81,7 +81,7 @@ fn put_extents(out: &mut Vec<u8>, extents: &[Extent]) {
 
 fn extents(r: &mut Reader<'_>) -> Result<Vec<Extent>> {
     let count = r.length(EXTENTS_MAX)?;
-    // Two bytes each at least: the count is not believed beyond what is there.
+    // Each extent takes at least two bytes, so the remaining bytes bound the allocation.
     let mut list = Vec::with_capacity(count.min(r.rest().len() / 2));
     for _ in 0..count {
         list.push(Extent::decode(r)?);
@@ -113,7 +113,7 @@ fn dir(r: &mut Reader<'_>) -> Result<String> {
     if sound { Ok(dir) } else { Err(Error::corruption(format!("{dir:?} is not a directory"))) }
 }
 
-/// True for what may name a file or directory.
+/// Returns true if `name` is a valid file or directory name.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= NAME_LEN_MAX
@@ -139,7 +139,7 @@ fn claim(r: &mut Reader<'_>) -> Result<Op> {
 }
 
 impl Op {
-    /// Appends its bytes.
+    /// Appends the encoded operation.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.tag());
         match self {
@@ -221,7 +221,7 @@ impl Op {
         }
     }
 
-    /// Reads one.
+    /// Decodes one operation.
     ///
     /// # Errors
     /// `Corruption`.
@@ -255,7 +255,7 @@ impl Op {
         })
     }
 
-    /// Reads all of `bytes`.
+    /// Decodes all operations in `bytes`.
     ///
     /// # Errors
     /// `Corruption`.
@@ -311,7 +311,7 @@ impl fmt::Display for Op {
 pub(crate) mod tests {
     use super::*;
 
-    /// One of each kind.
+    /// Returns one operation of each kind.
     pub(crate) fn samples() -> Vec<Op> {
         let extents = vec![Extent::new(40, 3), Extent::hole(2), Extent::new(1 << 20, 300)];
         let text = |s: &str| s.to_owned();

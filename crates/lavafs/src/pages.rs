@@ -1,23 +1,31 @@
-//! A page cache: blocks of files in memory, for those who read them again.
+//! Page cache: file blocks in memory for repeated reads.
 //!
-//! Off unless a mount asks for it: a store has a cache of its own, of what it has verified and unpacked. It serves the reads of files that are opened for
-//! reading, up to [`LONG`] bytes each: who reads more at a time reads it once. Below it the device is read and written as without it, whole blocks, around the kernel's
-//! cache. Checksums belong to who wrote the file, and are checked by him whether a block comes from here or from the device.
+//! The cache is off unless a mount enables it, because a store has its own cache of verified and
+//! decompressed blocks. It serves reads of at most [`LONG`] bytes from files opened for reading;
+//! longer reads are usually not repeated. Device access stays the same as without it: whole blocks,
+//! with direct I/O. Checksums belong to the writer of the file, which verifies them whether a block
+//! comes from the cache or from the device.
 //!
-//! **A page has the number of its file, and its place in the file, for a key.** No number is used twice, so a block that went from one file to another has no page that
-//! could be taken for the new file's, and nothing has to be told when blocks become free. Pages of removed files are pushed out by others.
+//! **Keys.** The key of a page is its file number and its block number in the file. File numbers
+//! are never reused. Therefore a page of an old file is never taken for a page of a new file in the
+//! same blocks, and freed blocks need no invalidation. Pages of removed files are evicted
+//! eventually.
 //!
-//! **Writes forget.** A file shows nothing behind its size, and what it shows is written again in two cases: the last, unfinished block of an append file, and anything in a file
-//! written in place. Whoever writes forgets these pages when the device has them, and before the write returns.
+//! **Writes invalidate.** Readable bytes are rewritten in two cases: the unfinished last block of
+//! an append file, and any block of an in-place file. The writer removes these pages after the
+//! device has the data, and before the write returns.
 //!
-//! **A read must not bring back what a write has just forgotten.** Each part of the cache counts what was forgotten in it. Who misses a page takes the count
-//! along as a [`Ticket`], reads, and puts the page in only if nothing was forgotten in that part meanwhile. So a page in the cache was read after the last write of it
-//! that has returned, or during one that has not, which forgets it when it does.
+//! **A read must not bring back an invalidated page.** Each shard counts its invalidations. A
+//! reader that misses a page takes the count as a [`Ticket`] and reads the block. It inserts the
+//! page only if no invalidation happened in that shard meanwhile. Therefore a cached page was read
+//! after the last completed write of its block, or during an active write, which removes the page
+//! when it completes.
 //!
-//! Holes are no pages: that a block is one says the file's list of blocks, which is looked at first.
+//! Holes are not cached: the extent list of the file, which is checked first, identifies them.
 //!
-//! The pages are in parts by their keys, each a `quick_cache` under a lock of its own, which is held for the time of a table operation. As many pages fit as the budget has room for, each
-//! taken for [`PAGE_BYTES`].
+//! Pages are distributed over shards by key. Each shard is a `quick_cache` under its own lock, held
+//! for the duration of one table operation. The budget bounds the number of pages, each charged
+//! with [`PAGE_BYTES`].
 
 use crate::layout::BLOCK;
 use crate::op::Ino;
@@ -30,14 +38,14 @@ use quick_cache::unsync::{Cache, DefaultLifecycle};
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::Arc;
 
-/// Reads of more bytes than this go past the cache.
+/// Reads of more bytes bypass the cache.
 pub(crate) const LONG: usize = 64 << 10;
-/// What a page is charged: its bytes, its place in the table.
+/// Memory charged for a page, in bytes: its contents and its table entry.
 const PAGE_BYTES: u64 = BLOCK + 128;
-/// The smallest cache, bytes.
+/// Minimum size of the cache, in bytes.
 pub const PAGE_CACHE_BYTES_MIN: u64 = 64 << 10;
 const PARTS_MAX: usize = 16;
-/// A part has as many pages at least.
+/// Minimum number of pages per shard.
 const PART_PAGES_MIN: usize = 64;
 
 type FixedState = BuildHasherDefault<FixedHasher>;
@@ -46,39 +54,39 @@ type FixedState = BuildHasherDefault<FixedHasher>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PageKey {
     pub ino: Ino,
-    /// Its number in the file.
+    /// Block number in the file.
     pub block: u64,
 }
 
-/// What was forgotten in a part before a page was read.
+/// Invalidation count of a shard before a page was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket(u64);
 
 struct Part {
     pages: Cache<PageKey, Arc<[u8]>, UnitWeighter, FixedState>,
-    /// How often something was forgotten.
+    /// Number of invalidations.
     forgotten: u64,
 }
 
-/// See the module.
+/// The page cache; see the module documentation.
 pub(crate) struct PageCache {
-    /// Each guards its pages, and the count of what was forgotten among them.
+    /// Shards, each with its pages and its invalidation count.
     parts: Box<[Mutex<Part, rank::FsPages>]>,
     capacity_bytes: u64,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-/// What the page cache of a volume holds, and what it was good for since the volume was mounted.
+/// Contents of a volume's page cache, and its use since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCacheStatistics {
-    /// Bytes that it may take.
+    /// Budget, in bytes.
     pub capacity_bytes: u64,
-    /// Bytes that it takes.
+    /// Used memory, in bytes.
     pub used_bytes: u64,
-    /// Pages that were asked for and there.
+    /// Number of pages found in the cache.
     pub hits: u64,
-    /// Pages that were read from the device.
+    /// Number of pages read from the device.
     pub misses: u64,
 }
 
@@ -89,10 +97,10 @@ impl std::fmt::Debug for PageCache {
 }
 
 impl PageCache {
-    /// A cache of so many bytes; none of 0.
+    /// Creates a cache of `bytes` bytes, or none for 0.
     ///
     /// # Errors
-    /// `InvalidArgument` for a few bytes.
+    /// `InvalidArgument` if `bytes` is less than [`PAGE_CACHE_BYTES_MIN`] and not 0.
     pub(crate) fn new(bytes: u64) -> Result<Option<PageCache>> {
         if bytes == 0 {
             return Ok(None);
@@ -122,11 +130,11 @@ impl PageCache {
 
     fn part(&self, key: PageKey) -> MutexGuard<'_, Part> {
         let nth = FixedState::default().hash_one(key) >> 48;
-        // The number of parts is a power of two.
+        // The number of shards is a power of two.
         lock(&self.parts[nth as usize & (self.parts.len() - 1)])
     }
 
-    /// A page, or what it takes to put it in.
+    /// Returns a page, or the ticket to insert it later.
     pub(crate) fn look_up(&self, key: PageKey) -> std::result::Result<Arc<[u8]>, Ticket> {
         let part = self.part(key);
         match part.pages.get(&key) {
@@ -141,7 +149,7 @@ impl PageCache {
         }
     }
 
-    /// Puts a page in that was read with a ticket, unless something was forgotten since.
+    /// Inserts a page read with a ticket, unless its shard had an invalidation since.
     pub(crate) fn put(&self, key: PageKey, page: &[u8], ticket: Ticket) {
         let page = Arc::from(page);
         let mut part = self.part(key);
@@ -150,7 +158,7 @@ impl PageCache {
         }
     }
 
-    /// Blocks of a file were written.
+    /// Removes the pages of written blocks.
     pub(crate) fn forget(&self, ino: Ino, first: u64, blocks: u64) {
         for block in first..first.saturating_add(blocks) {
             let key = PageKey { ino, block };

@@ -1,10 +1,11 @@
-//! Paths: the directory and the name that they mean on the volume, whose root is `/`.
+//! Conversion of paths to a directory and a name on the volume, whose root is `/`.
 
 use crate::op::{DIR_LEN_MAX, is_name};
 use base::{Error, ErrorKind, Result};
 use std::path::{Component, Path};
 
-/// A directory, as operations name it: components joined by slashes, the root empty.
+/// Returns the directory path as used in operations: components joined by slashes, empty for the
+/// root.
 pub(crate) fn dir_of(path: &Path) -> Result<String> {
     let mut dir = String::new();
     for component in path.components() {
@@ -33,7 +34,7 @@ pub(crate) fn dir_of(path: &Path) -> Result<String> {
     Ok(dir)
 }
 
-/// The directory and the name of a file.
+/// Returns the directory and the name of a file.
 pub(crate) fn file_of(path: &Path) -> Result<(String, String)> {
     let whole = dir_of(path)?;
     match crate::meta::parent(&whole) {

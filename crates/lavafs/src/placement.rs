@@ -1,22 +1,23 @@
-//! On which of two devices a file should be, as its name says.
+//! Placement of files on two devices by name.
 //!
-//! The speed device gets what is written in small pieces that somebody waits for: the log of a store, its manifest, and what it keeps on a second
-//! disk where it knows of one. It is small, and what merely is read often is left to caches. All else goes to the capacity device, names that
-//! nobody knows included. Who creates a file can say otherwise ([`io::CreateOptions::placement`]).
+//! The speed device gets the files of small latency-critical writes: the logs and manifests of a
+//! store, and the files of its fast tier. The speed device is small, and files that are only read
+//! often are left to caches. All other files go to the capacity device, including those of unknown
+//! names. The creator of a file can override this ([`io::CreateOptions::placement`]).
 //!
-//! A name is enough for that: nothing on the device tells what a file wished for. Only its blocks do where it is, and it
-//! may be on both.
+//! The name is sufficient: the device stores no preference. Only the blocks of a file determine its
+//! device, and a file may have blocks on both.
 
 use crate::geometry::Role;
 use std::path::Path;
 
-/// How names begin that go to the speed device: groups of records in memory, the manifest, which manifest counts, locks, and what the second disk of
-/// a store is known by.
+/// Name prefixes of files on the speed device: record groups in memory, the manifest, the pointer
+/// to the current manifest, locks, and the markers of the fast tier.
 const BEGINNINGS: [&str; 5] = ["STAGING", "MANIFEST-", "CURRENT", "LOCK", "SPEED"];
-/// How they end: groups of the log, tables and values that a store keeps on its second disk.
+/// Extensions of files on the speed device: log groups, and the tables and values on the fast tier.
 const ENDS: [&str; 3] = ["log", "ksst-1", "vsst-1"];
 
-/// The device for a file of this name.
+/// Returns the device for a file with this name.
 pub(crate) fn by_name(path: &Path) -> Role {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();

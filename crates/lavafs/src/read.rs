@@ -1,7 +1,8 @@
-//! Files read at offsets.
+//! Positional reads of files.
 //!
-//! Where the bytes are is looked up in memory; a read is as many requests to the device as it meets runs of blocks. With a page
-//! cache ([`crate::pages`]) short reads are served from that, and what it has not is read in whole blocks, neighbours in one request.
+//! The extents of a file are in memory. A read issues one device request per extent in its range.
+//! With a page cache ([`crate::pages`]), short reads first look there. Missing pages are read in
+//! whole blocks, with one request for adjacent blocks.
 
 use crate::core::{Live, ReadView};
 use crate::layout::{self, BLOCK};
@@ -19,7 +20,7 @@ pub(crate) struct LavaReadFile {
     pub path: PathBuf,
 }
 
-/// Refuses a range that the file does not have.
+/// Rejects a range beyond the readable part of the file.
 fn check_range(live: &Live, view: &ReadView, path: &Path, (offset, len): (u64, u64)) -> Result<()> {
     if offset.checked_add(len).is_some_and(|end| end <= view.readable) {
         return Ok(());
@@ -32,7 +33,7 @@ fn check_range(live: &Live, view: &ReadView, path: &Path, (offset, len): (u64, u
     Err(Error::corruption(why).at_file(path).at_offset(offset))
 }
 
-/// Fills buffers from an open file.
+/// Reads from an open file into buffers.
 pub(crate) fn read(
     volume: &Volume,
     live: &Live,
@@ -65,25 +66,25 @@ fn read_device(volume: &Volume, path: &Path, wanted: &mut [ReadRequest<'_>]) -> 
     .map_err(|e| e.context(format!("while reading {}", path.display())))
 }
 
-/// A page that was asked for and is not in the cache.
+/// Requested page that is not in the cache.
 struct Missing<'b> {
     key: PageKey,
     ticket: Ticket,
-    /// Where the block is on the device, bytes.
+    /// Device offset of the block, in bytes.
     offset: u64,
-    /// Where in it the bytes begin that are asked for, and where they go.
+    /// Start of the requested bytes in the block, and their destination.
     skip: usize,
     into: &'b mut [u8],
 }
 
-/// The same through a page cache.
+/// Same as [`read`], through a page cache.
 fn read_through(
     (volume, pages): (&Volume, &PageCache),
     live: &Live,
     path: &Path,
     requests: &mut [ReadRequest<'_>],
 ) -> Result<()> {
-    // Keeps the blocks in it from being handed out again until the pages are in the cache.
+    // The view prevents the reuse of the blocks until the pages are in the cache.
     let view = live.view();
     let mut missing = Vec::new();
     for request in requests.iter_mut() {
@@ -103,7 +104,8 @@ fn read_through(
     read_missing((volume, pages), path, missing)
 }
 
-/// Takes the pages of a piece that are in the cache, and notes those that are not. The piece begins at `at` of the file and at `place` of the device.
+/// Copies the cached pages of a piece and adds the others to `missing`. The piece begins at file
+/// offset `at` and at device offset `place`.
 fn look_up<'b>(
     pages: &PageCache,
     (ino, mut at): (u64, u64),
@@ -123,7 +125,7 @@ fn look_up<'b>(
     }
 }
 
-/// Reads pages from the device, neighbours together, and puts them into the cache.
+/// Reads missing pages from the device, adjacent ones together, and inserts them into the cache.
 fn read_missing(
     (volume, pages): (&Volume, &PageCache),
     path: &Path,

@@ -1,9 +1,10 @@
-//! Directories: the names of all files, by the path of the directory.
+//! Directories: the names of all files, by directory path.
 //!
-//! A path has no leading slash; the root is the empty path. A directory is a key of its own, so a directory moves with all paths
-//! below it. Names and directories exclude each other: no path is both.
+//! A path has no leading slash; the root is the empty path. Each directory has its own key, so
+//! renaming a directory renames the keys of all directories below it. No path is both a file and a
+//! directory.
 //!
-//! The part keeps the length of the operations that a dump needs for it.
+//! The structure tracks the length of its operations in a dump.
 
 use super::contradiction;
 use crate::chunks::ChunkMap;
@@ -11,24 +12,24 @@ use crate::op::{Ino, Op};
 use base::Result;
 use std::collections::BTreeMap;
 
-/// The files of a directory, by name.
+/// Files of a directory, by name.
 pub(crate) type Names = ChunkMap<Box<str>, Ino>;
 
-/// See the module.
+/// All directories; see the module documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Directories {
     by_path: BTreeMap<Box<str>, Names>,
-    /// Bytes of a dump of the directories and names, at most.
+    /// Upper bound on the dump length of the directories and names, in bytes.
     dump_len: u64,
 }
 
 impl Directories {
-    /// The root alone.
+    /// Creates the root directory alone.
     pub(super) fn new() -> Self {
         Directories { by_path: BTreeMap::from([(Box::from(""), Names::default())]), dump_len: 0 }
     }
 
-    /// Bytes of operations that describe the directories and names, at most.
+    /// Returns an upper bound on the dump length of the directories and names, in bytes.
     pub(super) fn dump_len(&self) -> u64 {
         self.dump_len
     }
@@ -37,12 +38,12 @@ impl Directories {
         self.by_path.contains_key(dir)
     }
 
-    /// The file of a name.
+    /// Returns the file with this name.
     pub(crate) fn look_up(&self, dir: &str, name: &str) -> Option<Ino> {
         self.by_path.get(dir)?.get(name).copied()
     }
 
-    /// All paths of a file.
+    /// Returns all paths of a file.
     pub(crate) fn paths_of(&self, ino: Ino) -> Vec<String> {
         let mut paths = Vec::new();
         for (dir, names) in &self.by_path {
@@ -52,27 +53,28 @@ impl Directories {
         paths
     }
 
-    /// The files of a directory, sorted: a copy, which shares its chunks.
+    /// Returns the sorted files of a directory, as a copy that shares its chunks.
     pub(crate) fn names(&self, dir: &str) -> Option<Names> {
         self.by_path.get(dir).cloned()
     }
 
-    /// The paths of all directories, sorted.
+    /// Returns the sorted paths of all directories.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.by_path.keys().map(|dir| &**dir)
     }
 
-    /// The directories below one, itself left out.
+    /// Returns the directories below `dir`, without `dir`.
     fn below<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = &'a str> {
         self.paths().filter(move |d| is_below(d, dir))
     }
 
-    /// True for a directory without files and directories.
+    /// Returns true for a directory without files and subdirectories.
     pub(crate) fn is_empty(&self, dir: &str) -> bool {
         self.by_path.get(dir).is_some_and(Names::is_empty) && self.below(dir).next().is_none()
     }
 
-    /// True if a directory can be made at a path: its parent exists, and no file and no directory has the path.
+    /// Returns true if a directory can be made at this path: its parent exists, and no file or
+    /// directory has the path.
     fn is_vacant(&self, dir: &str) -> bool {
         parent(dir).is_some_and(|(above, name)| {
             self.has(above) && !self.has(dir) && self.look_up(above, name).is_none()
@@ -100,7 +102,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Renames a directory, and all paths below it.
+    /// Renames a directory and all paths below it.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> Result<()> {
         if from.is_empty() || !self.has(from) || !self.is_vacant(to) || is_below(to, from) {
             return Err(contradiction(format!("the directory /{from} cannot become /{to}")));
@@ -119,7 +121,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Gives a file a name. The caller has checked that the file exists.
+    /// Links a name to a file. The caller has checked that the file exists.
     pub(super) fn link(&mut self, dir: &str, name: &str, ino: Ino) -> Result<()> {
         let is_dir = self.has(&joined(dir, name));
         let Some(names) = self.by_path.get_mut(dir) else { return Err(no_link(dir, name, ino)) };
@@ -131,7 +133,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Removes a name; returns its file.
+    /// Removes a name and returns its file.
     pub(super) fn unlink(&mut self, dir: &str, name: &str) -> Result<Ino> {
         let ino = self.by_path.get_mut(dir).and_then(|names| names.remove(name));
         let ino = ino.ok_or_else(|| contradiction(format!("there is no name /{dir}/{name}")))?;
@@ -139,7 +141,8 @@ impl Directories {
         Ok(ino)
     }
 
-    /// Moves a name; returns the file that had the new name and loses it. Two names of one file both stay, as in POSIX.
+    /// Renames a file. Returns the file that the new name referred to before. If both names refer
+    /// to the same file, both stay, as in POSIX.
     pub(super) fn rename_file(&mut self, from: (&str, &str), to: (&str, &str)) -> Result<Option<Ino>> {
         let impossible = || contradiction(format!("/{}/{} cannot become /{}/{}", from.0, from.1, to.0, to.1));
         let ino = self.look_up(from.0, from.1).ok_or_else(impossible)?;
@@ -175,12 +178,12 @@ impl Directories {
         }
     }
 
-    /// The operations that make the directories, parents first.
+    /// Emits the operations that make the directories, parents first.
     pub(super) fn dump_dirs(&self, emit: &mut impl FnMut(&Op)) {
         self.paths().filter(|dir| !dir.is_empty()).for_each(|dir| emit(&Op::MakeDir { dir: dir.to_owned() }));
     }
 
-    /// The operations that name the files.
+    /// Emits the operations that link the names.
     pub(super) fn dump_links(&self, emit: &mut impl FnMut(&Op)) {
         for (dir, names) in &self.by_path {
             for (name, &ino) in names.iter() {
@@ -190,7 +193,7 @@ impl Directories {
     }
 }
 
-/// The refusal of a name in a directory that does not exist, or for a file that cannot have it.
+/// Returns the error of a link in a missing directory, or to a file that cannot be linked.
 pub(super) fn no_link(dir: &str, name: &str, ino: Ino) -> base::Error {
     contradiction(format!("the file {ino} cannot be named /{dir}/{name}"))
 }
@@ -199,7 +202,7 @@ fn name_cost(dir: &str, name: &str) -> u64 {
     (dir.len() + name.len() + 16) as u64
 }
 
-/// The directory that a directory is in, and its name there. The root is in none.
+/// Returns the parent of a directory and its name there, or `None` for the root.
 pub(crate) fn parent(dir: &str) -> Option<(&str, &str)> {
     match dir.rsplit_once('/') {
         Some((above, name)) => Some((above, name)),
@@ -215,7 +218,7 @@ fn is_below(dir: &str, above: &str) -> bool {
     }
 }
 
-/// The path of a name in a directory.
+/// Returns the path of a name in a directory.
 pub(crate) fn joined(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }

@@ -1,7 +1,8 @@
-//! Nodes: the files by number, each with its size, its blocks and the count of its names.
+//! Nodes: the files by number, each with its size, its blocks and its link count.
 //!
-//! Numbers ascend and are never reused, so an operation cannot meet a younger file. The part keeps the sum of the blocks of all
-//! files, and the length of the operations that a dump needs for it. It does not know the devices: [`super::Meta`] checks extents.
+//! File numbers ascend and are never reused, so an operation cannot affect a younger file. The
+//! structure tracks the block count of all files, and the length of its operations in a dump. It
+//! does not know the devices: [`super::Meta`] checks extents.
 
 use super::{Freed, contradiction};
 use crate::chunks::ChunkMap;
@@ -9,11 +10,11 @@ use crate::layout::{self, Extent};
 use crate::op::{FileRecord, Ino, Op};
 use base::Result;
 
-/// Where the bytes of a file are, in order.
+/// Extents of a file, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extents {
     One(Extent),
-    /// None, which takes no memory, or several.
+    /// No extent, without an allocation, or several.
     Many(Box<[Extent]>),
 }
 
@@ -35,32 +36,33 @@ impl From<Vec<Extent>> for Extents {
     }
 }
 
-/// A file.
+/// Metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub size: u64,
     pub extents: Extents,
     pub links: u32,
-    /// Nothing was written behind `size`.
+    /// True if nothing was written after `size`.
     pub closed: bool,
 }
 
 impl Node {
-    /// Bytes that may be read: those of the whole file if it was not closed.
+    /// Returns the number of readable bytes: up to the end of its blocks if the file was not
+    /// closed.
     pub(crate) fn readable(&self) -> u64 {
         let end = layout::blocks_of(self.extents.as_slice()) * layout::BLOCK;
         if self.closed { self.size } else { end.max(self.size) }
     }
 }
 
-/// See the module.
+/// All files; see the module documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Nodes {
     by_ino: ChunkMap<Ino, Node>,
     next_ino: Ino,
-    /// Blocks of all files.
+    /// Number of blocks of all files.
     blocks: u64,
-    /// Bytes of a dump of the files, at most.
+    /// Upper bound on the dump length of the files, in bytes.
     dump_len: u64,
 }
 
@@ -71,27 +73,27 @@ fn extents_cost(extents: &[Extent]) -> u64 {
 const FILE_COST: u64 = 32;
 
 impl Nodes {
-    /// No files.
+    /// Creates an empty set of files.
     pub(super) fn new() -> Self {
         Nodes { by_ino: ChunkMap::default(), next_ino: 1, blocks: 0, dump_len: 0 }
     }
 
-    /// Bytes of operations that describe the files, at most.
+    /// Returns an upper bound on the dump length of the files, in bytes.
     pub(super) fn dump_len(&self) -> u64 {
         self.dump_len
     }
 
-    /// The number of the next file.
+    /// Returns the number of the next file.
     pub(crate) fn next_ino(&self) -> Ino {
         self.next_ino
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub(crate) fn count(&self) -> u64 {
         self.by_ino.len() as u64
     }
 
-    /// Blocks of all files.
+    /// Returns the number of blocks of all files.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -100,7 +102,7 @@ impl Nodes {
         self.by_ino.get(&ino)
     }
 
-    /// All files, by number.
+    /// Returns all files, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ino, &Node)> {
         self.by_ino.iter().map(|(&ino, node)| (ino, node))
     }
@@ -109,7 +111,7 @@ impl Nodes {
         self.by_ino.get_mut(&ino).ok_or_else(|| contradiction(format!("there is no file {ino}")))
     }
 
-    /// Marks a number, and all below it, as used.
+    /// Marks a number and all smaller ones as used.
     pub(super) fn use_ino(&mut self, ino: Ino) -> Result<()> {
         if ino >= u64::MAX / 2 {
             return Err(contradiction(format!("no volume reaches the file number {ino}")));
@@ -133,12 +135,12 @@ impl Nodes {
         Ok(())
     }
 
-    /// The count of a file's names.
+    /// Returns the link count of a file.
     pub(super) fn links_mut(&mut self, ino: Ino) -> Option<&mut u32> {
         self.by_ino.get_mut(&ino).map(|node| &mut node.links)
     }
 
-    /// Drops one name of a file. The last one takes the file with it.
+    /// Removes one link of a file. Removing the last link removes the file.
     pub(super) fn unlink(&mut self, ino: Ino) -> Freed {
         let Some(links) = self.links_mut(ino) else { return Freed::default() };
         *links -= 1;
@@ -148,7 +150,7 @@ impl Nodes {
         self.remove(ino)
     }
 
-    /// Removes a file with its blocks, whatever the count of its names.
+    /// Removes a file with its blocks, whatever its link count.
     pub(super) fn remove(&mut self, ino: Ino) -> Freed {
         let Some(node) = self.by_ino.remove(&ino) else { return Freed::default() };
         let extents: Vec<Extent> = node.extents.as_slice().iter().copied().filter(|e| !e.is_hole()).collect();
@@ -183,7 +185,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Removes the blocks of a file behind the first `blocks`.
+    /// Removes all blocks of a file after the first `blocks`.
     pub(super) fn trim(&mut self, ino: Ino, blocks: u64) -> Result<Freed> {
         let node = self.node_mut(ino)?;
         if layout::blocks_for(node.size) > blocks {
@@ -194,7 +196,7 @@ impl Nodes {
         Ok(Freed { extents: freed.into_iter().filter(|e| !e.is_hole()).collect(), gone: None })
     }
 
-    /// Makes a hole of some blocks of a file.
+    /// Punches a hole into a file.
     pub(super) fn punch(&mut self, ino: Ino, block: u64, blocks: u32) -> Result<Freed> {
         let node = self.node_mut(ino)?;
         let all = layout::blocks_of(node.extents.as_slice());
@@ -209,7 +211,7 @@ impl Nodes {
         Ok(Freed { extents: freed.into_iter().filter(|e| !e.is_hole()).collect(), gone: None })
     }
 
-    /// The operations that make the files.
+    /// Emits the operations that make the files.
     pub(super) fn dump(&self, emit: &mut impl FnMut(&Op)) {
         for (ino, node) in self.iter() {
             let extents = node.extents.as_slice().to_vec();
