@@ -1,13 +1,14 @@
-//! How long does a mount take, and how much memory do the files of a volume need?
+//! Measures the mount time and the memory per file of a volume with many files.
 //!
 //! ```text
 //! cargo run --release -p lavastore-lavafs --example many_files -- make IMAGE [FILES]
 //! cargo run --release -p lavastore-lavafs --example many_files -- mount IMAGE
 //! ```
 //!
-//! `make` makes a sparse image with so many files of one block each (100,000) in a directory, with names of 20 bytes.
-//! `mount` is a process of its own, so that what its memory grows by is what the mounted volume holds: it prints how long
-//! the mount took and how many bytes of memory there are for each file, with its name and without.
+//! `make` creates a sparse image with many files (100,000) of one block each in one directory, with
+//! names of 20 bytes. `mount` runs as a separate process, so that its memory growth equals the
+//! memory of the mounted volume. It prints the mount time and the bytes of memory per file, with
+//! and without its name.
 
 use io::kernel::device::{self, DeviceOptions};
 use io::kernel::usage;
@@ -17,7 +18,7 @@ use std::path::Path;
 
 const FILES: u64 = 100_000;
 const DIRECTORY: &str = "/db";
-/// For each file, and for the metadata.
+/// Image size per file, including metadata.
 const BYTES_PER_FILE: u64 = 16 << 10;
 
 fn main() -> base::Result<()> {
@@ -55,7 +56,7 @@ fn mounted(image: &Path) -> base::Result<LavaFs> {
 
 fn show(image: &Path) -> base::Result<()> {
     let env = Env::kernel();
-    // The program itself is read as it is used: not on the account of the files.
+    // Mount an empty image first, so that the program code is loaded and not charged to the files.
     let small = image.with_extension("empty");
     make(&small, 0)?;
     drop(mounted(&small)?);
@@ -72,7 +73,7 @@ fn show(image: &Path) -> base::Result<()> {
         let journal = fs.statistics().journal_bytes as f64 / 1e6;
         println!("{} files, {journal:.1} MB of journal, {what}: mounted in {seconds:.3} s", names.len());
         if what == "as it was left" {
-            // The second time the memory of the first is there to be used again.
+            // The second mount would reuse the memory of the first.
             println!(
                 "{:.1} MB of memory more, {:.1} B a file, {:.1} B without the name",
                 grown as f64 / 1e6,

@@ -7,9 +7,9 @@
 //! same bytes.
 //!
 //! A **data sync** makes the bytes durable. It writes the journal only if the file got new blocks
-//! since the last commit. Therefore the size in the journal may be too small, and a reader of such
-//! a file must find its end after a crash, up to the end of its blocks. A **full sync** records the
-//! size as well.
+//! since the last commit. Therefore the size in the journal may be too small. After a crash, a
+//! reader of such a file must find its end itself, up to the end of its blocks. A **full sync**
+//! records the size as well.
 //!
 //! If a sync must write the journal anyway, and all unsynced bytes are in the buffer, one device
 //! flush suffices. The sync first writes the bytes, then a *claim* to the journal: the size and a

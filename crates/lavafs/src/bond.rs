@@ -59,8 +59,8 @@ fn find(device: &dyn BlockDevice) -> Result<Found<'_>> {
     Ok(Found { device, superblock, bond })
 }
 
-/// Returns the devices by role, after checking that they belong to the same volume and the same
-/// session.
+/// Returns the devices by role, after checking that they belong to the same volume and come from
+/// the same time.
 ///
 /// # Errors
 /// `NotFound` if a device holds no volume; `InvalidArgument` if the devices do not belong together

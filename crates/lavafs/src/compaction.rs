@@ -75,7 +75,7 @@ pub(crate) struct Encoded {
     pub image: AlignedBuf,
     /// Blocks for the image, in order.
     pub extents: Vec<Extent>,
-    /// Those of `extents` that the superblock must name.
+    /// The subset of `extents` that the superblock must name.
     pub named: Vec<Extent>,
     /// Unused blocks.
     pub rest: Vec<Extent>,

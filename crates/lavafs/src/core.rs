@@ -15,7 +15,7 @@
 //!
 //! # Reserve
 //!
-//! A reserve keeps blocks from files ([`Core::reserve`]). It covers a dump of the journal and,
+//! A reserve keeps blocks from files ([`Core::reserve`]). It covers a dump of the metadata and,
 //! before the dump, journal growth of the same size plus a few journal units. Names whose dump
 //! would not fit are rejected. When the journal has used the reserve down to the needs of a
 //! compaction, a compaction begins ([`Core::journal_is_short`]). Therefore a full volume can always

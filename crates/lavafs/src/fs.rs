@@ -309,8 +309,8 @@ impl Drop for LavaFs {
         if !self.process.is_here() {
             return;
         }
-        // A caller that needs the errors calls `unmount` first. Nobody was promised the durability
-        // of the remaining changes.
+        // A caller that needs the errors calls `unmount` first. The durability of the remaining
+        // changes was never acknowledged.
         let _ = self.volume.unmount();
     }
 }

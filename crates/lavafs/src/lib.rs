@@ -1,7 +1,7 @@
 //! LavaFS: a userspace append-only file system on a raw block device or an image file.
 //!
 //! LavaFS implements [`io::FileSystem`], so that all code for kernel files runs on it. It supports
-//! only what the engine needs: append-only files, in-place files of fixed length, scratch memory
+//! only the needs of the engine: append-only files, in-place files of fixed length, scratch memory
 //! that outlives the process, hard links, locks and holes. Directories are prefixes of names.
 //!
 //! Its purpose: the device writes about one byte for each appended byte. A data sync of an append
@@ -33,9 +33,10 @@
 //! * `meta` (`directories` and `nodes`: names and files, in maps of `chunks`), `alloc` (free
 //!   blocks), `discard` (free blocks that await a discard). `core` combines both under one lock,
 //!   with the pending journal operations and the blocks that wait to become free.
-//! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: their common state, with `durability` (the durable position, and the
-//!   poison of a failed device) and `upkeep` (compaction and discards in the background). [`mod@mount`], [`mod@format`],
-//!   [`mod@fsck`], `grow`.
+//! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: their common state, with
+//!   `durability` (the durable position, and the poison of a failed device) and `upkeep`
+//!   (compaction and discards in the background). [`mod@mount`], [`mod@format`], [`mod@fsck`],
+//!   `grow`.
 //!
 //! `docs/format/lavafs.md` has the byte layouts and the proof that a crash loses no acknowledged
 //! change. The closest relative is BlueFS of Ceph. The system is described in *LavaStore* (PVLDB

@@ -1,21 +1,29 @@
-//! Reading the journal: from the superblock to the state that was last made durable.
+//! Journal replay: from the superblock to the last durable state.
 //!
-//! The superblock leads to a *dump*: parts that make the metadata as of the transaction `checkpoint`. Its last operation
-//! is a jump to the transactions after it, which follow each other block by block through the runs that they themselves
-//! announce (`JournalExtend`, `JournalSwitch`).
+//! The superblock refers to a *dump*: parts that rebuild the metadata as of the transaction
+//! `checkpoint`. The last operation of the dump is a jump to the transactions after it. These
+//! follow each other block by block through the extents announced by earlier transactions
+//! (`JournalExtend`, `JournalSwitch`).
 //!
-//! # Where it ends
+//! # End of the journal
 //!
-//! At the first place where the next transaction is not: its number, its chain and its checksum must all be right.
-//! Either a crash tore it, or it was never written; or it was durable and has been damaged since. It was durable if the
-//! superblock says so (`reached`), or any later transaction of this volume in the journal's blocks does (`durable`):
-//! then this is corruption. Otherwise nobody was ever told that it is durable, and the journal goes on in its place.
+//! The journal ends at the first place without a valid next transaction: its number, its chain and
+//! its checksum must be correct.
 //!
-//! A transaction may hold *claims*: sizes of files whose last bytes went to the device with it. Whoever made the next one
-//! knew them to be durable. Where nothing says so, their bytes are read: if one claim is not true, the sync that should
-//! have made the transaction durable never returned, and it counts as torn. Once it was durable the bytes may change only
-//! after a later transaction became durable, or because this very one gives their blocks up, in which case they are not
-//! asked for.
+//! The next transaction may be torn by a crash, or may never have been written; or it was durable
+//! and is damaged now. It was durable if the superblock records this (`reached`), or any later
+//! transaction of this volume in the journal blocks does (`durable`). In this case the replay
+//! reports corruption. Otherwise its durability was never acknowledged, and the journal continues
+//! in its place.
+//!
+//! A transaction may hold *claims*: sizes of files whose last bytes were written to the device with
+//! it. The next transaction was written only after these bytes became durable. Without evidence of
+//! durability, the replay reads the claimed bytes. A false claim means that the sync of the
+//! transaction never returned, so the transaction counts as torn.
+//!
+//! After a transaction is durable, its claimed bytes may change in two cases only. A later
+//! transaction became durable, or the transaction itself frees the blocks. In the second case the
+//! replay does not check them.
 
 use crate::layout::{self, BLOCK, Extent, Piece};
 use crate::meta::{Meta, Node};
@@ -26,47 +34,47 @@ use base::hash::key_hash;
 use base::{Error, Result};
 use io::BlockDevice;
 
-/// Blocks read at a time.
+/// Read-ahead size, in blocks.
 const AHEAD_BLOCKS: u64 = 64;
 
-/// A transaction, as it is shown to whoever listens.
+/// Transaction or dump part, as passed to the observer of a replay.
 #[derive(Debug)]
 pub struct Seen<'a> {
-    /// Where on the device it begins, bytes.
+    /// Device offset, in bytes.
     pub offset: u64,
-    /// Its header.
+    /// Header.
     pub header: &'a Header,
-    /// What it changed.
+    /// Operations.
     pub ops: &'a [Op],
 }
 
-/// What the journal led to.
+/// Result of a replay.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub meta: Meta,
-    /// Blocks of the dump and of all runs behind the one in use.
+    /// Blocks of the dump and of all earlier extents than those in use.
     pub behind: Vec<Extent>,
-    /// The runs in use, and where in them the next transaction goes.
+    /// Extents in use, and the block in them for the next transaction.
     pub runs: Vec<Extent>,
     pub at: u64,
-    /// The last transaction, and its hash.
+    /// Last transaction and its hash.
     pub sequence: u64,
     pub chain: u64,
-    /// Blocks of transactions since the dump.
+    /// Number of transaction blocks since the dump.
     pub since_dump: u64,
     /// Number of transactions since the dump.
     pub transactions: u64,
-    /// Where those are of which nothing says that they were durable, and the bytes that they claim: number of the
-    /// transaction, offset and length of each piece.
+    /// Transactions without evidence of durability, and the bytes that they claim: transaction
+    /// number, offset and length of each piece.
     pub unconfirmed: Vec<(u64, u64, u64)>,
 }
 
-/// Blocks of the journal in the order in which they are written.
+/// Reader of the journal blocks in write order.
 struct Stream<'d> {
     device: &'d dyn BlockDevice,
     runs: Vec<Extent>,
     len: u64,
-    /// Bytes from block `start` on.
+    /// Bytes read ahead, from block `start` on.
     ahead: Vec<u8>,
     start: u64,
 }
@@ -82,13 +90,13 @@ impl<'d> Stream<'d> {
         self.len += layout::blocks_of(runs);
     }
 
-    /// Where a block is on the device, bytes.
+    /// Returns the device offset of a block, in bytes.
     fn offset(&self, at: u64) -> u64 {
         let piece = layout::pieces(&self.runs, at * BLOCK, 1).into_iter().next();
         piece.and_then(|p| p.offset).unwrap_or(0)
     }
 
-    /// Makes sure that the bytes of `blocks` blocks from `at` on are there, as far as there are so many.
+    /// Loads up to `blocks` blocks from block `at` on, as far as they exist.
     fn load(&mut self, at: u64, blocks: u64) -> Result<&[u8]> {
         let end = at.saturating_add(blocks).min(self.len);
         let loaded = self.start + self.ahead.len() as u64 / BLOCK;
@@ -103,7 +111,8 @@ impl<'d> Stream<'d> {
         Ok(self.ahead.get(from..to).unwrap_or_default())
     }
 
-    /// The bytes of the transaction that claims to begin at block `at`; empty if none does.
+    /// Returns the bytes of the transaction whose header is at block `at`, or an empty slice
+    /// without a valid header.
     fn candidate(&mut self, owner: Owner, at: u64) -> Result<&[u8]> {
         if at >= self.len {
             return Ok(&[]);
@@ -127,10 +136,10 @@ fn check_runs(superblock: &Superblock, runs: &[Extent]) -> Result<()> {
     runs.iter().try_for_each(|&e| geometry.check(e))
 }
 
-/// Replays the journal; `see` is shown every transaction and every part of the dump.
+/// Replays the journal. Calls `see` for every transaction and every dump part.
 ///
 /// # Errors
-/// `Corruption` with the offset, if something that was durable is damaged; those of the device.
+/// `Corruption` with the offset if durable data is damaged; the errors of the device.
 pub(crate) fn replay(
     device: &dyn BlockDevice,
     superblock: &Superblock,
@@ -142,10 +151,11 @@ pub(crate) fn replay(
     }
 }
 
-/// The same, but damage behind the dump ends the replay: what came before it, and the damage.
+/// Same as [`replay`], but damage after the dump ends the replay. Returns the state before the
+/// damage, and the damage.
 ///
 /// # Errors
-/// `Corruption` if the dump is damaged; those of the device.
+/// `Corruption` if the dump is damaged; the errors of the device.
 pub(crate) fn replay_as_far_as_possible(
     device: &dyn BlockDevice,
     superblock: &Superblock,
@@ -174,7 +184,7 @@ pub(crate) fn replay_as_far_as_possible(
     };
     let damage = match damage {
         Some(e) => Some(e),
-        // Whoever writes a journal leaves room for the transaction that says where it goes on.
+        // A journal writer always leaves space for the transaction that extends the journal.
         None if replayed.at >= stream.len => {
             let why =
                 "the journal has no room behind its last transaction, as no release leaves it; run fsck";
@@ -194,7 +204,8 @@ struct Part {
     ops: Vec<Op>,
 }
 
-/// Reads the part of the dump that should begin at block `at` of its runs: its number, and the hash of the one before.
+/// Reads the dump part at block `at` of its extents. `place` is its number and the hash of the
+/// previous part.
 fn read_part(stream: &mut Stream<'_>, superblock: &Superblock, at: u64, place: (u32, u64)) -> Result<Part> {
     let bytes = stream.candidate(owner(superblock), at)?;
     let found = transaction::decode(owner(superblock), bytes)?;
@@ -206,10 +217,11 @@ fn read_part(stream: &mut Stream<'_>, superblock: &Superblock, at: u64, place: (
     Ok(Part { header, hash, blocks, ops: Op::decode_all(found.ops)? })
 }
 
-/// Where parts of a dump are damaged that is there twice, bytes. None, if it is there once: then it cannot be read.
+/// Returns the offsets of damaged parts in a dump with two copies, in bytes. Returns nothing for a
+/// dump with one copy: it is unreadable if a part is damaged.
 ///
 /// # Errors
-/// Those of the device.
+/// The errors of the device.
 pub(crate) fn damaged_dump_parts(device: &dyn BlockDevice, superblock: &Superblock) -> Result<Vec<u64>> {
     let mut stream = Stream::new(device, superblock.dump.clone());
     let (mut at, mut place, mut damaged, half) = (0, (0u32, 0u64), Vec::new(), stream.len / 2);
@@ -251,7 +263,7 @@ fn read_dump(
         let offset = stream.offset(at);
         let located = |e: Error| e.at_file(device.path()).at_offset(offset);
         let damaged = |e: Error| located(e.context("the dump of metadata is damaged; run fsck"));
-        // A dump that is there twice has its second copy in the second half of its blocks.
+        // A dump with two copies has the second one in the second half of its blocks.
         let copy = at + stream.len / 2;
         let read = read_part(&mut stream, superblock, at, (part, chain));
         let read = read.or_else(|e| read_part(&mut stream, superblock, copy, (part, chain)).map_err(|_| e));
@@ -284,12 +296,12 @@ fn read_dump(
 }
 
 impl Replayed {
-    /// Blocks of the journal.
+    /// Returns the blocks of the journal.
     pub fn journal(&self) -> Vec<Extent> {
         self.behind.iter().chain(&self.runs).copied().collect()
     }
 
-    /// The error, if the transaction that is not there was durable.
+    /// Returns the error if the missing next transaction was durable.
     fn missing(&self, superblock: &Superblock, stream: &mut Stream<'_>) -> Result<Option<Error>> {
         let lost = self.sequence + 1;
         let by = confirmed(superblock, stream, self.at, lost)?;
@@ -302,7 +314,8 @@ impl Replayed {
         }))
     }
 
-    /// What a transaction says of those before it; and where it is itself, if nothing said that it was durable.
+    /// Removes the transactions that this header confirms as durable. Adds the transaction itself
+    /// if nothing confirms its durability.
     fn note_confirmed(&mut self, superblock: &Superblock, stream: &Stream<'_>, h: &Header, blocks: u64) {
         let confirmed = h.durable.max(superblock.reached);
         self.unconfirmed.retain(|(sequence, ..)| *sequence > confirmed);
@@ -316,7 +329,7 @@ impl Replayed {
         self.unconfirmed.extend(pieces.into_iter().filter_map(|p| Some((sequence, p.offset?, p.len))));
     }
 
-    /// A claim that is true says where more bytes are of which nothing says that they were durable.
+    /// Adds the bytes of true claims to the data without evidence of durability.
     fn note_claims(&mut self, superblock: &Superblock, sequence: u64, ops: &[Op]) {
         if sequence <= superblock.reached {
             return;
@@ -325,7 +338,7 @@ impl Replayed {
             if let Op::Claim { ino, size, from, .. } = op
                 && let Some(node) = self.meta.nodes().get(*ino)
             {
-                // Whole blocks, as far as the file has them; `pieces` ends where they do.
+                // Whole blocks, up to the last block of the file.
                 let begin = from / BLOCK * BLOCK;
                 let len = size.div_ceil(BLOCK).saturating_mul(BLOCK) - begin;
                 let pieces = layout::pieces(node.extents.as_slice(), begin, len);
@@ -334,11 +347,12 @@ impl Replayed {
         }
     }
 
-    /// True if the bytes that the claims among `ops` speak of are there, as far as the files still have them after `ops`.
+    /// Returns true if the claims in `ops` hold. Claimed bytes that the files no longer have after
+    /// `ops` are not checked.
     fn claims_hold(&self, device: &dyn BlockDevice, ops: &[Op]) -> Result<bool> {
         let mut meta = self.meta.clone();
         if !ops.iter().all(|op| meta.apply(op).is_ok()) {
-            // A contradiction; whoever applies them in earnest tells which.
+            // The operations contradict the state. Applying them reports the details.
             return Ok(true);
         }
         for op in ops {
@@ -352,7 +366,7 @@ impl Replayed {
         Ok(true)
     }
 
-    /// Reads the next transaction and applies it. False if it is not there.
+    /// Reads and applies the next transaction. Returns false if there is none.
     fn next(
         &mut self,
         superblock: &Superblock,
@@ -367,7 +381,8 @@ impl Replayed {
         if h.kind != Kind::Change || h.sequence != self.sequence + 1 || h.chain != self.chain {
             return Ok(false);
         }
-        // From here on it is the right transaction: what it says is believed, or the journal is contradictory.
+        // From here on the transaction is valid. An error means that the journal contradicts
+        // itself.
         let located = |e: Error| e.at_file(&path).at_offset(offset);
         let ops = Op::decode_all(found.ops).map_err(located)?;
         if ops.iter().any(|op| matches!(op, Op::Claim { .. }))
@@ -406,7 +421,7 @@ impl Replayed {
     }
 }
 
-/// True if the bytes of a file in a range have a hash.
+/// Returns true if a byte range of a file has this hash.
 pub(crate) fn holds(
     device: &dyn BlockDevice,
     node: &Node,
@@ -418,7 +433,8 @@ pub(crate) fn holds(
     Ok(key_hash(&bytes) == hash)
 }
 
-/// Reads what is at `offset` of these blocks, as far as there are so many; holes and the rest stay as they are.
+/// Reads the bytes at `offset` of these blocks. Holes and the range beyond the blocks leave `buf`
+/// unchanged.
 fn read(device: &dyn BlockDevice, extents: &[Extent], offset: u64, buf: &mut [u8]) -> Result<()> {
     let pieces = layout::pieces(extents, offset, buf.len() as u64);
     layout::cut_mut(&pieces, buf)
@@ -426,7 +442,7 @@ fn read(device: &dyn BlockDevice, extents: &[Extent], offset: u64, buf: &mut [u8
         .try_for_each(|(now, at)| device.read_at(now, at))
 }
 
-/// Who says that transaction `lost`, which is not at block `at`, was durable.
+/// Returns the evidence that transaction `lost`, which is missing at block `at`, was durable.
 fn confirmed(superblock: &Superblock, stream: &mut Stream<'_>, at: u64, lost: u64) -> Result<Option<String>> {
     if superblock.reached >= lost {
         return Ok(Some("the superblock".to_owned()));

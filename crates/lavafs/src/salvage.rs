@@ -1,20 +1,24 @@
-//! Going on behind damage in the journal, for a repair.
+//! Salvage of the transactions after damage in the journal, for a repair.
 //!
-//! The transactions behind a damaged one are intact: each has its number, a checksum, and the hash of the one before it. But the one
-//! that would say where they are may be among what is damaged. So all blocks of the volume are searched for them, and those
-//! that chain to each other are applied.
+//! The transactions after a damaged one are intact: each has its number, a checksum, and the hash
+//! of its predecessor. But the transaction that announces their blocks may be damaged. Therefore
+//! the salvage searches all blocks of the volume for transactions and applies those that chain to
+//! each other.
 //!
-//! # Which are taken
+//! # Accepted transactions
 //!
-//! Blocks may also hold transactions of a history that a crash has cut off, with numbers that were used again. A chain is taken
-//! if the superblock says that its first transaction was durable, or one in it says so of the first transaction that is
-//! missing: it was made by whoever knew the lost ones. Of several chains the one that reaches furthest counts.
+//! Blocks may also hold transactions of an abandoned history, cut off by a crash, whose numbers
+//! were reused. A chain is accepted in two cases. The superblock records that its first transaction
+//! was durable, or one of its transactions records this of the first missing transaction. In the
+//! second case the writer of the chain knew the lost transactions. Of several chains with the same
+//! start, the longest one is taken.
 //!
-//! # What is lost
+//! # Losses
 //!
-//! The operations of the transactions that are missing, and what rests on them: a file whose creation is lost, and a size beyond
-//! blocks that nobody knows. Blocks are given to a file only after the operation that freed them is durable. So where two
-//! files have the same block behind the damage, the younger operation is right, and the other file was removed before.
+//! The operations of the missing transactions are lost, and so are operations that depend on them:
+//! changes of a file whose creation is lost, and a size beyond the known blocks. A file gets blocks
+//! only after the operation that freed them is durable. If two files own the same block after the
+//! damage, the younger operation is therefore right, and the other file had been removed.
 
 use crate::layout::{BLOCK, Extent};
 use crate::meta::Meta;
@@ -25,21 +29,21 @@ use crate::transaction::{self, Kind, Owner};
 use base::{HashMap, Result};
 use io::BlockDevice;
 
-/// Blocks read at a time.
+/// Search window, in blocks.
 const SEARCH_BLOCKS: u64 = 256;
 
-/// What a repair went over.
+/// Result of a salvage.
 #[derive(Debug, Default)]
 pub(crate) struct Salvaged {
-    /// Runs of numbers of transactions that are lost, both ends included.
+    /// Ranges of lost transaction numbers, both ends included.
     pub lost: Vec<(u64, u64)>,
-    /// How many behind them were applied.
+    /// Number of transactions applied after the damage.
     pub applied: u64,
-    /// What could not be applied, for people.
+    /// Descriptions of operations that could not be applied.
     pub consequences: Vec<String>,
 }
 
-/// A transaction that was found somewhere.
+/// Transaction found in the search.
 struct Candidate {
     sequence: u64,
     chain: u64,
@@ -48,10 +52,10 @@ struct Candidate {
     ops: Vec<Op>,
 }
 
-/// Applies to `replayed`, which ends at damage, what is intact behind that.
+/// Applies the intact transactions after the damage at which `replayed` ends.
 ///
 /// # Errors
-/// Those of the device.
+/// The errors of the device.
 pub(crate) fn salvage(
     device: &dyn BlockDevice,
     superblock: &Superblock,
@@ -81,7 +85,7 @@ pub(crate) fn salvage(
     Ok(salvaged)
 }
 
-/// All intact changes of the volume behind transaction `after`, by their numbers.
+/// Returns all intact transactions of the volume after transaction `after`, by number.
 fn search(device: &dyn BlockDevice, superblock: &Superblock, after: u64) -> Result<Vec<Candidate>> {
     let owner = Owner { uid: superblock.uid, key: superblock.key };
     let mut found = Vec::new();
@@ -112,7 +116,7 @@ fn search(device: &dyn BlockDevice, superblock: &Superblock, after: u64) -> Resu
     Ok(found)
 }
 
-/// The places of the transactions that follow each other behind `last`, if there are any to be taken.
+/// Returns the indexes of the next accepted chain after `last`, if any.
 fn next_chain(superblock: &Superblock, last: u64, found: &[Candidate]) -> Option<Vec<usize>> {
     let mut by_link: HashMap<(u64, u64), usize> = HashMap::default();
     let mut hashes: HashMap<(u64, u64), usize> = HashMap::default();
@@ -131,7 +135,7 @@ fn next_chain(superblock: &Superblock, last: u64, found: &[Candidate]) -> Option
     };
     let heads: Vec<usize> = found.iter().enumerate().filter(is_head).map(|(at, _)| at).collect();
     let chains: Vec<Vec<usize>> = heads.into_iter().map(chain_from).filter(is_taken).collect();
-    // The first gap first; of those that begin at the same number, what reaches furthest.
+    // Close the first gap first. Of the chains with the same start, take the longest.
     chains.into_iter().min_by_key(|chain| (found[chain[0]].sequence, usize::MAX - chain.len()))
 }
 
@@ -168,7 +172,7 @@ impl Salvaged {
         Ok(())
     }
 
-    /// Removes the files that have one of these blocks.
+    /// Removes the files that own one of these blocks.
     fn expel_owners(&mut self, meta: &mut Meta, extents: &[Extent], but: Option<Ino>) {
         let meets = |a: &Extent, b: &Extent| {
             let end = |e: &Extent| u64::from(e.start) + u64::from(e.blocks);
@@ -193,7 +197,7 @@ impl Salvaged {
     }
 }
 
-/// What it means that an operation cannot be applied.
+/// Describes the consequence of an operation that cannot be applied.
 fn consequence(op: &Op) -> String {
     match op {
         Op::Link { ino, .. } => {

@@ -1,22 +1,25 @@
-//! The free blocks of all devices, and which of them a file gets.
+//! Free blocks of all devices, and the choice of blocks for a file.
 //!
-//! Each device has a [`FreeMap`]. A file asks for a device and gets blocks there, in one run if there is one that is long enough; where that device
-//! has too few, it *falls over* to the other one, whole if that is possible, and in parts where only both together have enough. So a volume
-//! is full when both devices are, and not before. Who would rather wait for blocks on the device that he wants asks without falling over first.
+//! Each device has a [`FreeMap`]. A file requests blocks on a device and gets them there, in one
+//! run if a long enough run exists. If that device has too few blocks, the request *falls over* to
+//! the other device: completely if possible, otherwise in parts on both devices. Therefore a volume
+//! is full only when both devices are. A caller may disable the fallback, in order to wait for
+//! blocks on its device.
 //!
-//! The journal lies on the speed device, and falls over like a file. Its reserve ([`crate::core`]) is one for both devices, and kept on the
-//! speed device as far as that has it: a speed device full of files has its reserve still, and a volume never runs out of room for its
-//! journal while the other device has some.
+//! The journal uses the speed device, and falls over like a file. Its reserve ([`crate::core`])
+//! covers both devices together, and stays on the speed device as far as possible. Therefore a
+//! speed device full of files still has its reserve. The journal never runs out of space while the
+//! other device has some.
 
 use crate::alloc::FreeMap;
 use crate::geometry::{Geometry, Role, role_of};
 use crate::layout::{Extent, push};
 
-/// Where a file wants its blocks.
+/// Device preference of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub role: Role,
-    /// The other device does as well, where this one has too few.
+    /// If true, the other device may provide blocks that this one lacks.
     pub falls_over: bool,
 }
 
@@ -26,7 +29,7 @@ impl Wish {
     }
 }
 
-/// See the module.
+/// Free blocks of all devices; see the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeSpace {
     first: FreeMap,
@@ -35,12 +38,12 @@ pub(crate) struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// Nothing is free yet.
+    /// Creates the state without free blocks.
     pub(crate) fn none_of(geometry: Geometry) -> FreeSpace {
         FreeSpace { first: FreeMap::default(), second: geometry.is_two().then(FreeMap::default) }
     }
 
-    /// Everything behind the heads is free.
+    /// Creates the state in which all blocks after the heads are free.
     pub(crate) fn all_of(geometry: Geometry) -> FreeSpace {
         let mut free = FreeSpace::none_of(geometry);
         for area in geometry.areas() {
@@ -80,7 +83,7 @@ impl FreeSpace {
         self.maps().map(FreeMap::blocks).sum()
     }
 
-    /// Those of one device.
+    /// Number of free blocks of one device.
     pub(crate) fn blocks_of(&self, role: Role) -> u64 {
         self.map(role).map_or(0, FreeMap::blocks)
     }
@@ -90,24 +93,25 @@ impl FreeSpace {
         self.maps().map(FreeMap::runs).sum()
     }
 
-    /// The longest run, blocks.
+    /// Length of the longest run, in blocks.
     pub(crate) fn longest(&self) -> u32 {
         self.maps().map(FreeMap::longest).max().unwrap_or(0)
     }
 
-    /// Gives blocks back. False, and nothing done, if some of them are free already.
+    /// Frees blocks. Returns false, without a change, if some of the blocks are already free.
     #[must_use]
     pub(crate) fn release(&mut self, extent: Extent) -> bool {
         self.map_at(extent).release(extent)
     }
 
-    /// Takes these very blocks. False, and nothing done, if one of them is not free.
+    /// Allocates exactly the blocks of `extent`. Returns false, without a change, if one of them is
+    /// not free.
     #[must_use]
     pub(crate) fn claim(&mut self, extent: Extent) -> bool {
         self.map_at(extent).claim(extent)
     }
 
-    /// The parts of `extent` that are free.
+    /// Returns the free parts of `extent`.
     pub(crate) fn overlapping(&self, extent: Extent) -> Vec<Extent> {
         match &self.second {
             Some(second) if role_of(true, extent) == Role::Capacity => second.overlapping(extent),
@@ -115,7 +119,8 @@ impl FreeSpace {
         }
     }
 
-    /// Blocks of a device that files may get, where so many are kept for the journal.
+    /// Returns the number of blocks of a device that files may get while `reserve` blocks are kept
+    /// for the journal.
     pub(crate) fn available(&self, role: Role, reserve: u64) -> u64 {
         let on_speed = self.blocks_of(Role::Speed);
         match role {
@@ -124,8 +129,8 @@ impl FreeSpace {
         }
     }
 
-    /// Takes blocks for a file, near `goal` if that is possible, and leaves `reserve`. `None`, and nothing done, if there are not as many where they
-    /// are wished.
+    /// Allocates blocks for a file, near `goal` if possible, and keeps `reserve`. Returns `None`,
+    /// without a change, if too few blocks match `wish`.
     pub(crate) fn allocate(
         &mut self,
         blocks: u32,
@@ -169,7 +174,7 @@ impl FreeSpace {
         }
     }
 
-    /// Takes blocks for the journal, from the reserve as well, in however many runs.
+    /// Allocates blocks for the journal, in any number of runs, also from the reserve.
     pub(crate) fn allocate_any(&mut self, blocks: u64) -> Option<Vec<Extent>> {
         let here = self.first.blocks();
         let Some(second) = self.second.as_mut().filter(|_| here < blocks) else {
@@ -193,7 +198,7 @@ mod tests {
     const SPEED: Wish = Wish { role: Role::Speed, falls_over: true };
     const CAPACITY: Wish = Wish { role: Role::Capacity, falls_over: true };
 
-    /// 68 free blocks on one device and 268 on the other.
+    /// Returns two devices with 68 and 268 free blocks.
     fn two() -> FreeSpace {
         FreeSpace::all_of(Geometry::two(100, 300))
     }

@@ -1,4 +1,4 @@
-//! What a volume holds and has done.
+//! Statistics of a volume.
 
 use crate::geometry::{Role, role_of};
 use crate::layout::{BLOCK, Extent};
@@ -6,61 +6,61 @@ use crate::volume::Volume;
 use base::sync::lock;
 use base::sync::statistic::{AtomicU64, Ordering};
 
-/// What a volume holds now, and counters since it was mounted.
+/// Current contents of a volume, and counters since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes of the volume.
+    /// Size of the volume, in bytes.
     pub total_bytes: u64,
-    /// Bytes that belong to nobody.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Bytes of those that files may get.
+    /// Free bytes that files may get.
     pub available_bytes: u64,
-    /// Bytes that are free as soon as the journal is durable and nobody reads them.
+    /// Bytes that become free when the journal is durable and their readers have ended.
     pub freeing_bytes: u64,
-    /// Bytes of files.
+    /// Size of the file blocks, in bytes.
     pub file_bytes: u64,
-    /// Bytes of the journal.
+    /// Size of the journal, in bytes.
     pub journal_bytes: u64,
     /// Number of files.
     pub files: u64,
-    /// Runs of free blocks.
+    /// Number of runs of free blocks.
     pub free_runs: u64,
-    /// The longest of them, bytes.
+    /// Length of the longest free run, in bytes.
     pub longest_free_run_bytes: u64,
-    /// Bytes written to files, whole blocks.
+    /// Bytes written to files, in whole blocks.
     pub data_bytes_written: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// Syncs of the device for the sake of files.
+    /// Number of device syncs for file data.
     pub data_syncs: u64,
-    /// Commits of the journal.
+    /// Number of journal commits.
     pub journal_commits: u64,
-    /// Transactions written.
+    /// Number of written transactions.
     pub journal_transactions: u64,
-    /// Bytes of transactions written.
+    /// Bytes of written transactions.
     pub journal_bytes_written: u64,
-    /// Compactions of the journal.
+    /// Number of journal compactions.
     pub journal_compactions: u64,
-    /// Bytes of dumps written.
+    /// Bytes of written dumps.
     pub dump_bytes_written: u64,
-    /// Bytes of free blocks of which the device was told.
+    /// Bytes of discarded blocks.
     pub discarded_bytes: u64,
 }
 
-/// What one device of a volume holds now, and a counter since the volume was mounted.
+/// Current contents of one device of a volume, and a counter since the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceStatistics {
-    /// What it is for; of a volume of one device [`Role::Speed`].
+    /// Role of the device; [`Role::Speed`] on a one-device volume.
     pub role: Role,
-    /// Bytes of the device that the volume has.
+    /// Bytes of the device that belong to the volume.
     pub total_bytes: u64,
-    /// Bytes that belong to nobody.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Bytes of those that files may get.
+    /// Free bytes that files may get.
     pub available_bytes: u64,
-    /// Bytes of files.
+    /// Size of the file blocks, in bytes.
     pub file_bytes: u64,
-    /// Bytes that files got here which should be on the other device, but had too little room there.
+    /// Bytes of files allocated here because the other, preferred device had too little space.
     pub fallen_over_bytes: u64,
 }
 

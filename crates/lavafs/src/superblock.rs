@@ -1,16 +1,18 @@
-//! The superblock: what the volume is, and where its journal begins.
+//! Superblock: the identity of the volume and the start of its journal.
 //!
-//! One block, kept twice. Each change gives it a higher generation and writes both slots, one after the other and each
-//! durably; only then may anything that the older one led to be overwritten. So the higher of the intact generations is
-//! always right, and either slot alone leads to all that was ever acknowledged.
+//! The superblock is one block, stored twice. Each change increments the generation and writes both
+//! slots, one after the other, each durably. Only then may blocks referenced by the older
+//! superblock be overwritten. Therefore the intact slot with the higher generation is always valid.
+//! Either slot alone leads to all acknowledged changes.
 //!
-//! `reached` is the number of a transaction that is durable: a journal that ends before it was damaged.
+//! `reached` is the number of a durable transaction: a journal that ends before it is damaged.
 //!
-//! On a volume of two devices both have slots. Those of the speed device are the superblock; those of the capacity device say which volume it
-//! belongs to, and lead nowhere. Each says which device holds it, who the other one is, and by the session of the last mount
-//! whether both are of the same time (`bond`).
+//! On a two-device volume, both devices have slots. The slots of the speed device are the
+//! superblock. The slots of the capacity device name their volume, and refer to no dump. Each slot
+//! names its device and the other device. The session of the last mount shows whether both devices
+//! are of the same time (`bond`).
 //!
-//! The byte map is in `docs/format/lavafs.md`.
+//! `docs/format/lavafs.md` has the byte layout.
 
 use crate::geometry::{DEVICE_BLOCKS_MAX, Geometry, Role};
 use crate::layout::{BLOCK, Extent, HEAD_BLOCKS, SLOTS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
@@ -18,98 +20,99 @@ use base::codec::{Reader, put_u32, put_u64};
 use base::{Error, ErrorKind, Result, Uid, checksum};
 use io::{AlignedBuf, BlockDevice};
 
-/// The first bytes of a slot.
+/// First bytes of a slot.
 pub const MAGIC: [u8; 8] = *b"LAVAFS\r\n";
-/// The newest version of the format, that of volumes of two devices. This release reads and writes those before, too, and leaves them what
-/// they are.
+/// Newest version of the format, used by volumes of two devices. This release also reads and writes
+/// earlier versions, without an upgrade.
 pub const VERSION: u32 = 3;
-/// The version of a volume of one device that this release makes.
+/// Version of the one-device volumes made by this release.
 pub const VERSION_OF_ONE: u32 = 2;
-/// The version of all volumes of two devices, and of no other.
+/// Version of all two-device volumes, and of no other volume.
 pub const VERSION_OF_TWO: u32 = 3;
-/// The first version whose journal may hold claims.
+/// First version whose journal may hold claims.
 pub const VERSION_WITH_CLAIMS: u32 = 2;
-/// The first version whose dump may be in more runs than the superblock names; an older volume that needs that becomes one
-/// of this version.
+/// First version whose dump may have more extents than the superblock names. An older volume that
+/// needs this becomes a volume of this version.
 pub const VERSION_WITH_CHAINS: u32 = 2;
-/// Runs of blocks that the dump of metadata may consist of.
+/// Maximum number of dump extents in the superblock.
 pub const DUMP_EXTENTS_MAX: usize = 64;
-/// Devices that the format has room for.
+/// Maximum number of devices in the format.
 pub const DEVICES_MAX: usize = 2;
 
-/// The image gives discarded blocks back.
+/// Flag of a sparse image, where discards return blocks to the host file system.
 const FLAG_SPARSE: u32 = 1;
 const CHECKSUM_AT: usize = 12;
-/// Behind the longest list of runs.
+/// Offset of the bond, after the longest extent list.
 const BOND_AT: usize = 704;
 
 /// A device of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceRecord {
-    /// Its identity.
+    /// Identity.
     pub uid: Uid,
-    /// Its size.
+    /// Size, in blocks.
     pub blocks: u64,
 }
 
-/// What holds two devices together.
+/// Pairing of two devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bond {
-    /// What the device is that holds this slot.
+    /// Role of the device that holds this slot.
     pub role: Role,
-    /// Drawn at the last mount that wrote.
+    /// Session, drawn at the last writable mount.
     pub session: Uid,
-    /// The one before.
+    /// Previous session.
     pub previous: Uid,
-    /// How many there have been.
+    /// Number of writable mounts.
     pub mounts: u64,
 }
 
 /// The devices of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceTable {
-    /// The one, or the speed device and the capacity device.
+    /// The only device, or the speed device and the capacity device.
     pub records: Vec<DeviceRecord>,
-    /// Of two.
+    /// Pairing of two devices.
     pub bond: Option<Bond>,
 }
 
-/// What a slot holds.
+/// Contents of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// The version of the format.
+    /// Version of the format.
     pub version: u32,
-    /// The identity of the volume.
+    /// Identity of the volume.
     pub uid: Uid,
-    /// Counts changes of the superblock.
+    /// Number of superblock changes.
     pub generation: u64,
-    /// What file stamps and the checksums of the journal are masked with: random, and known to nobody who writes files.
+    /// Random key that masks the file stamps and the journal checksums. File writers do not know
+    /// it.
     pub key: Uid,
-    /// Blocks in which files grow.
+    /// Allocation unit of files, in blocks.
     pub unit_blocks: u32,
-    /// Blocks of the first allocation of a file of unknown length.
+    /// First allocation of a file of unknown length, in blocks.
     pub small_unit_blocks: u32,
-    /// Blocks in which the journal grows.
+    /// Allocation unit of the journal, in blocks.
     pub journal_blocks: u32,
-    /// The image was made without writing it once: bit 0 of the flags.
+    /// True if the image was created sparse, without writing all its blocks; bit 0 of the flags.
     pub sparse: bool,
-    /// The transaction that the dump stands for.
+    /// Transaction up to which the dump includes all changes.
     pub checkpoint: u64,
-    /// A transaction that is durable.
+    /// Number of a durable transaction.
     pub reached: u64,
-    /// Where the dump of metadata is; nowhere in the slots of a capacity device.
+    /// Extents of the metadata dump; empty in the slots of a capacity device.
     pub dump: Vec<Extent>,
     /// The devices.
     pub devices: DeviceTable,
 }
 
 impl Superblock {
-    /// Blocks of the volume.
+    /// Returns the number of blocks of the volume.
     pub fn blocks(&self) -> u64 {
         self.geometry().blocks()
     }
 
-    /// Blocks of one of its devices.
+    /// Returns the number of blocks of one device.
     pub fn blocks_of(&self, role: Role) -> u64 {
         self.geometry().blocks_of(role)
     }
@@ -122,8 +125,9 @@ impl Superblock {
         }
     }
 
-    /// The same volume with a dump as of transaction `sequence` in the runs `extents`, of which the superblock names `named`.
-    /// A volume that needs more runs than are named is one of a version that knows that.
+    /// Returns the superblock for a dump as of transaction `sequence` in `extents`, of which it
+    /// names `named`. If the dump needs more extents than `named`, the version is at least
+    /// [`VERSION_WITH_CHAINS`].
     pub(crate) fn leading_to(&self, sequence: u64, named: &[Extent], extents: &[Extent]) -> Superblock {
         let least = if named.len() < extents.len() { VERSION_WITH_CHAINS } else { 0 };
         Superblock {
@@ -134,7 +138,7 @@ impl Superblock {
         }
     }
 
-    /// The bytes of slot 0 or 1.
+    /// Encodes slot 0 or 1.
     pub fn encode(&self, slot: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(BLOCK as usize);
         out.extend_from_slice(&MAGIC);
@@ -172,10 +176,11 @@ impl Superblock {
         out
     }
 
-    /// Reads the bytes of a slot.
+    /// Decodes a slot.
     ///
     /// # Errors
-    /// `NotFound` if there is no superblock, `Unsupported` if a newer release wrote it, `Corruption`.
+    /// `NotFound` if there is no superblock, `Unsupported` if a newer release wrote it,
+    /// `Corruption`.
     pub fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
         let mut r = Reader::new(bytes);
         if r.array::<8>()? != MAGIC {
@@ -285,7 +290,7 @@ impl Bond {
         put_u64(out, self.mounts);
     }
 
-    /// From the bytes of a slot.
+    /// Decodes the bond in a slot.
     fn decode(bytes: &[u8]) -> Result<Bond> {
         let mut r = Reader::new(bytes.get(BOND_AT..).unwrap_or_default());
         let role = match r.u32()? {
@@ -301,18 +306,18 @@ fn slot_offset(slot: usize) -> u64 {
     u64::from(SLOTS[slot]) * BLOCK
 }
 
-/// The slots of a device as they were found.
+/// Slots of a device as read.
 #[derive(Debug)]
 pub struct Slots {
-    /// What each holds, or why it cannot be read.
+    /// Contents of each slot, or the error of reading it.
     pub found: [Result<Superblock>; 2],
 }
 
 impl Slots {
-    /// Reads both.
+    /// Reads both slots.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn read(device: &dyn BlockDevice) -> Result<Slots> {
         let none = || Err(Error::not_found("the device is too small for a LavaFS").at_file(device.path()));
         let mut found = [none(), none()];
@@ -332,7 +337,7 @@ impl Slots {
         Ok(Slots { found })
     }
 
-    /// Refuses a device on which neither slot has ever been one.
+    /// Rejects a device whose slots both hold no superblock.
     ///
     /// # Errors
     /// `NotFound`.
@@ -344,10 +349,11 @@ impl Slots {
         }
     }
 
-    /// The one that counts, and whether the other says the same.
+    /// Returns the valid slot, and whether the other slot is equal.
     ///
     /// # Errors
-    /// If neither can be read: the more telling of the two reasons.
+    /// The more informative of the two errors if neither slot is readable; `Corruption` if the
+    /// slots belong to different volumes; `Unsupported` if a newer release wrote a slot.
     pub fn choose(self) -> Result<(Superblock, bool)> {
         match self.found {
             [Ok(a), Ok(b)] if a.uid != b.uid => Err(Error::corruption(
@@ -358,7 +364,7 @@ impl Slots {
                 Ok((if a.generation >= b.generation { a } else { b }, same))
             }
             [Ok(one), Err(other)] | [Err(other), Ok(one)] => match other.kind() {
-                // The slot that is not understood may be the newer one.
+                // The unsupported slot may be the newer one.
                 ErrorKind::Unsupported => Err(other),
                 _ => Ok((one, false)),
             },
@@ -370,16 +376,16 @@ impl Slots {
 /// Writes both slots, one after the other, each durably.
 ///
 /// # Errors
-/// Those of the device. The second slot is as it was if the first could not be written.
+/// The errors of the device. The second slot is unchanged if the write of the first one failed.
 pub fn write(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
     (0..SLOTS.len()).try_for_each(|slot| write_slot(device, superblock, slot))
 }
 
-/// Makes the slots say the same again: first the one that does not say what counts is written, then the other, which a
-/// write that failed may have left in the cache of the device only.
+/// Makes both slots equal again. First rewrites slots that differ from `superblock`, then the
+/// others, whose contents may exist only in the device cache after a failed write.
 ///
 /// # Errors
-/// Those of the device.
+/// The errors of the device.
 pub fn heal(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
     let found = Slots::read(device)?.found;
     let says = |slot: &usize| found.get(*slot).is_some_and(|f| f.as_ref().ok() == Some(superblock));

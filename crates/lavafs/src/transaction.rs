@@ -1,17 +1,20 @@
-//! Transactions: what the journal is written in.
+//! Transactions: the records of the journal.
 //!
-//! A transaction is a header and operations; it begins at a block and is padded to whole blocks. It has no commit
-//! record: it is there if its checksum is right, its number is the next, and its `chain` is the hash of the one before
-//! it. The chain keeps a transaction that outlived a crash, while one before it did not, from being taken for the
-//! continuation of what was written in the lost one's place later.
+//! A transaction consists of a header and operations. It begins at a block and is padded to whole
+//! blocks. It has no commit record: it is valid if its checksum is correct, its number is the next
+//! one, and its `chain` is the hash of its predecessor. A crash may lose a transaction but keep a
+//! later one. The chain then prevents the later one from following a transaction that is written in
+//! place of the lost one.
 //!
-//! `durable` is the number of a transaction that was durable when this one was made: whoever finds this one intact
-//! knows that those up to there were not torn by a crash, whatever they look like now.
+//! `durable` is the number of a transaction that was durable when this one was written. An intact
+//! transaction thus proves that no crash tore the transactions up to `durable`, even if they are
+//! unreadable now.
 //!
-//! The header has a checksum of its own, so that its length can be believed before the rest is read, and so that what it
-//! says of `durable` counts even if the rest is torn.
+//! The header has its own checksum. Therefore its length is trusted before the rest is read, and
+//! its `durable` counts even if the rest is torn.
 //!
-//! Checksums are masked with the volume's key and the number of the transaction (for a part of a dump: and of the part).
+//! Checksums are masked with the key of the volume and the transaction number, for a dump part also
+//! with the part number.
 
 use crate::layout::BLOCK;
 use base::checksum::{checksum, mask};
@@ -19,78 +22,78 @@ use base::codec::{Reader, put_u32, put_u64};
 use base::hash::key_hash;
 use base::{Error, Result, Uid};
 
-/// The first bytes of a transaction.
+/// First bytes of a transaction.
 pub const MAGIC: [u8; 4] = *b"LFTX";
-/// Bytes of the header.
+/// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 72;
-/// The longest transaction.
+/// Maximum length of a transaction, in bytes.
 pub const TRANSACTION_LEN_MAX: usize = 16 << 20;
 
 const CHECKSUM_AT: usize = 4;
-/// Bytes under the checksum of the header.
+/// Byte range under the header checksum.
 const HEADER_SUMMED: std::ops::Range<usize> = 8..68;
 
-/// What a transaction is part of.
+/// Kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Changes, in the order in which they were made.
+    /// Changes, in order.
     Change,
-    /// A part of the metadata as a whole, as of the transaction with this number.
+    /// Part of a metadata dump, as of the transaction with this number.
     Dump,
 }
 
-/// The header.
+/// Header of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is part of.
+    /// Kind of the transaction.
     pub kind: Kind,
-    /// Its number; of a dump that of the last transaction in it.
+    /// Transaction number; for a dump, that of the last transaction in it.
     pub sequence: u64,
-    /// The hash of the transaction, or part, before it.
+    /// Hash of the previous transaction or part.
     pub chain: u64,
-    /// A transaction that was durable when this one was made.
+    /// Number of a transaction that was durable when this one was written.
     pub durable: u64,
-    /// Random: two transactions of one number differ.
+    /// Random value: two transactions with the same number differ.
     pub salt: u64,
-    /// Number of the part of a dump.
+    /// Part number in a dump.
     pub part: u32,
 }
 
-/// A transaction that was found.
+/// A decoded transaction.
 #[derive(Clone, Debug)]
 pub struct Found<'a> {
-    /// Its header.
+    /// Header.
     pub header: Header,
-    /// Its operations, encoded.
+    /// Encoded operations.
     pub ops: &'a [u8],
-    /// What the next one must chain to.
+    /// Hash, which is the `chain` of the next transaction.
     pub hash: u64,
-    /// How many blocks it takes.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
-/// Which volume transactions belong to.
+/// Volume of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
-    /// Its identity.
+    /// Identity of the volume.
     pub uid: Uid,
-    /// Its key.
+    /// Key of the volume.
     pub key: Uid,
 }
 
-/// Where headers are, to the mask of their checksums: nowhere a transaction is.
+/// Place that masks header checksums; no transaction has it.
 const HEADER_PLACE: u64 = u64::MAX;
 
 fn place(sequence: u64, part: u32) -> u64 {
     sequence ^ (u64::from(part) << 40)
 }
 
-/// How many blocks a transaction with so many bytes of operations takes.
+/// Returns the number of blocks of a transaction with `ops_len` bytes of operations.
 pub fn blocks_of(ops_len: usize) -> u64 {
     ((HEADER_LEN + ops_len) as u64).div_ceil(BLOCK)
 }
 
-/// The bytes of a transaction, not padded, and its hash.
+/// Encodes a transaction without padding. Returns its bytes and its hash.
 pub fn encode(owner: Owner, header: &Header, ops: &[u8]) -> (Vec<u8>, u64) {
     let len = HEADER_LEN + ops.len();
     assert!(len <= TRANSACTION_LEN_MAX, "a transaction of {len} bytes");
@@ -114,7 +117,8 @@ pub fn encode(owner: Owner, header: &Header, ops: &[u8]) -> (Vec<u8>, u64) {
     (out, hash)
 }
 
-/// The header at the start of a block and the length of the transaction, if there is an intact one of this volume.
+/// Returns the header at the start of a block and the transaction length, if the header is intact
+/// and belongs to this volume.
 pub fn decode_header(owner: Owner, block: &[u8]) -> Option<(Header, usize)> {
     let summed = block.get(HEADER_SUMMED)?;
     let mut r = Reader::new(block);
@@ -137,10 +141,10 @@ pub fn decode_header(owner: Owner, block: &[u8]) -> Option<(Header, usize)> {
     ours.then_some((Header { kind, sequence, chain, durable, salt, part }, len))
 }
 
-/// Reads a transaction at the start of `bytes`, which may hold more.
+/// Decodes the transaction at the start of `bytes`, which may hold more.
 ///
 /// # Errors
-/// `Corruption` if there is none, or none of this volume, or a damaged one.
+/// `Corruption` without an intact transaction of this volume.
 pub fn decode(owner: Owner, bytes: &[u8]) -> Result<Found<'_>> {
     let (header, len) =
         decode_header(owner, bytes).ok_or_else(|| Error::corruption("no transaction of this volume"))?;

@@ -1,11 +1,13 @@
-//! Upkeep: the compaction of the journal and the discards of free blocks, and the thread that does both in the background.
+//! Background maintenance: journal compaction and discards of free blocks, with their thread.
 //!
-//! The work is done in steps. On a simulated machine each commit takes one step; elsewhere a commit starts a thread, if there is
-//! work and no thread. The thread rests after each step, for longer than the step took, so that the device and the processor are
-//! free for the foreground. While a caller waits for the compaction, or unmounts the volume, no step is followed by a rest.
+//! The work consists of steps. In a simulation, each commit runs one step. Otherwise a commit
+//! starts a thread if work is due and no thread runs. After each step the thread pauses for longer
+//! than the step took, so that foreground work gets the device and the processor. No pauses occur
+//! while a caller waits for the compaction or unmounts the volume.
 //!
-//! The part owns two locks. That of the compaction is held during each of its steps, and the locks of the superblock, the journal
-//! and the core may be taken under it. That of the thread is held while the thread is started.
+//! This module owns two locks. The compaction lock is held during each compaction step; the locks
+//! of the superblock, the journal and the core may be taken under it. The thread lock is held while
+//! the thread is started.
 
 use crate::compaction::Compaction;
 use crate::journal::Journal;
@@ -17,30 +19,30 @@ use base::sync::{Mutex, lock, rank, try_lock};
 use io::{Env, ThreadHandle};
 use std::sync::Arc;
 
-/// After a step of a compaction the thread that made it is idle for so many times as long as the step took: the device, and
-/// the processor, are there for those who wait for them.
+/// Length of the pause after a compaction step, as a multiple of the step duration. Other threads
+/// use the device and the processor meanwhile.
 const REST: u64 = 4;
-/// But no longer than this: a step may have waited itself.
+/// Maximum pause, because a step may itself have waited.
 const REST_MAX_NS: u64 = 5_000_000;
-/// The longest sleep of the thread when only discards are wanted, which are not due: who unmounts waits for it.
+/// Maximum sleep of the thread until the next discard is allowed. An unmount waits for it.
 const DISCARD_SLEEP_MAX_NS: u64 = 50_000_000;
 
-/// See the module.
+/// Background maintenance; see the module documentation.
 pub(crate) struct Upkeep {
-    /// The compaction under way, one at a time; held during each of its steps.
+    /// Current compaction, at most one. The lock is held during each of its steps.
     compaction: Mutex<Compaction, rank::FsCompaction>,
-    /// Blocks of journal since the dump, for those who do not hold its lock.
+    /// Number of journal blocks since the dump, readable without the journal lock.
     since_dump: AtomicU64,
-    /// A thread compacts, or is about to.
+    /// True if a thread runs or is about to start.
     has_thread: AtomicBool,
-    /// How many wait for the compaction.
+    /// Number of callers that wait for the compaction.
     waiting: AtomicU64,
-    /// The thread of the last compaction, to be joined.
+    /// Thread of the last compaction, to be joined.
     thread: Mutex<Option<Box<dyn ThreadHandle>>, rank::FsThread>,
 }
 
 impl Upkeep {
-    /// For a journal with so many blocks since the dump.
+    /// Creates the state for a journal with `since_dump` blocks since the dump.
     pub(crate) fn new(since_dump: u64) -> Upkeep {
         Upkeep {
             compaction: Mutex::new(Compaction::default()),
@@ -51,22 +53,22 @@ impl Upkeep {
         }
     }
 
-    /// Blocks of journal since the dump, as of the last commit or step.
+    /// Returns the number of journal blocks since the dump, as of the last commit or step.
     pub(crate) fn since_dump(&self) -> u64 {
         self.since_dump.load(Ordering::Relaxed)
     }
 
-    /// The journal has become longer, or was compacted. Its lock is held.
+    /// Records the new length of the journal. The caller holds its lock.
     pub(crate) fn note_journal(&self, journal: &Journal) {
         self.since_dump.store(journal.since_dump(), Ordering::Relaxed);
     }
 
-    /// True while a compaction is under way. Waits for the end of its step.
+    /// Returns true during a compaction. Waits for the end of its current step.
     pub(crate) fn is_compacting(&self) -> bool {
         !lock(&self.compaction).is_idle()
     }
 
-    /// True if the journal has grown so long that it should be compacted.
+    /// Returns true if the journal is long enough for a compaction.
     fn wants_compaction(&self, volume: &Volume) -> bool {
         let since_dump = self.since_dump();
         let core = lock(&volume.core);
@@ -77,10 +79,10 @@ impl Upkeep {
             || (core.journal_is_short() && since_dump >= u64::from(core.journal_blocks) / 2)
     }
 
-    /// One step: of the compaction under way, or of one that is due, or a discard.
+    /// Runs one step: of the current compaction, of one that is due, or a discard.
     ///
     /// # Errors
-    /// Those of the device, which have poisoned the volume.
+    /// The errors of the device, which have poisoned the volume.
     pub(crate) fn step(&self, volume: &Volume) -> Result<()> {
         let mut compaction = lock(&self.compaction);
         if compaction.is_idle() && !self.wants_compaction(volume) {
@@ -96,10 +98,10 @@ impl Upkeep {
         Ok(())
     }
 
-    /// A compaction from beginning to end, at the pace of those in the background; if one is under way, the rest of it.
+    /// Runs a whole compaction, or the rest of the current one, at the pace of background work.
     ///
     /// # Errors
-    /// `Poisoned`; those of the device, which have poisoned the volume.
+    /// `Poisoned`; the errors of the device, which have poisoned the volume.
     pub(crate) fn compact(&self, volume: &Volume) -> Result<()> {
         volume.durability.check_sound()?;
         let step = || {
@@ -111,10 +113,10 @@ impl Upkeep {
         Ok(())
     }
 
-    /// The same for a caller that waits for it.
+    /// Same as [`Upkeep::compact`] for a caller that waits for it: without pauses.
     ///
     /// # Errors
-    /// As [`Upkeep::compact`].
+    /// The errors of [`Upkeep::compact`].
     pub(crate) fn compact_now(&self, volume: &Volume) -> Result<()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let compacted = self.compact(volume);
@@ -122,7 +124,7 @@ impl Upkeep {
         compacted
     }
 
-    /// Takes a step in the background, and a rest.
+    /// Runs a background step and pauses after it.
     fn rested<T>(&self, env: &Env, step: impl FnOnce() -> Result<T>) -> Result<T> {
         let start_ns = env.clock.now_ns();
         let done = step()?;
@@ -130,7 +132,7 @@ impl Upkeep {
         Ok(done)
     }
 
-    /// Rests after work that began at `start_ns`, unless a caller waits for it.
+    /// Pauses after work that began at `start_ns`, unless a caller waits.
     pub(crate) fn rest(&self, env: &Env, start_ns: u64) {
         if self.waiting.load(Ordering::Relaxed) == 0 && !env.is_simulated() {
             let took_ns = env.clock.now_ns().saturating_sub(start_ns);
@@ -138,7 +140,7 @@ impl Upkeep {
         }
     }
 
-    /// Tells the device of one run of free blocks, if that is due.
+    /// Discards one run of free blocks, if a discard is allowed now.
     fn discard(&self, volume: &Volume) -> Result<()> {
         let now_ns = volume.env.clock.now_ns();
         let Some(extent) = lock(&volume.core).begin_discard(now_ns) else { return Ok(()) };
@@ -147,13 +149,13 @@ impl Upkeep {
         core.end_discard(extent);
         match told {
             Ok(()) => count(&volume.counters.discarded_bytes, extent.len()),
-            // A hint: a device that does not take it is not told again.
+            // Discards are hints: a device that rejects one gets no further discards.
             Err(_) => core.refuse_discards(volume.device.role_of(extent)),
         }
         Ok(())
     }
 
-    /// Starts the thread, if there is work and threads can be had.
+    /// Starts the thread if work is due and threads are available.
     pub(crate) fn start(&self, volume: &Arc<Volume>) {
         let Some(spawner) = volume.env.spawner.clone() else { return };
         if volume.durability.is_poisoned()
@@ -179,20 +181,20 @@ impl Upkeep {
         }
         match spawner.spawn("lavafs-journal", io::Priority::Background, Box::new(body)) {
             Ok(handle) => *thread = Some(handle),
-            // Without a thread the journal grows until one can be had.
+            // Without a thread, the journal grows until a thread is available.
             Err(_) => self.has_thread.store(false, Ordering::Release),
         }
     }
 
-    /// True if there is work for the thread.
+    /// Returns true if work is due.
     fn is_due(&self, volume: &Volume) -> bool {
-        // While a step is under way, its lock is held: then there is no need for another thread.
+        // An active step holds the lock, so no further thread is needed.
         let idle = try_lock(&self.compaction).is_none_or(|c| c.is_idle());
         !idle || self.wants_compaction(volume) || self.discard_wait_ns(volume).is_some()
     }
 
-    /// How long the device may not be told of the next free blocks. `None` if there are none, or if they are not due while a caller
-    /// waits or unmounts.
+    /// Returns the time until the next discard is allowed, in nanoseconds. Returns `None` without
+    /// pending discards, or if none is allowed yet while a caller waits or unmounts.
     fn discard_wait_ns(&self, volume: &Volume) -> Option<u64> {
         let core = lock(&volume.core);
         let discards = core.discards.as_ref().filter(|discards| !discards.is_empty())?;
@@ -200,7 +202,7 @@ impl Upkeep {
         (wait_ns == 0 || self.waiting.load(Ordering::Relaxed) == 0).then_some(wait_ns)
     }
 
-    /// Sleeps while there is nothing to do but to tell of blocks, and it is too early for that.
+    /// Sleeps if only discards are pending and none is allowed yet.
     fn wait_for_discard(&self, volume: &Volume) {
         let is_idle =
             try_lock(&self.compaction).is_some_and(|c| c.is_idle()) && !self.wants_compaction(volume);
@@ -209,10 +211,10 @@ impl Upkeep {
         }
     }
 
-    /// Waits for the thread, and ends the compaction that it left. From here on no step is followed by a rest.
+    /// Joins the thread and finishes its compaction. From here on, no step is followed by a pause.
     ///
     /// # Errors
-    /// As [`Upkeep::compact`].
+    /// The errors of [`Upkeep::compact`].
     pub(crate) fn end(&self, volume: &Volume) -> Result<()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let thread = lock(&self.thread).take();

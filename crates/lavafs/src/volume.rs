@@ -1,10 +1,11 @@
-//! A mounted volume: what all its files share.
+//! Mounted volume: the shared state of all its files.
 //!
-//! Two parts own state of their own: [`Durability`] has the durable position and the poison of a failed device, and [`Upkeep`]
-//! compacts the journal and discards free blocks in the background. The volume itself commits operations and gives blocks to files.
+//! Two parts own their state: [`Durability`] has the durable position and the poison of a failed
+//! device, and [`Upkeep`] compacts the journal and discards free blocks in the background. The
+//! volume itself commits operations and allocates blocks for files.
 //!
-//! Locks, in the order in which they may be taken (see `base::sync::rank`): the two of the upkeep, `superblock`, `journal`, `core`,
-//! then the state of one open file.
+//! Lock order (see `base::sync::rank`): the two locks of [`Upkeep`], `superblock`, `journal`,
+//! `core`, then the state of one open file.
 
 use crate::core::{Core, Live, is_no_space};
 use crate::devices::Ground;
@@ -25,23 +26,25 @@ use io::{Env, Placement};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a volume is mounted.
+/// Options of a mount.
 #[derive(Clone, Copy, Debug)]
 pub struct MountOptions {
-    /// Refuse everything that would write.
+    /// If true, the volume rejects all writes.
     pub read_only: bool,
-    /// Bytes an append file collects before it writes; more if the file is created with a longer buffer.
+    /// Write buffer of an append file, in bytes. A file created with a longer buffer uses that.
     pub write_buffer_len: usize,
-    /// Bytes of journal after which it is compacted (or an eighth of the volume, if that is less).
+    /// Journal size that triggers a compaction, in bytes (at most an eighth of the volume).
     pub compact_journal_at: u64,
-    /// Tell the device of blocks that become free.
+    /// If true, the device gets discards of freed blocks.
     pub discard: bool,
-    /// Of how many bytes a second at most: a device that is told of much at once has little time for others. What is not told yet when the volume
-    /// is unmounted is not told any more.
+    /// Maximum rate of discards, in bytes per second. A large discard delays other requests of the
+    /// device. An unmount drops pending discards.
     pub discard_bytes_per_second: u64,
-    /// Take in what the device has become longer by ([`LavaFs::grow`](crate::LavaFs::grow)).
+    /// If true, the mount grows the volume to the size of its devices
+    /// ([`LavaFs::grow`](crate::LavaFs::grow)).
     pub grow: bool,
-    /// Bytes of a page cache for reads of up to 64 KiB; 0 for none, which is right for a store with a cache of its own, or 64 KiB at least.
+    /// Size of the page cache for reads of up to 64 KiB, in bytes: 0 for none, otherwise at least
+    /// 64 KiB. A store with its own cache needs none.
     pub page_cache_bytes: u64,
 }
 
@@ -60,13 +63,13 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Refuses what cannot be, before anything is written.
+    /// Rejects invalid options before anything is written.
     pub(crate) fn check(&self) -> Result<()> {
         PageCache::new(self.page_cache_bytes).map(|_| ())
     }
 }
 
-/// Counters of a volume since it was mounted.
+/// Counters of a volume since the mount.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub data_bytes: statistic::AtomicU64,
@@ -81,28 +84,28 @@ pub(crate) fn count(counter: &statistic::AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
-/// What the superblock says once and for all.
+/// Immutable part of the superblock.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub uid: Uid,
     pub key: Uid,
-    /// The format knows claims.
+    /// True if the format supports claims.
     pub claims: bool,
 }
 
-/// See the module.
+/// A mounted volume; see the module documentation.
 pub(crate) struct Volume {
     pub device: Ground,
     pub env: Env,
     pub options: MountOptions,
     pub identity: Identity,
-    /// Names, files, free space, and operations that are in line for the journal.
+    /// Names, files, free space, and pending operations of the journal.
     pub core: Mutex<Core, rank::FsCore>,
-    /// The blocks of the journal and where its next transaction goes: whoever writes one holds it.
+    /// Journal blocks and the place of the next transaction. Held during each journal write.
     pub journal: Mutex<Journal, rank::FsJournal>,
-    /// The superblock as it is on the device.
+    /// Superblock as stored on the device.
     pub superblock: Mutex<Superblock, rank::FsSuperblock>,
-    /// Blocks of files in memory, if that was asked for.
+    /// Page cache, if the mount enabled one.
     pub pages: Option<PageCache>,
     pub counters: Counters,
     pub durability: Durability,
@@ -143,7 +146,7 @@ impl Volume {
         })
     }
 
-    /// Refuses what may not be done any more, or not at all.
+    /// Rejects writes to a read-only or poisoned volume.
     pub(crate) fn check_writable(&self, path: &Path) -> Result<()> {
         if self.options.read_only {
             let why = "the volume is mounted for reading only";
@@ -157,7 +160,7 @@ impl Volume {
         self.durability.sync(&self.device, self.device.roles_of(extents))
     }
 
-    /// Bytes of a file were written.
+    /// Removes the cached pages of a written byte range.
     pub(crate) fn forget_pages(&self, live: &Live, offset: u64, len: u64) {
         if let Some(pages) = &self.pages {
             let first = offset / BLOCK;
@@ -165,15 +168,15 @@ impl Volume {
         }
     }
 
-    // The journal.
+    // Journal.
 
-    /// Puts an operation in line; its position.
+    /// Queues an operation for the journal and returns its position.
     pub(crate) fn queue(&self, core: &mut Core, op: &Op) -> Result<u64> {
         self.durability.check_sound()?;
         core.queue(op)
     }
 
-    /// Makes operations up to `position` durable, together with everything else in line.
+    /// Makes the operations up to `position` durable, together with all other pending ones.
     pub(crate) fn commit(self: &Arc<Self>, position: u64) -> Result<()> {
         self.durability.check_sound()?;
         if self.durability.is_durable(position) {
@@ -183,14 +186,14 @@ impl Volume {
             if self.durability.is_durable(position) {
                 return Ok(());
             }
-            // Whoever held the lock may have failed.
+            // The previous lock holder may have failed.
             self.durability.check_sound()?;
             self.commit_locked(journal, true)
         })?;
         self.after_commit()
     }
 
-    /// Runs a commit; where the journal finds no room for itself it is compacted, and the commit tried once more.
+    /// Runs a commit. If the journal lacks space, compacts it and retries once.
     fn with_room(&self, commit: impl Fn(&mut Journal) -> Result<()>) -> Result<()> {
         match commit(&mut lock(&self.journal)) {
             Err(e) if is_no_space(&e) => {}
@@ -203,7 +206,7 @@ impl Volume {
     fn commit_locked(&self, journal: &mut Journal, durable: bool) -> Result<()> {
         let result = journal.commit(&self.device, &self.core, durable);
         let committed = match result {
-            // Refused before anything was written.
+            // The commit was rejected before any write.
             Err(e) if is_no_space(&e) => return Err(e),
             result => self.durability.poisoned_by(result)?,
         };
@@ -215,10 +218,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes everything in line durable.
+    /// Makes all pending operations durable.
     pub(crate) fn commit_all(self: &Arc<Self>) -> Result<()> {
         let position = lock(&self.core).position;
-        // Also what was written without being made durable, before this mount or in it.
+        // Includes transactions that were written without a sync, during or before this mount.
         self.with_room(|journal| {
             self.durability.check_sound()?;
             match self.durability.is_durable(position) && journal.durable() == journal.sequence() {
@@ -229,7 +232,7 @@ impl Volume {
         self.after_commit()
     }
 
-    /// Writes the line to the journal if it has become long.
+    /// Writes the pending operations to the journal if they have become long.
     pub(crate) fn relieve(self: &Arc<Self>) -> Result<()> {
         if !lock(&self.core).is_pending_long() {
             return Ok(());
@@ -250,15 +253,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives blocks back that nothing holds any more.
+    /// Frees the blocks that are no longer in use.
     pub(crate) fn reap(&self) -> Result<()> {
         let position = self.durability.position();
         self.durability.poisoned_by(lock(&self.core).reap(position))
     }
 
-    // Room.
+    // Space.
 
-    /// Which device a file of a name should be on, where its creator has no wish of his own.
+    /// Returns the preferred device of a file: the choice of its creator, or the choice by name.
     pub(crate) fn role_of(&self, path: &Path, placement: Placement) -> Role {
         match placement {
             Placement::Speed => Role::Speed,
@@ -267,7 +270,8 @@ impl Volume {
         }
     }
 
-    /// Blocks for a file. If there are not enough, but some would be free were the journal durable, or shorter, it is made so.
+    /// Allocates blocks for a file. If too few blocks are free, makes the journal durable or
+    /// compacts it when that could free some.
     pub(crate) fn allocate(
         self: &Arc<Self>,
         blocks: u64,
@@ -290,8 +294,9 @@ impl Volume {
         })
     }
 
-    /// Blocks on the device that the file should be on, if those are enough that are free, or would be were the journal durable: a
-    /// log that falls over because its predecessor is not quite gone would be on the slow device for as long as it lives.
+    /// Allocates blocks only on the preferred device. If too few blocks are free there, makes the
+    /// journal durable when that could free some. A log that falls over because its predecessor is
+    /// not quite removed would stay on the slow device for its whole life.
     fn allocate_there(
         self: &Arc<Self>,
         blocks: Option<u32>,
@@ -313,7 +318,7 @@ impl Volume {
         }
     }
 
-    /// Refuses new names when there is no room to record them.
+    /// Rejects new names if there is no space to record them.
     pub(crate) fn check_room(self: &Arc<Self>) -> Result<()> {
         let room = self.make_room_for(|core| (core.available() > 0).then_some(()))?;
         room.ok_or_else(|| {
@@ -321,8 +326,8 @@ impl Volume {
         })
     }
 
-    /// Takes room, and where there is none, what can be had: blocks that are free once the journal is durable, then those by which the
-    /// journal has grown. `None`: that is not enough.
+    /// Calls `take`. If it fails, first frees the blocks that wait for the durability of the
+    /// journal, then compacts the journal, and retries. Returns `None` if that does not suffice.
     fn make_room_for<T>(self: &Arc<Self>, take: impl Fn(&mut Core) -> Option<T>) -> Result<Option<T>> {
         let taken = |volume: &Volume| take(&mut lock(&volume.core));
         if let Some(taken) = taken(self) {
@@ -341,8 +346,9 @@ impl Volume {
         Ok(taken(self))
     }
 
-    /// True if blocks that files do not get are in the journal, where a compaction would set them free: as long as they are, what is
-    /// removed fills up the reserve, and nobody can use it. One that would set free too little is not worth a dump.
+    /// Returns true if the journal holds blocks of the reserve that a compaction would free. Until
+    /// then, freed blocks only refill the reserve, and no file can use them. A compaction that
+    /// would free too little is not worth a dump.
     fn journal_has_reserve(&self) -> bool {
         let is_under_way = self.upkeep.is_compacting();
         let since_dump = self.upkeep.since_dump();
@@ -351,8 +357,8 @@ impl Volume {
         core.free.blocks() < core.reserve() && (is_under_way || is_long)
     }
 
-    /// Adds blocks to an open file, which had `allocated` of them and needs `needed`. The position of the operation that
-    /// records it, unless the file has no name any more.
+    /// Adds blocks to an open file that had `allocated` blocks and needs `needed`. Returns the
+    /// position of the recording operation, or `None` if the file has no name.
     pub(crate) fn grow(
         self: &Arc<Self>,
         live: &Live,
@@ -383,13 +389,13 @@ impl Volume {
         }
     }
 
-    /// Makes everything durable, and says in the superblock how far the journal reaches.
+    /// Makes all changes durable and records the end of the journal in the superblock.
     pub(crate) fn unmount(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
         self.upkeep.end(self)?;
-        // As `commit_all`, but no upkeep is begun.
+        // Same as `commit_all`, but without new background work.
         self.with_room(|journal| {
             self.durability.check_sound()?;
             self.commit_locked(journal, true)
@@ -397,8 +403,8 @@ impl Volume {
         self.note_reached()
     }
 
-    /// Says in the superblock how far the journal is durable, which may be less than is written: others may write while a
-    /// volume is being unmounted.
+    /// Records in the superblock up to where the journal is durable. This may be less than the
+    /// written part, because other threads may write during an unmount.
     pub(crate) fn note_reached(&self) -> Result<()> {
         let reached = lock(&self.journal).durable();
         let mut superblock = lock(&self.superblock);

@@ -1,4 +1,5 @@
-//! Damage to a volume at rest: noticed, or harmless. Volumes that are not what they seem never panic or hang.
+//! Damage to an unmounted volume: it is detected, or harmless. Invalid volumes never cause a panic
+//! or a hang.
 
 use io::sim::SimEnv;
 use io::{CreateOptions, FileSystem, Rng, SyncKind};
@@ -10,7 +11,7 @@ const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 256;
 const SLOTS: [u64; 2] = [1, 16];
 
-/// A volume that was ended cleanly, with a dump and some transactions behind it.
+/// Returns a cleanly unmounted volume with a dump and some later transactions.
 fn volume() -> SimEnv {
     let sim = SimEnv::new(3);
     let options = FormatOptions {
@@ -48,7 +49,7 @@ fn contents(fs: &LavaFs) -> BTreeMap<String, Vec<u8>> {
     all
 }
 
-/// Blocks of the superblock and the journal.
+/// Returns the blocks of the superblock and the journal.
 fn metadata_blocks(sim: &SimEnv) -> Vec<u64> {
     let mut offsets = Vec::new();
     dump_journal(&*sim.device("/device", 0).unwrap(), &mut |line| {
@@ -68,7 +69,7 @@ fn every_flip_in_the_metadata_is_noticed_or_harmless() {
     let (mut noticed, mut harmless) = (0, 0);
     for block in metadata_blocks(&sim) {
         for _ in 0..60 {
-            // Most of what is written is at the front of its block.
+            // Most data lies at the front of its block.
             let at = if rng.one_in(2) { rng.below(200) } else { rng.below(BLOCK) };
             let damaged = sim.fork(1);
             damaged.flip_bit("/device", block * BLOCK + at, rng.below(8) as u32).unwrap();
@@ -102,7 +103,7 @@ fn one_damaged_slot_is_survived_named_and_healed() {
         let report = fsck::fsck(&damaged.env(), &*device, false).unwrap();
         assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
         assert!(report.findings[0].what.contains("slot"), "{:?}", report.findings);
-        // A mount that may write heals it, and so does a repair.
+        // A writable mount repairs the damage, and so does a repair.
         let mounted = damaged.fork(2);
         drop(mount(&mounted.env(), mounted.device("/device", 0).unwrap(), MountOptions::default()).unwrap());
         assert!(fsck::fsck(&damaged.env(), &*device, true).unwrap().is_clean());
@@ -134,7 +135,7 @@ fn a_repair_keeps_what_came_before_the_damage() {
     for (path, bytes) in &kept {
         assert!(sound[path].starts_with(bytes), "{path}");
     }
-    // It is a volume like any other.
+    // The repaired volume works normally.
     let fs = mount(&damaged.env(), device, MountOptions::default()).unwrap();
     fs.create(Path::new("/new"), &CreateOptions::default()).unwrap().append(b"x").unwrap();
     fs.unmount().unwrap();
@@ -190,7 +191,8 @@ fn a_device_that_was_cut_off_is_refused() {
     assert!(open(&sim).unwrap_err().is_corruption());
 }
 
-/// The transactions of a volume and the parts of its dump: where each begins, and the numbers of the files that it is about.
+/// Returns the transactions and dump parts of a volume: for each the offset and the numbers of the
+/// affected files.
 fn journal(sim: &SimEnv) -> Vec<(u64, bool, Vec<u64>)> {
     let mut all: Vec<(u64, bool, Vec<u64>)> = Vec::new();
     dump_journal(&*sim.device("/device", 0).unwrap(), &mut |line| {
@@ -207,7 +209,7 @@ fn journal(sim: &SimEnv) -> Vec<(u64, bool, Vec<u64>)> {
     all
 }
 
-/// The paths of files by their numbers.
+/// Returns the file numbers by path.
 fn inos(sim: &SimEnv) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     dump_journal(&*sim.device("/device", 0).unwrap(), &mut |line| {
@@ -219,7 +221,8 @@ fn inos(sim: &SimEnv) -> BTreeMap<String, u64> {
     all
 }
 
-/// Every block of dump and journal damaged in turn: a repair loses files that its transactions are about, at most, and names them.
+/// Damages each block of the dump and the journal in turn. A repair loses at most files of the
+/// damaged transactions, and names them.
 #[test]
 fn a_damaged_journal_block_costs_the_transactions_in_it() {
     let sim = volume();
@@ -251,7 +254,7 @@ fn a_damaged_journal_block_costs_the_transactions_in_it() {
                 "offset {offset} is about files {about:?}, and {path} is lost"
             );
         }
-        // Its file has a name again, or the transaction that removed it is lost.
+        // The file has a name again, or the transaction that removed it is lost.
         assert!(
             kept.keys().all(|path| sound.contains_key(path) || path.starts_with("/lost-")),
             "{:?}",

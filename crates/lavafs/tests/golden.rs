@@ -1,7 +1,8 @@
-//! The format on disk does not change by accident: a volume made once is still read, and still written, byte for byte.
+//! Protection of the disk format: volumes made by earlier releases are still readable, and the
+//! bytes written today are the same.
 //!
-//! `LAVASTORE_BLESS=1 cargo test -p lavastore-lavafs --test golden` writes the files anew. The image is stored without its
-//! blocks of zeros: block number (4 bytes), block.
+//! `LAVASTORE_BLESS=1 cargo test -p lavastore-lavafs --test golden` rewrites the files. The image
+//! is stored without blocks of zeros: block number (4 bytes), block.
 
 use io::sim::SimEnv;
 use io::{Access, CreateOptions, FileSystem, SyncKind};
@@ -14,14 +15,14 @@ use std::path::Path;
 #[path = "../../io/tests/golden_files/mod.rs"]
 mod golden_files;
 
-/// As releases wrote them that wrote each dump once.
+/// Image by a release that wrote each dump only once.
 const IMAGE_ONE_DUMP: &[u8] = include_bytes!("golden/volume-v2-one-dump.bin");
 const TEXT_ONE_DUMP: &str = include_str!("golden/volume-v2-one-dump.txt");
 const IMAGE_V1: &[u8] = include_bytes!("golden/volume-v1.bin");
 const TEXT_V1: &str = include_str!("golden/volume-v1.txt");
 const IMAGE: &[u8] = include_bytes!("golden/volume-v2.bin");
 const TEXT: &str = include_str!("golden/volume-v2.txt");
-/// The same volume, after its device became longer.
+/// The same volume after its device became longer.
 const GROWN: &[u8] = include_bytes!("golden/volume-v2-grown.bin");
 const GROWN_TEXT: &str = include_str!("golden/volume-v2-grown.txt");
 /// A volume of two devices.
@@ -41,7 +42,7 @@ fn small() -> FormatOptions {
     }
 }
 
-/// A volume with a bit of everything.
+/// Writes a volume with all kinds of contents.
 fn write() -> SimEnv {
     let sim = SimEnv::new(11);
     let options = small();
@@ -70,18 +71,19 @@ fn write() -> SimEnv {
     let mut open = fs.create(p("/open"), &CreateOptions::default()).unwrap();
     open.append(b"not closed").unwrap();
     open.sync(SyncKind::Data).unwrap();
-    // As a loss of power leaves it: nothing is closed.
+    // State after a power loss: no file is closed.
     sim.fork(0)
 }
 
-/// More than there was room for before; mostly zeros, which the golden file leaves out.
+/// Returns contents larger than the old free space. They are mostly zeros, which the golden file
+/// omits.
 fn grown_file() -> Vec<u8> {
     let mut bytes = vec![0; (GROWN_BLOCKS - BLOCKS) * BLOCK];
     bytes[(GROWN_BLOCKS - BLOCKS - 2) * BLOCK..].fill(b'g');
     bytes
 }
 
-/// The volume on a device that has become longer, with a file that needs it to be.
+/// Grows the volume with its device, and adds a file that needs the new space.
 fn write_grown() -> SimEnv {
     let sim = write();
     sim.lengthen_device("/device", (GROWN_BLOCKS * BLOCK) as u64).unwrap();
@@ -98,7 +100,7 @@ fn two(sim: &SimEnv) -> Devices {
     Devices::two(device("/fast"), device("/large"))
 }
 
-/// A volume of two devices, with files on either and on both.
+/// Writes a volume of two devices, with files on either device and on both.
 fn write_two() -> SimEnv {
     let sim = SimEnv::new(12);
     let options = small();
@@ -190,7 +192,7 @@ fn volumes_of_all_versions_are_read() {
     is_read(GROWN, GROWN_TEXT, GROWN_BLOCKS);
 }
 
-/// A volume of version 1 stays one that older releases read.
+/// A version 1 volume stays readable by older releases.
 #[test]
 fn a_volume_of_version_1_gets_no_claims() {
     let sim = SimEnv::new(1);

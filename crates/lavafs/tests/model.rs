@@ -1,7 +1,8 @@
-//! Random lists of operations on a volume and on a model of it, which must agree after every one of them.
+//! Random operations on a volume and on a model of it, compared after every operation.
 //!
-//! The volume is small, so that it fills up, and its journal is compacted all the time. Half of them are on two devices, and two thirds have a page cache. `LAVAFS_LISTS` says how many
-//! lists are tried (10,000 in the campaign).
+//! The volume is small, so that it fills up, and its journal is compacted frequently. Half of the
+//! volumes use two devices, and two thirds have a page cache. `LAVAFS_LISTS` sets the number of
+//! operation lists (10,000 in the test campaign).
 
 use base::ErrorKind;
 use io::sim::SimEnv;
@@ -16,12 +17,12 @@ use std::sync::{Arc, Weak};
 const BLOCK: usize = 4096;
 const DIRS: [&str; 4] = ["/", "/a", "/a/b", "/c"];
 
-/// What a file holds as readers see it; names share it.
+/// Contents of a file as readers see them, shared by its names.
 type Bytes = std::rc::Rc<std::cell::RefCell<Vec<u8>>>;
 
 struct Appender {
     file: Box<dyn AppendFile>,
-    /// What was appended, and what of it was handed over.
+    /// All appended bytes.
     all: Vec<u8>,
     bytes: Bytes,
 }
@@ -29,10 +30,10 @@ struct Appender {
 struct World {
     sim: SimEnv,
     env: Env,
-    /// The file system of `env`.
+    /// File system of `env`.
     volume: Weak<LavaFs>,
     rng: Rng,
-    /// What is drawn for volumes of two devices, aside: the other lists are what they always were.
+    /// Separate random numbers for two-device volumes. They keep the other lists unchanged.
     aside: Rng,
     /// Names of the devices.
     devices: &'static [&'static str],
@@ -105,7 +106,8 @@ impl World {
         self.dirs.contains_key(parent)
     }
 
-    /// The kind of error that making `path` must give; `None`: it must work, or find the volume full.
+    /// Returns the expected error kind of creating `path`. With `None`, it must succeed or find the
+    /// volume full.
     fn obstacle(&self, path: &str) -> Option<ErrorKind> {
         match (self.parent_exists(path), self.names.contains_key(path) || self.dirs.contains_key(path)) {
             (false, _) => Some(ErrorKind::NotFound),
@@ -114,7 +116,7 @@ impl World {
         }
     }
 
-    /// True if it worked. A full volume is an excuse.
+    /// Returns the result if the operation succeeded. A full volume is an accepted error.
     fn agree<T>(&self, result: Result<T, base::Error>, obstacle: Option<ErrorKind>, what: &str) -> Option<T> {
         match (result, obstacle) {
             (Ok(value), None) => Some(value),
@@ -204,7 +206,8 @@ impl World {
         }
     }
 
-    /// Readers see a prefix of what was appended; all of it after a flush.
+    /// Updates the model with the visible length of an append file. Readers see a prefix of the
+    /// appended bytes, and all of them after a flush.
     fn catch_up(&mut self, nth: usize) {
         let appender = &self.appenders[nth];
         let found = self.names.iter().find(|(_, b)| std::rc::Rc::ptr_eq(b, &appender.bytes));
@@ -213,7 +216,7 @@ impl World {
             assert!(len >= appender.bytes.borrow().len() && len <= appender.all.len());
             *appender.bytes.borrow_mut() = appender.all[..len].to_vec();
         } else {
-            // Without a name, whoever has it open may see as much.
+            // If the file has no name, an open reader shows its length.
             let reader = self.readers.iter().find(|(_, b)| std::rc::Rc::ptr_eq(b, &appender.bytes));
             let len = reader.map_or(0, |(r, _)| r.len().unwrap() as usize);
             let len = len.max(appender.bytes.borrow().len());
@@ -316,7 +319,7 @@ impl World {
     fn punch(&mut self) {
         let Some(path) = self.some_name() else { return };
         let bytes = self.names[&path].clone();
-        // Files that still grow are left alone, as the engine does.
+        // Growing files are skipped, as in the engine.
         if self.appenders.iter().any(|a| std::rc::Rc::ptr_eq(&a.bytes, &bytes)) {
             return;
         }
@@ -367,7 +370,7 @@ impl World {
     fn scratch(&mut self) {
         let (path, len) = (self.some_path(), self.rng.range(1, 40_000) as usize);
         let taken = self.names.contains_key(&path);
-        // Nobody makes a scratch file over one that has other names.
+        // Scratch files do not replace files with other names.
         if taken && self.env.fs.metadata(Path::new(&path)).unwrap().links > 1 {
             return;
         }
@@ -383,7 +386,7 @@ impl World {
         self.env.fs.open(Path::new(&path), Access::Buffered).unwrap().read_at(&mut found, 0).unwrap();
         assert_eq!(found, bytes);
         if let Some(old) = self.names.insert(path, Bytes::new(bytes.into())) {
-            // The same file, made again, or another one: nobody should look at the old one any more.
+            // The scratch file replaces or reuses the old file, so the old handles are dropped.
             self.readers.retain(|(_, b)| !std::rc::Rc::ptr_eq(b, &old));
             self.in_place.retain(|(_, b)| !std::rc::Rc::ptr_eq(b, &old));
             self.appenders.retain(|a| !std::rc::Rc::ptr_eq(&a.bytes, &old));
@@ -420,7 +423,7 @@ impl World {
         self.check();
     }
 
-    /// The device becomes longer, and the volume takes all of that, or some, while its files are open.
+    /// Lengthens a device, and grows the volume by all or part of it, while its files are open.
     fn grow(&mut self) {
         let nth = self.aside.below(self.devices.len() as u64) as usize;
         let len = self.volume().devices()[nth];
@@ -435,7 +438,7 @@ impl World {
         assert_eq!(after.free_bytes - len.free_bytes, after.total_bytes - len.total_bytes);
     }
 
-    /// Everything is as the model says.
+    /// Compares the whole volume with the model.
     fn check(&self) {
         for dir in DIRS {
             let listed = match self.env.fs.list(Path::new(dir)) {

@@ -1,4 +1,4 @@
-//! The mistakes that file systems of this shape have made, each as a test that would show it.
+//! Known mistakes of similar file systems, each with a test that would detect it.
 
 use base::{ErrorKind, Result, checksum};
 use io::kernel::device::{DeviceOptions, ImageRoom, create_image, open};
@@ -28,7 +28,7 @@ fn eager() -> MountOptions {
     }
 }
 
-/// A simulated machine with a volume of so many blocks.
+/// Returns a simulated machine with a volume of `blocks` blocks.
 fn machine(blocks: u64, options: &FormatOptions) -> SimEnv {
     let sim = SimEnv::new(7);
     format(&sim.env(), &*sim.device("/device", blocks * BLOCK).unwrap(), options).unwrap();
@@ -62,7 +62,7 @@ fn names(fs: &LavaFs) -> Vec<String> {
     fs.list(p("/")).unwrap().into_iter().map(|e| e.name).collect()
 }
 
-/// A directory that is removed at the end.
+/// A directory that is removed on drop.
 struct Temp(PathBuf);
 
 impl Temp {
@@ -85,7 +85,8 @@ impl Drop for Temp {
 fn operations_in_line_during_a_compaction_are_replayed_once() {
     let sim = machine(1000, &small());
     let fs = mounted(&sim, eager());
-    // Each round queues operations that can be applied only once, and commits, which moves the compaction a step on.
+    // Each round queues operations that can be applied only once, and commits, which runs a step of
+    // the compaction.
     for round in 0..60 {
         let name = format!("/file{}", round % 3);
         drop(create(&fs, &name));
@@ -108,7 +109,7 @@ fn the_journal_finds_room_for_itself() {
     let fs = mounted(&sim, MountOptions { compact_journal_at: 1 << 30, ..eager() });
     let long = "n".repeat(200);
     for round in 0..3 {
-        // One transaction of many blocks, where the journal grows by four.
+        // One transaction of many blocks; the journal grows by four.
         (0..2000).for_each(|n| drop(create(&fs, &format!("/{long}{round}-{n}"))));
         fs.sync_dir(p("/")).unwrap();
         let after = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), round);
@@ -129,7 +130,7 @@ fn a_journal_short_of_room_is_compacted_also_on_a_full_volume() {
     };
     assert_eq!(full.kind(), ErrorKind::NoSpace);
     assert!(count > 20);
-    // Reading, and changing names, goes on; so does removing, and with it everything else.
+    // Reads and renames continue to work. Removals work, too, and afterwards all other operations.
     for round in 0..200 {
         fs.rename(p("/0"), p("/zero")).unwrap();
         fs.sync_dir(p("/")).unwrap();
@@ -146,7 +147,7 @@ fn a_journal_short_of_room_is_compacted_also_on_a_full_volume() {
     write_file(&fs, "/again", &[8; 400_000]).unwrap();
 }
 
-/// True if the superblock does not name all blocks of the dump.
+/// Returns true if the superblock does not name all blocks of the dump.
 fn has_a_long_dump(sim: &SimEnv) -> bool {
     let (mut in_dump, mut goes_on) = (false, false);
     dump_journal(&*sim.device("/device", 0).unwrap(), &mut |line| match line.split_once(": ") {
@@ -157,7 +158,8 @@ fn has_a_long_dump(sim: &SimEnv) -> bool {
     goes_on
 }
 
-/// The same where what is free are single blocks between files, of which the metadata needs more than a superblock can name.
+/// Same case with only single free blocks between files. The metadata needs more of them than a
+/// superblock can name.
 #[test]
 fn a_journal_is_compacted_also_into_scattered_blocks() {
     let sim = machine(6000, &FormatOptions { small_unit_len: BLOCK, unit_len: BLOCK, ..small() });
@@ -167,7 +169,7 @@ fn a_journal_is_compacted_also_into_scattered_blocks() {
     let mut count = fill(0);
     (0..count).step_by(2).for_each(|n| fs.remove(p(&name(n))).unwrap());
     fs.sync_dir(p("/")).unwrap();
-    // Long names need no blocks of their own, but much of a dump.
+    // Long names occupy no blocks, but much space in a dump.
     for n in 0..4000 {
         fs.link(p(&name(1)), p(&format!("/{}{n}", "n".repeat(200)))).unwrap();
         if n % 50 == 0 {
@@ -217,8 +219,8 @@ fn no_space_is_found_before_anything_is_changed() {
     assert!(free_bytes + 8 * BLOCK >= before.free_bytes, "{free_bytes} of {}", before.free_bytes);
 }
 
-/// Who has room reserved for a file does not find the volume full, whoever fills it meanwhile; who is refused has lost
-/// nothing by asking.
+/// A writer with reserved space never finds the volume full, even if other writers fill it
+/// meanwhile. A rejected reservation has no effect.
 #[test]
 fn room_that_was_reserved_is_there() {
     let sim = machine(400, &small());
@@ -257,7 +259,7 @@ fn a_file_that_stays_open_does_not_keep_the_journal_from_being_cut() {
     assert_eq!(after.metadata(p("/other")).unwrap().len, 200_000);
 }
 
-/// Records that end with a checksum under a file's stamp.
+/// Returns a record with a checksum under the stamp of a file.
 fn record(stamp: base::Uid, n: u64) -> Vec<u8> {
     let mut bytes = vec![n as u8; 500];
     bytes.extend_from_slice(&n.to_le_bytes());
@@ -266,7 +268,7 @@ fn record(stamp: base::Uid, n: u64) -> Vec<u8> {
     bytes
 }
 
-/// How many records follow each other in a file whose size lags behind.
+/// Returns the number of consecutive records in a file whose recorded size is too small.
 fn scan(fs: &LavaFs, path: &str) -> u64 {
     let stamp = fs.stamp(p(path)).unwrap();
     let file = fs.open(p(path), Access::Direct).unwrap();
@@ -279,14 +281,15 @@ fn scan(fs: &LavaFs, path: &str) -> u64 {
         .count() as u64
 }
 
-/// Whose record a piece is, wherever it stands: the place of the stamp in the list.
+/// Returns the index of the stamp that matches a record, at any position.
 fn author(piece: &[u8], stamps: &[base::Uid]) -> Option<usize> {
     let n = u64::from_le_bytes(piece.get(500..508)?.try_into().unwrap());
     stamps.iter().position(|stamp| record(*stamp, n) == piece)
 }
 
-/// Whoever chooses what the old files hold knows the stamps of all files that there are or were, open ones among them, and at
-/// which place a record would be looked for; and he copies what the file holds that gets his blocks next.
+/// An adversary chooses the contents of old files. It knows the stamps of all files, including open
+/// ones, and the place at which a reader would look for a record. It also copies the contents of
+/// the file that gets its blocks next.
 #[test]
 fn a_recycled_extent_is_never_the_tail_of_another_file() {
     let sim = machine(600, &small());
@@ -308,7 +311,8 @@ fn a_recycled_extent_is_never_the_tail_of_another_file() {
         assert!(!stamps.contains(&stamp));
         let mut len = 0;
         for part in 0..3 {
-            // A file that imitates the others, or (once there is something to copy) is a copy of this one, over and over.
+            // An old file with records under the stamps of other files. Once the victim file has
+            // contents, they alternate with copies of its records.
             let old = format!("/old{round}-{part}");
             let mut imitation = create(&fs, &old);
             stamps.push(fs.stamp(p(&old)).unwrap());
@@ -396,7 +400,8 @@ fn a_data_sync_writes_the_bytes_and_little_else() {
 #[test]
 fn a_failed_sync_is_the_last_thing_that_is_acknowledged() {
     use io::sim::{FaultEffect, FaultPlan, OpKind};
-    // A device that is full (an image on a volume) is no volume that is full: what failed is not to be tried again.
+    // A full device (an image on a full file system) differs from a full volume: the failed
+    // operation must not be retried.
     let failures = [FaultEffect::Eio, FaultEffect::NoSpace]
         .into_iter()
         .flat_map(|effect| [OpKind::SyncData, OpKind::WriteDurable].map(|kind| (kind, effect)));
@@ -433,8 +438,8 @@ fn a_failed_sync_is_the_last_thing_that_is_acknowledged() {
     }
 }
 
-/// A sync that failed has lost some of what was written, and it is read all the same until the machine dies. Whoever
-/// mounts the volume then must not go on behind a transaction that is in nothing but a cache.
+/// A failed sync has lost some writes, which remain readable until the machine crashes. A later
+/// mount must not continue after a transaction that exists only in a cache.
 #[test]
 fn what_a_failed_sync_lost_is_written_again() {
     use io::sim::{FaultEffect, FaultPlan, OpKind};
@@ -443,7 +448,8 @@ fn what_a_failed_sync_lost_is_written_again() {
         let sim = machine(1000, &small()).fork(seed);
         let fs = mounted(&sim, MountOptions { compact_journal_at: 1 << 30, ..eager() });
         sim.inject(FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[OpKind::SyncData]));
-        // Each transaction is one block; every fourth needs another before it, and a sync for both.
+        // Each transaction takes one block. Every fourth needs another transaction before it, and a
+        // sync for both.
         let done = (0..60).take_while(|n| write_file(&fs, &format!("/{n}"), b"bytes").is_ok()).count();
         failed += usize::from(sim.faults_fired() > 0 && done < 60);
         sim.clear_faults();
@@ -456,7 +462,7 @@ fn what_a_failed_sync_lost_is_written_again() {
             for n in 0..done {
                 assert_eq!(fs.read_all(p(&format!("/{n}")), 100).unwrap(), b"bytes", "{n}");
             }
-            // Nor does a size stand for bytes that went with the sync which should have made both durable.
+            // No recorded size covers bytes lost in the sync that should have made both durable.
             for name in (done..60).map(|n| format!("/{n}")).filter(|name| fs.exists(p(name)).unwrap()) {
                 let len = fs.metadata(p(&name)).unwrap().len as usize;
                 let bytes = fs.read_all(p(&name), 1 << 20).unwrap();
@@ -536,7 +542,7 @@ fn threads_commit_while_the_journal_is_compacted() {
             assert_eq!(bytes, path.as_bytes());
         }
     };
-    // On a busy machine the thread that compacts gets few turns: until it has had some.
+    // On a busy machine the compaction thread rarely runs: repeat until it has run a few times.
     let mut passes = 0;
     while fs.statistics().journal_compactions < 3 {
         assert!(passes < PASSES_MAX, "{:?}", fs.statistics());

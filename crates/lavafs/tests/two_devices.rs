@@ -1,4 +1,5 @@
-//! Volumes of two devices: where files are, what happens when a device is full, fails or grows, and what crashes leave.
+//! Volumes of two devices: the placement of files, full, failed or grown devices, and states after
+//! a crash.
 
 use base::{ErrorKind, Result};
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, Record, SimEnv};
@@ -18,7 +19,7 @@ fn devices(sim: &SimEnv, blocks: [u64; 2]) -> Devices {
     Devices::two(device(0), device(1))
 }
 
-/// A volume with so many blocks on the speed device and the capacity device.
+/// Makes a volume with these numbers of blocks on the speed device and the capacity device.
 fn made(seed: u64, blocks: [u64; 2]) -> SimEnv {
     let sim = SimEnv::new(seed);
     let options = FormatOptions {
@@ -47,14 +48,14 @@ fn write(fs: &LavaFs, path: &str, len: u64) -> Result<()> {
     write_as(fs, path, len, &CreateOptions::default())
 }
 
-/// The bytes of a file, which tell it from others.
+/// Returns contents that are unique to a file.
 fn contents(path: &str, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; len as usize];
     Rng::new(base::hash::key_hash(path.as_bytes())).fill(&mut bytes);
     bytes
 }
 
-/// Blocks of a file on each device.
+/// Returns the number of blocks of a file on each device.
 fn on(fs: &LavaFs, path: &str) -> [u64; 2] {
     let mut blocks = [0; 2];
     for extent in fs.extents(Path::new(path)).unwrap() {
@@ -115,7 +116,7 @@ fn a_file_of_known_length_is_one_run_of_its_device_if_there_is_one() {
         )
         .unwrap();
     }
-    // Holes of eight blocks, and one run behind them.
+    // Holes of eight blocks, and one run after them.
     (0..24).step_by(2).for_each(|n| fs.remove(Path::new(&format!("/f{n}"))).unwrap());
     fs.sync_dir(Path::new("/")).unwrap();
     for expected_len in [100 * BLOCK, 0] {
@@ -157,11 +158,12 @@ fn a_device_that_is_full_leaves_files_to_the_other_one_until_both_are() {
     assert!(speed.available_bytes + capacity.available_bytes < 8 * BLOCK, "{speed:?} {capacity:?}");
     assert!(capacity.fallen_over_bytes >= 200 * BLOCK, "{capacity:?}");
     assert_eq!(speed.fallen_over_bytes, 0);
-    // What is removed there is used again, and at once: nobody falls over because it is not quite gone.
+    // Blocks of removed files are reused immediately. No file falls over to the other device
+    // because their removal is not durable yet.
     written.iter().take(10).for_each(|path| fs.remove(Path::new(path)).unwrap());
     write(&fs, "/again.log", 24 * BLOCK).unwrap();
     assert_eq!(on(&fs, "/again.log")[1], 0);
-    // Names can be made and the journal compacted with no room but the reserve.
+    // Names can be made and the journal can be compacted with only the reserve free.
     for n in 0..300 {
         fs.rename(Path::new(&written[10]), Path::new(&format!("/x{n}"))).unwrap();
         fs.sync_dir(Path::new("/")).unwrap();
@@ -191,7 +193,7 @@ fn files_of_the_capacity_device_fall_over_as_well() {
     assert_eq!(on(&fs, "/more"), [0, 100]);
 }
 
-/// A log is synced without the other device, whatever was written to that.
+/// A log is synced without the other device, even if that has unsynced writes.
 #[test]
 fn a_sync_of_a_log_does_not_wait_for_the_capacity_device() {
     let sim = made(1, [300, 300]);
@@ -214,7 +216,7 @@ fn a_sync_of_a_log_does_not_wait_for_the_capacity_device() {
     assert!(syncs("/large") > before);
 }
 
-/// What a device may have lost that failed is acknowledged to nobody.
+/// Writes that a failed device may have lost are never acknowledged.
 #[test]
 fn a_sync_of_either_device_that_fails_poisons_the_volume() {
     for (device, path) in [("/fast", "/1.log"), ("/large", "/table")] {
@@ -231,7 +233,7 @@ fn a_sync_of_either_device_that_fails_poisons_the_volume() {
     }
 }
 
-/// A machine of which each device has died its own death at one moment.
+/// Returns a machine in which both devices crashed at the same moment, each in its own way.
 fn died(record: &Record, op: u64, kinds: [CrashKind; 2], seed: u64) -> SimEnv {
     let after = SimEnv::new(seed);
     for (n, (name, kind)) in NAMES.iter().zip(kinds).enumerate() {
@@ -241,10 +243,10 @@ fn died(record: &Record, op: u64, kinds: [CrashKind; 2], seed: u64) -> SimEnv {
     after
 }
 
-/// Files that were synced, and the operation from which on they were.
+/// Synced files, with the operation from which on they were synced.
 type Synced = BTreeMap<String, (u64, u64)>;
 
-/// Writes files to both devices, removes some, and has the journal compacted all the time.
+/// Writes files to both devices, removes some, and compacts the journal frequently.
 fn life(sim: &SimEnv, fs: &LavaFs, seed: u64) -> (Synced, BTreeMap<String, u64>) {
     let mut rng = Rng::new(seed);
     let (mut synced, mut removed) = (Synced::new(), BTreeMap::new());
@@ -267,7 +269,7 @@ fn life(sim: &SimEnv, fs: &LavaFs, seed: u64) -> (Synced, BTreeMap<String, u64>)
     (synced, removed)
 }
 
-/// Each device loses what it had not synced by itself: the one everything, the other nothing, and all between.
+/// Each device loses unsynced writes independently: all, none, or some of them.
 #[test]
 fn nothing_that_was_synced_is_lost_whichever_device_loses_what() {
     let mut kinds: Vec<CrashKind> = Policy::ALL.map(CrashKind::PowerLossWith).into();
@@ -291,7 +293,7 @@ fn nothing_that_was_synced_is_lost_whichever_device_loses_what() {
             for (path, (since, len)) in &synced {
                 assert!(*since > op || is_whole(&fs, path, *len), "{told}: {path}");
             }
-            // Of the others nothing but their own bytes, as far as they are recorded.
+            // Other files hold only their own bytes, as far as their size is recorded.
             for entry in fs.list(Path::new("/")).unwrap() {
                 let path = format!("/{}", entry.name);
                 let found = fs.read_all(Path::new(&path), 1 << 20).unwrap();
@@ -305,7 +307,7 @@ fn nothing_that_was_synced_is_lost_whichever_device_loses_what() {
     assert_eq!(states, 720);
 }
 
-/// A crash at any operation of a grow of either device leaves the old size or the new one.
+/// A crash at any operation of a grow of either device leaves the old or the new size.
 #[test]
 fn each_device_grows_by_itself() {
     for (name, role) in NAMES.into_iter().zip(Role::ALL) {
@@ -358,7 +360,7 @@ fn each_device_grows_by_itself() {
     assert!(e.kind() == ErrorKind::InvalidArgument && e.message().contains("one device"), "{e}");
 }
 
-/// A device that was cut off is told by its name.
+/// The error for a truncated device names it.
 #[test]
 fn a_device_that_is_too_short_is_named() {
     for name in NAMES {

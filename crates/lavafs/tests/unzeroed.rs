@@ -1,4 +1,4 @@
-//! Files written in place whose creator takes blocks as they are.
+//! In-place files without initial zeros.
 
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, AlignedBuf, CreateOptions, FileSystem, PAGE, SyncKind};

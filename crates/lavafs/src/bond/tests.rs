@@ -16,7 +16,7 @@ fn devices(sim: &SimEnv, names: [&str; 2]) -> Devices {
     Devices::two(speed, capacity)
 }
 
-/// A volume of two devices.
+/// Makes a volume of two devices.
 fn made(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
     format_on(&sim.env(), &devices(&sim, DEVICES), &FormatOptions::small()).unwrap();
@@ -27,7 +27,7 @@ fn mounted(sim: &SimEnv, names: [&str; 2]) -> Result<LavaFs> {
     mount_on(&sim.env(), devices(sim, names), MountOptions::default())
 }
 
-/// Mounts, writes a file on each device, unmounts.
+/// Mounts, writes a file on each device, and unmounts.
 fn session(sim: &SimEnv, name: &str) {
     let fs = mounted(sim, DEVICES).unwrap();
     for path in [format!("/{name}.log"), format!("/{name}")] {
@@ -38,7 +38,7 @@ fn session(sim: &SimEnv, name: &str) {
     fs.unmount().unwrap();
 }
 
-/// Puts another device in the place of one of a machine.
+/// Returns a copy of the machine with the contents of one device replaced.
 fn put_back(sim: &SimEnv, name: &str, bytes: &[u8]) -> SimEnv {
     let other = SimEnv::new(99);
     for device in DEVICES {
@@ -100,7 +100,7 @@ fn devices_that_do_not_belong_together_are_refused() {
     format(&sim.env(), &*sim.device("/one", LEN).unwrap(), &FormatOptions::small()).unwrap();
     let told = "it holds a volume of one device: name it alone";
     refused(mounted(&sim, ["/one", "/large"]), ErrorKind::InvalidArgument, told);
-    // What is there is not overwritten, on neither device.
+    // Neither existing device is overwritten.
     for names in [["/new", "/large"], ["/one", "/new"]] {
         let e = format_on(&sim.env(), &devices(&sim, names), &FormatOptions::small()).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::AlreadyExists);
@@ -125,19 +125,20 @@ fn a_device_of_another_time_is_refused() {
             assert!(fsck_on(&mixed.env(), &devices(&mixed, DEVICES), true).is_err());
         }
     }
-    // Two that went their own ways from one moment on, each as often as the other.
+    // Two devices that diverged from one moment on, with equal mount counts.
     let apart = SimEnv::new(5);
     DEVICES.iter().zip(&old).for_each(|(name, bytes)| apart.write_file(name, bytes).unwrap());
     (0..3).for_each(|n| session(&apart, &format!("c{n}")));
     let mixed = put_back(&sim, "/large", &apart.read_file("/large").unwrap());
     refused(mounted(&mixed, DEVICES), ErrorKind::InvalidArgument, "were mounted apart from each other");
-    // Both of the older time are a volume.
+    // Both outdated devices together are a volume.
     let both = SimEnv::new(6);
     DEVICES.iter().zip(&old).for_each(|(name, bytes)| both.write_file(name, bytes).unwrap());
     session(&both, "d");
 }
 
-/// A death at any operation of a mount, and of the next one, leaves two devices that belong together.
+/// A crash at any operation of a mount, and of the next one, leaves two devices that belong
+/// together.
 #[test]
 fn a_death_in_a_mount_leaves_two_devices_of_one_time() {
     let kinds = Policy::ALL.map(CrashKind::PowerLossWith).into_iter().chain([CrashKind::ProcessKill]);
@@ -192,7 +193,7 @@ fn a_damaged_slot_of_the_capacity_device_is_written_again() {
     );
 }
 
-/// What a release before volumes of two makes of them.
+/// Releases without two-device volumes reject the devices.
 #[test]
 fn older_releases_refuse_both_devices() {
     let sim = made(1);
@@ -205,7 +206,7 @@ fn older_releases_refuse_both_devices() {
     }
 }
 
-/// A slot of the capacity device that a death has left damaged is written before the other one.
+/// A slot of the capacity device that a crash left damaged is rewritten before the other one.
 #[test]
 fn a_death_while_a_damaged_slot_is_healed_leaves_the_other_one() {
     let sound = made(1);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::op::FileRecord;
 
-/// A volume of a hundred blocks with one file of eight, at block 40, under the name `a`.
+/// Returns a volume of 1,000 blocks with one file `a` of eight blocks, at block 40.
 fn core() -> Core {
     let mut meta = Meta::new(1_000);
     let extents = vec![Extent::new(40, 8)];

@@ -69,8 +69,8 @@ fn a_device_is_synced_when_it_was_written_since_and_is_asked_for() {
     assert_eq!(syncs(), [2, 2], "a durable write covers itself");
 }
 
-/// Threads write and sync under schedules. When a sync has returned, what its thread wrote is durable, whoever else's sync it
-/// was left to.
+/// Threads write and sync under random schedules. After a sync returns, the earlier writes of its
+/// thread are durable, even if another thread performed the sync.
 #[test]
 fn a_sync_covers_what_was_written_before_it() {
     for seed in 0..60 {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 const MS: u64 = 1_000_000;
 
-/// In any stretch of time, however the blocks become free and whenever somebody asks.
+/// The limit holds in every period, for any sequence of freed blocks and requests.
 #[test]
 fn no_stretch_of_time_has_more_than_is_allowed() {
     let mut rng = Rng::new(1);
@@ -52,11 +52,12 @@ fn all_that_is_free_is_told_of_once_and_what_was_taken_again_is_not() {
     assert!(discards.is_empty() && discards.take(u64::MAX).is_none());
 }
 
-/// 1 MiB.
+/// 1 MiB per second.
 const RATE: u64 = 1 << 20;
 const FILE_LEN: u64 = 8 * RATE;
 
-/// A volume that is told of 1 MiB a second, from which a file of 8 MiB was removed.
+/// Returns a volume with a discard rate of 1 MiB per second, from which a file of 8 MiB was
+/// removed.
 fn with_freed_blocks(sim: &SimEnv, env: &Env) -> LavaFs {
     let device = sim.device("/device", 4 * FILE_LEN).unwrap();
     let options = FormatOptions { journal_len: 16 << 10, ..FormatOptions::default() };
@@ -80,7 +81,7 @@ fn a_device_is_told_of_no_more_than_its_rate_and_in_time_of_all() {
     let began_ns = sim.now_ns();
     let mut told = 0;
     for n in 0..2000 {
-        // Each commit is a step of the upkeep.
+        // Each commit runs one step of background maintenance.
         fs.create_dir_all(Path::new(&format!("/{n}"))).unwrap();
         fs.sync_dir(Path::new("/")).unwrap();
         sim.advance_ns(10 * MS);
@@ -92,7 +93,8 @@ fn a_device_is_told_of_no_more_than_its_rate_and_in_time_of_all() {
     assert!(told >= FILE_LEN, "{told} bytes in the end");
 }
 
-/// On a machine with threads the volume's own tells, while nobody calls; who unmounts does not wait for what is not due.
+/// With threads, the thread of the volume issues discards without calls. An unmount does not wait
+/// for discards that are not allowed yet.
 #[test]
 fn a_thread_tells_in_time_and_an_end_does_not_wait_for_it() {
     for (seed, rest_ns) in [(1, 0), (2, 3 * SECOND_NS), (3, 20 * SECOND_NS), (4, 20 * SECOND_NS)] {

@@ -3,8 +3,8 @@ use crate::{FormatOptions, MountOptions, format, mount};
 use io::CreateOptions;
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 
-/// Another thread has put a claim in line and not committed it yet. A hole in the same transaction could free the bytes that
-/// the claim speaks of: whoever replays it must be able to ask for them.
+/// Another thread has queued a claim and not committed it yet. A hole in the same transaction could
+/// free the claimed bytes, which a replay must be able to read.
 #[test]
 fn a_hole_is_made_when_no_claim_is_in_line() {
     let sim = SimEnv::new(1);
@@ -30,7 +30,8 @@ fn a_hole_is_made_when_no_claim_is_in_line() {
     assert!(!core.pending.is_empty(), "the hole is in line");
 }
 
-/// Lengths are looked up in parts, each name once: also where the last part is whole.
+/// A listing reads the lengths in portions, and returns each name once. This holds for a full last
+/// portion, too.
 #[test]
 fn a_long_directory_is_listed_whole() {
     let sim = SimEnv::new(2);
@@ -108,7 +109,7 @@ fn units_that_do_not_divide_into_blocks_are_named() {
     }
 }
 
-/// Holes are for files that nobody writes any more.
+/// Only closed files support holes.
 #[test]
 fn what_is_still_written_does_not_go_on_in_a_hole() {
     let sim = SimEnv::new(5);
@@ -129,7 +130,7 @@ fn what_is_still_written_does_not_go_on_in_a_hole() {
     assert_eq!(partial.error.file(), Some(Path::new("/s")));
 }
 
-/// Who counts what files occupy while they grow asks for no more than their bytes need; others get room ahead of them.
+/// An exact file takes only the blocks that its bytes need. Other files get blocks in advance.
 #[test]
 fn an_exact_file_never_takes_more_blocks_than_its_bytes_need() {
     let fs = volume(&SimEnv::new(5));
@@ -150,8 +151,8 @@ fn an_exact_file_never_takes_more_blocks_than_its_bytes_need() {
     }
 }
 
-/// The journal may grow into the blocks that files do not get. What is removed then is for files all the same, and not for making up for
-/// that: the journal is compacted for whoever needs room.
+/// The journal may grow into the reserve. Files still get the space of removed files, instead of
+/// the reserve: an allocation without space compacts the journal.
 #[test]
 fn what_is_removed_from_a_full_volume_is_there_for_files_however_long_the_journal_is() {
     let sim = SimEnv::new(7);
@@ -188,12 +189,12 @@ fn what_is_removed_from_a_full_volume_is_there_for_files_however_long_the_journa
         fs.sync_dir(Path::new("/")).unwrap();
         into_reserve += u64::from(fs.statistics().available_bytes == 0);
         write_file(&name(n), b"one block").unwrap_or_else(|e| panic!("file {n} of {count}: {e}"));
-        // And full again.
+        // Fill the volume again.
         next += (next..).take_while(|n| write_file(&name(*n), b"x").is_ok()).count() as u64;
     }
     let after = fs.statistics();
     assert!(into_reserve > 3, "{into_reserve} times");
-    // A dump for each file that finds no room would be paid for by every write to a full volume.
+    // A dump for each file without space would slow down every write to a full volume.
     let compactions = after.journal_compactions - before.journal_compactions;
     assert!(compactions < 120, "{compactions} compactions");
     let left = sim.crash(CrashKind::PowerLoss, 1);

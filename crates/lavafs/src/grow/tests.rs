@@ -29,7 +29,7 @@ fn write(fs: &LavaFs, path: &str, byte: u8, len: u64) -> Result<()> {
     file.sync(SyncKind::Full)
 }
 
-/// The names in the root, whose contents must be whole.
+/// Returns the names in the root directory, after checking the contents of the files.
 fn names(fs: &LavaFs) -> BTreeSet<String> {
     let listed = fs.list(Path::new("/")).unwrap();
     for entry in &listed {
@@ -40,8 +40,8 @@ fn names(fs: &LavaFs) -> BTreeSet<String> {
     listed.into_iter().map(|entry| entry.name).collect()
 }
 
-/// A crash at any operation of a grow, and of what is written into the new blocks, leaves a volume of the old size or of the new one, and
-/// of the new one once the grow has returned.
+/// A crash at any operation of a grow, or of writes into the new blocks, leaves the old or the new
+/// size. After the grow has returned, it leaves the new size.
 #[test]
 fn a_crash_at_any_moment_leaves_the_old_size_or_the_new_one() {
     let sim = made(1).fork(2);
@@ -54,7 +54,7 @@ fn a_crash_at_any_moment_leaves_the_old_size_or_the_new_one() {
     sim.lengthen_device(DEVICE, NEW).unwrap();
     assert_eq!(fs.grow(None).unwrap(), NEW);
     let after = sim.op_count();
-    // It reaches into the blocks that are new, and so does the journal.
+    // This file extends into the new blocks, and so does the journal.
     write(&fs, "/c", b'c', 120 * BLOCK).unwrap();
     let written = sim.op_count();
     fs.compact_journal().unwrap();
@@ -72,7 +72,7 @@ fn a_crash_at_any_moment_leaves_the_old_size_or_the_new_one() {
         let what = format!("{kind:?} at {op} ({before} to {after}), seed {seed}");
         let report = fsck(&left.env(), &*left.device(DEVICE, 0).unwrap(), false).unwrap();
         assert!(report.findings.iter().all(|f| f.what.contains("slot")), "{what}: {:?}", report.findings);
-        // A second crash, right after the mount, finds what the mount found.
+        // A second crash, immediately after the mount, leaves the same state.
         let fs = mounted(&left, MountOptions::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
         let size = fs.statistics().total_bytes;
         assert!(size == NEW || size == OLD && op < after, "{what}: {size} bytes");
@@ -83,7 +83,7 @@ fn a_crash_at_any_moment_leaves_the_old_size_or_the_new_one() {
             size,
             "{what}"
         );
-        // And it grows, if it has not, as far as the device is as long.
+        // The volume can still grow to the length of the device.
         let there = left.device(DEVICE, 0).unwrap().len();
         assert_eq!(fs.grow(None).unwrap(), there, "{what}");
         sizes.insert(size);
@@ -114,7 +114,7 @@ fn a_mount_takes_in_what_the_device_became_longer_by_if_it_is_asked_to() {
     drop(fs);
     let report = fsck(&sim.env(), &*sim.device(DEVICE, 0).unwrap(), false).unwrap();
     assert!(report.findings.is_empty() && report.beyond_bytes == 0, "{report:?}");
-    // A repair knows the size as well: the last file is there after one.
+    // A repair keeps the new size: the last file exists after it.
     sim.damage_slot();
     let report = fsck(&sim.env(), &*sim.device(DEVICE, 0).unwrap(), true).unwrap();
     assert!(report.is_clean() && report.findings.len() == 1, "{report:?}");
@@ -164,7 +164,8 @@ fn what_a_volume_cannot_grow_to_is_refused() {
     let reader = mounted(&sim, MountOptions { read_only: true, ..MountOptions::default() }).unwrap();
     assert_eq!(reader.grow(None).unwrap_err().kind(), ErrorKind::ReadOnly);
     drop(reader);
-    // A device that is shorter than the volume is another one, or was cut off, also while it is mounted.
+    // A device shorter than the volume was replaced or truncated. This is detected while the volume
+    // is mounted, too.
     let fs = mounted(&sim, MountOptions::default()).unwrap();
     let cut = sim.read_file(DEVICE).unwrap()[..OLD as usize].to_vec();
     sim.write_file(DEVICE, &cut).unwrap();
@@ -194,7 +195,8 @@ fn a_write_that_fails_while_it_grows_poisons_the_volume_and_leaves_one_of_the_si
     }
 }
 
-/// One thread grows the volume while another fills it, and the volume's own compacts the journal.
+/// One thread grows the volume while another fills it, and the thread of the volume compacts the
+/// journal.
 #[test]
 fn files_go_on_while_the_volume_grows() {
     for seed in 0..40 {

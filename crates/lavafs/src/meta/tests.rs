@@ -29,7 +29,7 @@ fn make_dir(dir: &str) -> Op {
     Op::MakeDir { dir: dir.into() }
 }
 
-/// A dump leads to the same state, in which nothing is forgotten of the counts either.
+/// Checks that a dump rebuilds the same state, including its counts.
 fn check_dump(meta: &Meta) {
     let mut ops = Vec::new();
     meta.dump(|op| ops.push(op.clone()));

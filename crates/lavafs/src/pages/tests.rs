@@ -105,7 +105,7 @@ fn reads_are_served_from_memory_the_second_time() {
     assert_eq!(file.read_at(&mut [0; 10], 99_999).unwrap_err().kind(), ErrorKind::Corruption);
 }
 
-/// Every way in which the bytes of a file can change.
+/// Covers every way to change the bytes of a file.
 #[test]
 fn a_file_shows_what_was_written_last() {
     let fs = mounted(&made(1));
@@ -123,7 +123,7 @@ fn a_file_shows_what_was_written_last() {
         let at = u64::from(n - 1) * 3;
         assert_eq!(first("/log", at), [n; 3], "bytes behind what was read before");
     }
-    // In place, by all three ways, and a scratch file that is used again.
+    // In place, in all three ways, and a reused scratch file.
     let file = fs.create_in_place(p("/fixed"), 3 * BLOCK, Access::Direct).unwrap();
     for n in 1..5u8 {
         let mut block = AlignedBuf::zeroed(BLOCK as usize);
@@ -139,10 +139,10 @@ fn a_file_shows_what_was_written_last() {
     drop(scratch);
     fs.create_scratch(p("/scratch"), 9000).unwrap();
     assert_eq!(first("/scratch", 4096), [0; 3]);
-    // A hole, of which the page is in memory.
+    // A hole in place of a cached page.
     fs.punch_hole(p("/fixed"), BLOCK, BLOCK).unwrap();
     assert_eq!(first("/fixed", BLOCK), [0; 3]);
-    // The line of a lock.
+    // The holder line of a lock.
     for holder in ["one", "two"] {
         let held = fs.lock(p("/LOCK"), holder).unwrap();
         assert_eq!(first("/LOCK", 0), holder.as_bytes());
@@ -150,7 +150,7 @@ fn a_file_shows_what_was_written_last() {
     }
 }
 
-/// Blocks go from file to file while the pages of the old one are in memory.
+/// Blocks are reused by other files while pages of the old file are cached.
 #[test]
 fn a_block_that_is_used_again_shows_the_new_file() {
     let fs = mounted(&made(1));
@@ -164,8 +164,8 @@ fn a_block_that_is_used_again_shows_the_new_file() {
     assert!(fs.page_cache().unwrap().misses >= 200 * 14);
 }
 
-/// One thread writes versions of blocks in place and appends, others read: none sees a version older than one whose write had returned
-/// before it began to read.
+/// One thread rewrites blocks in place and appends while others read. No reader sees a version
+/// older than the last write that returned before the read began.
 #[test]
 fn under_every_schedule_readers_see_what_was_written() {
     for seed in 0..120 {

@@ -1,4 +1,5 @@
-//! Claims: what a crash may leave of bytes and journal that one flush should have made durable together.
+//! Claims: states after a crash in which one flush should have made the bytes and the journal
+//! durable together.
 
 use crate::compaction::encode_dump;
 use crate::fs::LavaFs;
@@ -61,7 +62,7 @@ fn a_size_is_believed_only_with_its_bytes() {
     file.append(&whole[..5_000]).unwrap();
     file.sync(SyncKind::Full).unwrap();
     file.append(&whole[5_000..]).unwrap();
-    // The power goes while bytes and journal are on their way: the flush has done nothing yet.
+    // A power loss before the flush: the bytes and the journal are not durable yet.
     sim.inject(FaultPlan::nth(0, FaultEffect::Lost).kinds(&[OpKind::SyncData]));
     file.sync(SyncKind::Full).unwrap();
     let (mut without, mut with, mut untrue) = (0, 0, 0);
@@ -84,7 +85,7 @@ fn a_size_is_believed_only_with_its_bytes() {
             len => panic!("a size of {len} was never recorded"),
         }
         untrue += u32::from(intact && found.len() == 5_000);
-        // What was taken for torn is written over, and the volume goes on.
+        // Torn transactions are overwritten, and the volume continues to work.
         let mut file = create(&fs, "/next");
         file.append(&whole).unwrap();
         file.sync(SyncKind::Full).unwrap();
@@ -105,7 +106,7 @@ fn a_claim_is_not_asked_for_once_its_blocks_are_given_up() {
     file.flush().unwrap();
     let blocks = fs.extents(Path::new(FILE)).unwrap();
     {
-        // Two threads: one is about to commit its claim when the other removes the file.
+        // One thread is about to commit its claim when another one removes the file.
         let volume = fs.volume();
         let mut core = lock(&volume.core);
         let ino = core.meta.directories().look_up("", "a").unwrap();
@@ -154,7 +155,8 @@ fn a_claim_that_a_later_transaction_confirms_is_not_asked_for() {
     );
 }
 
-/// Another thread writes a transaction between the last sync of an unmount and its note in the superblock.
+/// Another thread writes a transaction between the last sync of an unmount and its superblock
+/// write.
 #[test]
 fn a_superblock_says_what_is_durable_and_not_what_is_written() {
     let sim = machine();
@@ -176,7 +178,8 @@ fn a_superblock_says_what_is_durable_and_not_what_is_written() {
     }
 }
 
-/// A compaction ends while a later transaction is written and not durable: the next sync still makes that durable.
+/// A compaction ends while a later transaction is written but not durable. The next sync makes it
+/// durable.
 #[test]
 fn a_compaction_does_not_take_later_transactions_for_durable() {
     let sim = machine();
@@ -200,7 +203,8 @@ fn a_compaction_does_not_take_later_transactions_for_durable() {
     }
 }
 
-/// The transaction that switches the journal makes no claim: nobody syncs the device before the next one is written.
+/// The transaction with the journal switch holds no claim, because no device sync precedes the next
+/// transaction.
 #[test]
 fn a_switch_has_no_claim() {
     let sim = machine();
@@ -230,7 +234,7 @@ fn a_switch_has_no_claim() {
     assert!(!claims.contains(&switches[0]), "{switches:?} {claims:?}");
 }
 
-/// Operations that no volume records, as a writer with a fault would leave them in the journal.
+/// Operations that no release writes, as left in the journal by a faulty writer.
 #[test]
 fn a_journal_that_contradicts_itself_is_told() {
     let switch = || Op::JournalSwitch { extents: vec![Extent::new(300, 8)] };
@@ -267,7 +271,7 @@ fn a_journal_that_contradicts_itself_is_told() {
     }
 }
 
-/// A dump that no volume writes, at the place of the one of a fresh volume.
+/// Writes a dump that no release writes, in place of the dump of a new volume.
 fn told_of_dump(parts: Vec<Vec<u8>>, jump_by: u64) -> String {
     let sim = machine();
     let device = sim.device("/device", 0).unwrap();
@@ -299,7 +303,7 @@ fn a_dump_that_contradicts_itself_is_told() {
     assert!(told.ends_with("an empty part"), "{told}");
 }
 
-/// What fsck does on a volume whose last blocks are taken.
+/// Writes the metadata as a repair does, to a volume without enough free blocks.
 #[test]
 fn metadata_without_room_for_its_dump_is_told() {
     let sim = machine();

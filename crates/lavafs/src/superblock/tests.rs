@@ -20,7 +20,7 @@ fn sample() -> Superblock {
     }
 }
 
-/// The same of two devices, as the device of a role has it.
+/// Returns the sample for two devices, as stored on the device with this role.
 fn sample_of(role: Role) -> Superblock {
     let mut two = Superblock { version: VERSION_OF_TWO, ..sample() };
     two.devices.records.push(DeviceRecord { uid: Uid::from_words(7, 7), blocks: 500 });
@@ -122,7 +122,7 @@ fn a_volume_becomes_one_of_a_version_that_knows_its_dump() {
     assert_eq!((chained.version, &chained.dump[..]), (VERSION_WITH_CHAINS, &runs[..1]));
 }
 
-/// The bytes of a slot 0 with a field changed, under a checksum that fits.
+/// Returns slot 0 with a changed field under a correct checksum.
 fn resealed(of: &Superblock, at: usize, field: &[u8]) -> Vec<u8> {
     let mut bytes = of.encode(0);
     bytes[at..at + field.len()].copy_from_slice(field);
