@@ -1,10 +1,9 @@
 //! Distributions of the keys of operations.
 //!
 //! Zipf follows Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994),
-//! as YCSB does, with two differences: the constant zeta(n) is the one of the actual number of keys
-//! (YCSB scrambles with the constant of ten billion items), and ranks are spread over the key space
-//! by a bijection instead of a hash, so that no two ranks fall on one key and every key can be
-//! drawn.
+//! as YCSB does, with two differences. The constant zeta(n) uses the actual number of keys (YCSB
+//! scrambles with the constant of ten billion items). And a bijection instead of a hash spreads the
+//! ranks over the key space, so no two ranks share a key and every key can be drawn.
 //!
 //! Pareto is the self-similar distribution of the same paper with `h` = 1/5: a fifth of the ranks
 //! gets four fifths of the draws, and recursively within that fifth. The rank is a power of a

@@ -2,8 +2,8 @@
 //! syncs.
 //!
 //! Each thread has its own file and bypasses the page cache by default. *append* writes it
-//! sequentially, *in-place* overwrites an existing file sequentially (fully written before the
-//! clock starts), *read* reads pages of an existing file in random order. The latency is that of an
+//! sequentially. *in-place* overwrites an existing file sequentially (fully written before the
+//! clock starts). *read* reads pages of an existing file in random order. The latency is that of an
 //! operation with its sync. Device bytes come from the device's counter, from before the first
 //! operation until after a final sync; so no other program should use the device.
 //!

@@ -13,10 +13,10 @@
 //!   machine and all partitions, after the kernel has split and merged requests. Available only
 //!   with a device below the store.
 //!
-//! With direct I/O and single gets, the first counter equals the engine's reads, the third one the
-//! device requests, and their quotient of bytes shows the bytes per get. With io_uring
-//! (`multi_get`, gets in flight) the first one is too low, and the third one counts. The counters
-//! include the end of the run until the background work has ended.
+//! With direct I/O and single gets, the first counter equals the engine's reads, and the third one
+//! the device requests. The quotient of bytes is the bytes per get. With io_uring (`multi_get`,
+//! gets in flight) the first one is too low, and the third one counts. The counters include the end
+//! of the run until the background work has ended.
 
 use crate::costs::Counters;
 use crate::report::human_bytes;

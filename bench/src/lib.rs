@@ -7,8 +7,8 @@
 //!    never synced. Then wait at most 120 s for background work.
 //! 2. **Reopen and warm-up** (reading workloads, `ycsb`): the store is reopened, so that the load
 //!    leaves no warm cache. Then a tenth of the operations, or `--warmup`, runs unmeasured.
-//! 3. **Measured phase**: closed loop, or open loop at a fixed rate with latencies from the
-//!    *intended* start, so that a stalled engine is charged for all delayed requests.
+//! 3. **Measured phase**: closed loop, or open loop at a fixed rate. Open-loop latencies count from
+//!    the *intended* start, so a stalled engine is charged for all delayed requests.
 //! 4. **Settle** (at most 120 s); its bytes and CPU time belong to the run.
 //! 5. **Clean up**: the store is removed unless the caller named its directory.
 //!
@@ -21,7 +21,7 @@
 //! bytes. A *space ratio* is the allocated bytes of all files over the raw bytes of live keys and
 //! values. *No progress* means that an operation waits and none completes. *Reads per get* are the
 //! storage reads that the engine counts for gets, or otherwise the read system calls of the client
-//! threads ([`kernel_reads`] has the kernel's counters). A run whose process was suspended for a
+//! threads. [`kernel_reads`] has the kernel's counters. A run whose process was suspended for a
 //! second or more says so: its times are void, its bytes and space are not.
 
 pub mod ablation;

@@ -1,7 +1,7 @@
 //! A space limit, and its enforcement by the harness for engines without limits.
 //!
-//! Follows Scavenger+, which gave every compared engine the same space and made its writer wait
-//! while the store exceeded it, so that background work could shrink it. The bytes are those of
+//! Follows Scavenger+, which gave every compared engine the same space. Its writer waited while the
+//! store exceeded the limit, so that background work could shrink it. The bytes are those of
 //! [`crate::space`]: the allocated size of the files, sampled every [`SAMPLE_NS`]. The wait is part
 //! of the latency of the waiting operation. An engine that cannot shrink without new writes would
 //! block its writer for ever. So when the space has reached no new minimum for a given time, the

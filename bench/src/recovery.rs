@@ -4,8 +4,8 @@
 //!    syncs. The last batch is durable, and so are all earlier ones. By default memory is large
 //!    enough that no flush is needed, so the data is in the log. The process reports the end and is
 //!    killed: no engine can close its files.
-//! 2. **Forget**: the files are synced and dropped from the page cache (unless `--warm`), so that
-//!    the open reads the log from the device, with the engine's access method.
+//! 2. **Forget**: the files are synced and dropped from the page cache (unless `--warm`). So the
+//!    open reads the log from the device, with the engine's access method.
 //! 3. **Open**, the timed part: until the engine serves requests. Its reads, writes, processor time
 //!    and memory are counted; the process has done nothing else before.
 //! 4. **Check**: every key is read, and its value verified.

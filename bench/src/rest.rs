@@ -1,12 +1,12 @@
-//! `bench rest`: what a store frees without a call after deletes, and how long that takes.
+//! `bench rest`: space that a store frees on its own after deletes, and the time that it takes.
 //!
 //! 1. **Load**: `--num` keys, each with a value of `--value-size` bytes, and a flush.
-//! 2. **Delete**: each key with a probability of `--deleted` percent; two thirds of them one by one, the last third of the keys
-//!    by one range delete of the same share.
-//! 3. **Rest**: no call but a look at the report of the store each second, until the process has written nothing for
-//!    30 s while the store says that it is at rest.
+//! 2. **Delete**: each key with a probability of `--deleted` percent; two thirds of the keys one by
+//!    one, the last third by one range delete of the same share.
+//! 3. **Rest**: no calls except `Db::space` each second, until the process has written nothing for
+//!    30 s and the store reports that it is at rest.
 //! 4. **Still**: `--still` seconds, in which the process must not write.
-//! 5. **Check**: the ledger against the directory, and every key against its fate.
+//! 5. **Check**: the space report against the directory, and every key against its expected state.
 
 use crate::Result;
 use crate::host::{self, now_ns, wait_until};
@@ -20,28 +20,28 @@ use std::fmt::Write;
 use std::path::Path;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Seconds without a written byte after which rest work has ended.
+/// Seconds without a written byte after which rest work counts as ended.
 const ENDED_S: u64 = 30;
-/// Rest work that takes longer is given up.
+/// Timeout of rest work in seconds.
 const REST_MAX_S: u64 = 4 * 3600;
-/// Bytes of a batch of the load.
+/// Bytes per batch of the load.
 const BATCH_BYTES: usize = 1 << 20;
-/// Seconds that the store may take before rest work begins and after it has ended, whatever its size.
+/// Time allowed before and after rest work in seconds, independent of the store's size.
 const REST_FIXED_S: f64 = 60.0;
 
 /// Options of `bench rest`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct RestArgs {
-    /// Keys in the store
+    /// Number of keys in the store
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub num: u64,
-    /// Bytes of a value
+    /// Length of a value in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 16_000)]
     pub value_size: u64,
-    /// Percent of the keys that are deleted
+    /// Percentage of deleted keys
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     pub deleted: u64,
-    /// Seconds in which the store at rest must not write a byte
+    /// Seconds in which the idle store must not write
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub still: u64,
     /// Seed of keys and values
@@ -53,7 +53,7 @@ impl RestArgs {
     /// Checks the options.
     ///
     /// # Errors
-    /// A message that names the option and its range.
+    /// An error that names the option and its range.
     pub fn check(&self) -> Result<()> {
         if !(16..=16 << 20).contains(&self.value_size) {
             return Err("--value-size must be 16 to 16777216".into());
@@ -72,32 +72,32 @@ pub struct RestRun {
     pub loaded_bytes: u64,
     /// Seconds of the load.
     pub load_seconds: f64,
-    /// Keys and values that were not deleted, bytes.
+    /// Bytes of keys and values that were not deleted.
     pub live_bytes: u64,
-    /// Bytes of the directory at rest.
+    /// Bytes of the idle directory.
     pub rest_bytes: u64,
     /// Bytes of exposed garbage in value files at rest.
     pub garbage_bytes: u64,
     /// Seconds from the last delete to the last byte of rest work.
     pub rest_seconds: f64,
-    /// Bytes that the process wrote in that time.
+    /// Bytes written by the process in that time.
     pub written_bytes: u64,
-    /// The most that rest work may take: 60 s, and the bytes written over half of the rate of the load.
+    /// Maximum time of rest work: 60 s, plus the written bytes over half of the load rate.
     pub rest_seconds_max: f64,
-    /// Bytes that the process wrote while it had to be still.
+    /// Bytes written by the process during the idle check.
     pub still_bytes: u64,
-    /// Bytes of the directory less those of the ledger.
+    /// Bytes of the directory minus those of the space report.
     pub ledger_difference_bytes: i64,
-    /// The machine.
+    /// Description of the machine.
     pub machine: String,
-    /// The options.
+    /// Options of the run.
     pub options: RestArgs,
 }
 
 /// Makes a run in `dir`.
 ///
 /// # Errors
-/// Those of the store; a wrong answer; rest work that does not end.
+/// Errors of the store; a wrong result; a timeout of rest work.
 pub fn run(args: &RestArgs, dir: &Path) -> Result<RestRun> {
     args.check()?;
     let db = Db::open(dir)?;
@@ -141,7 +141,8 @@ fn key(nth: u64) -> Vec<u8> {
     format!("key-{nth:016}").into_bytes()
 }
 
-/// The fate of a key follows from its number and the seed. The last third of the keys is one range.
+/// Returns whether a key is deleted, from its number and the seed. The last third of the keys has
+/// one range delete.
 fn is_deleted(args: &RestArgs, nth: u64) -> bool {
     let ranged = ranged(args);
     if nth >= ranged.0 {
@@ -150,13 +151,13 @@ fn is_deleted(args: &RestArgs, nth: u64) -> bool {
     Rng::new(args.seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)).below(100) < args.deleted
 }
 
-/// Keys from the first to before the second are deleted by a range.
+/// Returns the range delete: from the first key to before the second.
 fn ranged(args: &RestArgs) -> (u64, u64) {
     let from = args.num - args.num / 3;
     (from, from + args.num / 3 * args.deleted / 100)
 }
 
-/// Random bytes, and a value that no compression makes shorter for each key.
+/// Generates an incompressible value for each key.
 struct Contents {
     random: Vec<u8>,
     len: usize,
@@ -175,7 +176,7 @@ impl Contents {
     }
 }
 
-/// Writes the keys in an order that is far from sorted.
+/// Writes the keys in a widely scattered order.
 fn load(args: &RestArgs, db: &Db) -> Result<()> {
     let contents = Contents::new(args);
     let step = stride(args.num);
@@ -191,7 +192,7 @@ fn load(args: &RestArgs, db: &Db) -> Result<()> {
     Ok(db.flush()?)
 }
 
-/// A step through the numbers below `num` that visits each of them.
+/// Returns a step that visits each number below `num`.
 fn stride(num: u64) -> u64 {
     let is_prime_to = |step: u64| {
         let (mut a, mut b) = (step, num);
@@ -214,7 +215,8 @@ fn delete(args: &RestArgs, db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the end of rest work. Returns the seconds until its last byte, and the bytes that the process has written.
+/// Waits for the end of rest work. Returns the seconds until its last byte, and the bytes written
+/// by the process.
 fn rest(db: &Db) -> Result<(f64, u64)> {
     let begun_ns = now_ns();
     let (mut last_ns, mut written) = (begun_ns, host::process_counters().write_bytes);
@@ -245,14 +247,15 @@ fn check_contents(args: &RestArgs, db: &Db) -> Result<()> {
 }
 
 impl RestRun {
-    /// True if rest work ended in time, the store was still after it, and the ledger has every byte.
+    /// Returns true if rest work ended in time, the store was idle after it, and the space report
+    /// has every byte.
     pub fn is_kept(&self) -> bool {
         self.rest_seconds <= self.rest_seconds_max
             && self.still_bytes == 0
             && self.ledger_difference_bytes == 0
     }
 
-    /// As text.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.machine);
         let over_live = |bytes: u64| bytes as f64 / self.live_bytes.max(1) as f64;

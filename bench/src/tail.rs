@@ -1,6 +1,6 @@
 //! `tail`: latencies of updates and gets that are due at a share of the sustained rate.
 //!
-//! Follows vLSM (section 5): the load is an open loop, latencies count from the due time, and the
+//! Follows vLSM (section 5). The load is an open loop, and latencies count from the due time. The
 //! rate is a percentage of the sustained rate, not of a short-term rate. A run consists of:
 //!
 //! 1. **Load**: every key once, in random order; then the background comes to rest.
@@ -14,7 +14,7 @@
 //! 5. **Measured phase**: the open loop, then settling, as in other runs. Several loads (`--load
 //!    20,40,60`) have consecutive phases in one store.
 //!
-//! With [`Clients::Shared`] all clients take reads and writes from one queue, so that a read waits
+//! With [`Clients::Shared`] all clients take reads and writes from one queue. So a read waits
 //! behind a delayed write, as in a server with a thread pool. With [`Clients::Separate`] reads have
 //! their own threads and queue. Each request is a function of the seed and its number, so two runs
 //! at one rate do the same work.

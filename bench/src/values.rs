@@ -1,9 +1,9 @@
 //! Lengths and contents of values.
 //!
-//! The length of a value is a function of its key's index, so the raw bytes of the live data are
+//! The length of a value is a function of its key's index. So the raw bytes of the live data are
 //! known exactly at any time. A value of at least 8 bytes begins with a tag of its key, which reads
 //! check. The rest is a random slice of a pool. Every 64 bytes of the pool have the share of random
-//! bytes that leaves the desired redundancy, so a block compressor removes about that share and
+//! bytes that leaves the desired redundancy. So a block compressor removes about that share and
 //! finds little across values.
 
 use crate::keys::mix;
@@ -22,9 +22,9 @@ pub enum ValueSizes {
     Fixed(u64),
     /// Half of them 100 to 512 B, uniform; half of them 16 KiB.
     Mixed8k,
-    /// Generalized Pareto with a mean of 1 KiB and the shape measured at Facebook (Cao et al.,
-    /// "Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads", FAST 2020), cut at
-    /// 64 KiB.
+    /// Generalized Pareto with a mean of 1 KiB, cut at 64 KiB. The shape is that measured at
+    /// Facebook (Cao et al., "Characterizing, Modeling, and Benchmarking RocksDB Key-Value
+    /// Workloads", FAST 2020).
     Pareto1k,
 }
 

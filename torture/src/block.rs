@@ -1,11 +1,11 @@
 //! Row `block`: loss of power below the kernel's file systems, and below LavaFS on a raw device.
 //!
-//! A process writes to a store on ext4, XFS, btrfs or LavaFS on a block device that logs every
-//! request ([`rig`]), through io_uring or the portable engine. The log yields images that a loss of
-//! power at some moment may leave ([`log`]): all writes before the last completed flush, and any of
-//! the later ones, in part or whole. Each image is mounted, and its store is opened unaided, twice.
-//! Batches acknowledged as durable before that moment must be present, and of the later ones a
-//! prefix of whole batches ([`scenario`]).
+//! A process writes to a store on ext4, XFS, btrfs or LavaFS, through io_uring or the portable
+//! engine. The block device below logs every request ([`rig`]). The log yields images that a loss
+//! of power at some moment may leave ([`log`]): all writes before the last completed flush, and any
+//! of the later ones, in part or whole. Each image is mounted, and its store is opened unaided,
+//! twice. Batches acknowledged as durable before that moment must be present, and of the later ones
+//! a prefix of whole batches ([`scenario`]).
 //!
 //! A case is one recording and some images of it. It runs in its own process and namespaces. The
 //! row needs root, loop devices, FUSE, and some programs; if any is missing, the row names it and

@@ -1,16 +1,17 @@
 //! `torture canary`: seeded bugs, each of which a named row or test must catch.
 //!
-//! A campaign that never fails shows little until it has been seen to fail. Each file `torture/canaries/NAME.patch`
-//! is one realistic slip of one line. The command copies the tree to `target/canaries`, applies the patches to the
-//! copy and builds it there; the sources themselves know nothing of canaries. A patch makes its change under a
-//! condition, so that patches whose lines do not overlap share one build, and one of them is active in a process
-//! ([`switch`]).
+//! A campaign that never fails proves little until a seeded bug makes it fail. Each file
+//! `torture/canaries/NAME.patch` is one realistic slip of one line. The command copies the tree to
+//! `target/canaries`, applies the patches to the copy and builds it there; the sources themselves
+//! know nothing of canaries. A patch makes its change under a condition, so patches whose lines do
+//! not overlap share one build. One of them is active in a process ([`switch`]).
 //!
-//! A row runs first from the seed that caught the bug when it was entered, then, if that seed catches nothing any
-//! more, from the beginning at the counts of the profile `soak`; it stops at its first finding. A bug that no row can
-//! see is caught by a unit test.
+//! A row runs first from the recorded seed that caught the bug. If that seed catches nothing any
+//! more, the row runs from the beginning at the counts of the profile `soak`, and stops at its
+//! first finding. A bug that no row can see is caught by a unit test.
 //!
-//! A canary passes when it is caught. One that is not is a hole in the campaigns, not in the engine.
+//! A canary passes when it is caught. One that is not is a hole in the campaigns, not in the
+//! engine.
 
 use crate::Cli;
 use catalogue::{Canary, canaries, root};
@@ -107,7 +108,8 @@ fn run_all(cli: &Cli, root: &Path, canaries: &[Canary], chosen: &[&Canary]) -> E
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// The canaries to run: all, one by name, or a part (`--part K/N`). A part has canaries that need the same builds.
+/// The canaries to run: all, one by name, or a part (`--part K/N`). A part has canaries that need
+/// the same builds.
 fn chosen<'c>(cli: &Cli, canaries: &'c [Canary]) -> Result<Vec<&'c Canary>, String> {
     if let Some(name) = &cli.only {
         let is_named = |canary: &&Canary| canary.patch.name == *name || canary.patch.is_for(name);

@@ -1,7 +1,7 @@
 //! Random operations on a simulated store with a model and a history.
 //!
-//! The same driver serves the row that compares every answer with the model, and those that record
-//! a run to crash it, damage it, or inject errors. The [`Knobs`] differ.
+//! The driver serves the row that compares every answer with the model, and rows that record a run
+//! to crash it, damage it, or inject errors. Their [`Knobs`] differ.
 
 mod calls;
 mod knobs;

@@ -1,7 +1,7 @@
 //! Checks the directory against the manifest: a file is deleted exactly when it is unreachable.
 //!
 //! In an idle store without readers, the directory holds exactly the tables and vSSTs of the
-//! manifest, and some table references each of these vSSTs and each alias. With readers, files may
+//! manifest. Some table references each of these vSSTs and each alias. With readers, files may
 //! exist that only a reader reaches, but none may be missing.
 //!
 //! Right after an open this holds for every kind of file ([`check_opened`]): the remains of a crash

@@ -3,8 +3,8 @@
 //! A store is copied by checkpoints, by copying its closed files, and by copying its files while it
 //! is open; the latter copies must be refused or correct. The copies are opened side by side,
 //! written, closed, renamed, deleted, and swapped. All continue from the same numbers with keys and
-//! values of the same lengths, and one may get files, blocks and directory names freed by another.
-//! Then the process dies, or the power fails.
+//! values of the same lengths. One may get files, blocks and directory names freed by another. Then
+//! the process dies, or the power fails.
 //!
 //! Every open must find exactly the writes to that store and its ancestors; after a loss of power,
 //! up to some write behind the last durable one. Each value names its writer, so that data of

@@ -6,8 +6,8 @@
 //!
 //! * `kernel-faults` makes one call fail, once or from then on. Short or interrupted calls must
 //!   have no visible effect; any other failure gives a typed error or none. Afterwards the store
-//!   opens with all acknowledged writes, and a copy of the durable state by the log of calls
-//!   ([`disk`]) opens with all durable ones.
+//!   opens with all acknowledged writes. A copy of the durable state by the log of calls ([`disk`])
+//!   opens with all durable ones.
 //! * `kernel-syncs` materializes the durable state repeatedly during a run, and opens that.
 //!
 //! [`PARTS`] seeds with the same quotient share a script, and fail each of its calls in each form.

@@ -13,9 +13,9 @@
 //! `torture canary` seeds bugs in the engine and checks that the rows detect them. `torture soak
 //! --hours N` uses one store on the real disk for a long time; `all` does not include it.
 //!
-//! Modules: `case` and `row` (interfaces of rows), `rows`, `runner`, `totals` and `ledger` (list,
-//! execution and counts of the rows), `driver` (random operations on a store with a model),
-//! `history` (possible states after a crash), and one module per row.
+//! Modules: `case` and `row` are the interfaces of rows. `rows`, `runner`, `totals` and `ledger`
+//! list, run and count them. `driver` makes random operations on a store with a model, and
+//! `history` has the possible states after a crash. Each row has a module.
 
 mod age;
 mod block;

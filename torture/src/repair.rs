@@ -389,10 +389,9 @@ impl Store {
 /// A change of a key: its sequence number, and the resulting value.
 type Version = (u64, Option<Vec<u8>>);
 
-/// Returns true if lost log changes explain the value of a key. Its newest changes must be lost,
-/// and its value must come from the newest change that is not, or from one of the reported ones,
-/// which may still be there. All gaps count together, since a key may have lost a change in each of
-/// several.
+/// Returns true if lost log changes explain the value of a key. Its newest changes must be lost.
+/// Its value must come from the newest change that is not lost, or from a reported one, which may
+/// still be there. All gaps count together, since a key may have lost a change in each of several.
 fn is_explained(gaps: &[(u64, u64)], versions: &[Version], got: Option<&Vec<u8>>) -> bool {
     let is_lost = |seq: u64| gaps.iter().any(|(first, last)| (*first..=*last).contains(&seq));
     let lost = versions.iter().rev().take_while(|(seq, _)| is_lost(*seq)).count();

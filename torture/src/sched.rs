@@ -1,8 +1,8 @@
 //! Rows `sched` and `sched-crash`: the real engine with its real threads, under schedules.
 //!
 //! A few threads write, read, hold snapshots, flush, compact, collect, take checkpoints, create and
-//! drop families, and at last one closes the store, while its own threads work in the background.
-//! [`io`]'s simulated machine runs one of them at a time; a seed chooses which at every lock,
+//! drop families. At last one closes the store. The store's own threads work in the background.
+//! [`io`]'s simulated machine runs one thread at a time; a seed chooses which at every lock,
 //! condition, atomic and file system call.
 //!
 //! [`story`] defines the requirements. Every reader sees a prefix of the batches of each writer,
@@ -10,9 +10,9 @@
 //! so are all batches that returned before it began. Snapshots do not change. At the end no data is
 //! lost, at rest every file is accounted for, and a reopen finds the same data.
 //!
-//! In `sched-crash` the machine dies at any operation of the schedule (see `io::sim::threads` for
-//! why that is every point of it), and the store must open with all data promised by then. Some
-//! stores are reopened under a schedule. Some runs also have a failing sync.
+//! In `sched-crash` the machine dies at any operation of the schedule, which is every point of it
+//! (see `io::sim::threads`). The store must open with all data promised by then. Some stores are
+//! reopened under a schedule. Some runs also have a failing sync.
 
 mod story;
 mod work;

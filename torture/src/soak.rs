@@ -5,12 +5,12 @@
 //! cargo run --release -p torture -- soak --hours 8 --dir /data
 //! ```
 //!
-//! Not one of the rows of `all`, since its duration is an option. One thread writes batches (puts,
-//! deletes, range deletes; one value in ten has kilobytes, a few have megabytes) to two families,
-//! and reads, scans both ways, holds snapshots, flushes, compacts, collects, takes checkpoints, and
-//! creates and drops a family. The store's own threads run too. The model has the version and the
-//! length of each key, which determine its value. Reads, snapshots, checkpoints, and the whole
-//! store after each reopen are compared with it.
+//! Not one of the rows of `all`, since its duration is an option. One thread writes batches of
+//! puts, deletes and range deletes to two families; one value in ten has kilobytes, a few have
+//! megabytes. The thread also reads, scans both ways, holds snapshots, flushes, compacts, collects,
+//! takes checkpoints, and creates and drops a family. The store's own threads run too. The model
+//! has the version and the length of each key, which determine its value. Reads, snapshots,
+//! checkpoints, and the whole store after each reopen are compared with it.
 //!
 //! All keys exist before the clock starts, so that both halves do the same work. The run consists
 //! of rounds. At the end of each, the idle store is sampled: resident memory, open descriptors,

@@ -3,8 +3,8 @@
 //!
 //! Every key belongs to one writer, which writes ascending versions to two families in one batch.
 //! The writer publishes the version as *begun* before the write, and as *done* after it. A read
-//! must return a version between the one done before it and the one begun after it, and no reader
-//! may see a version decrease. In a snapshot both families are equal. Meanwhile a thread flushes,
+//! must return a version between the one done before it and the one begun after it. No reader may
+//! see a version decrease. In a snapshot both families are equal. Meanwhile a thread flushes,
 //! compacts and takes checkpoints. At the end everything is compared, also after a reopen.
 //!
 //! A variant runs on LavaFS in an image file.

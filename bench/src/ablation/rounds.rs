@@ -1,4 +1,4 @@
-//! Repeated measurements: a *round* runs all rows, and every other round runs them in the opposite
+//! Repeated measurements in *rounds* of all rows. Every other round runs them in the opposite
 //! order, so that a slowing machine or a filling device favors none. Ratios are taken within a
 //! round.
 

@@ -2,8 +2,8 @@
 //! back at their idle size.
 //!
 //! Clients count their requests by burst ([`Tally`]); a sampler reads the engine's backlog ten
-//! times per second ([`watch`]). *Back* is the first sample from which on, until the next burst,
-//! the backlog is at most the idle one, or that at the start of the burst if larger.
+//! times per second ([`watch`]). *Back* is the first sample from which on the backlog stays small
+//! until the next burst: at most the idle backlog, or that at the start of the burst if larger.
 
 use super::queue::{Bursts, Queue, Schedule};
 use crate::engine::{Backlog, Engine};

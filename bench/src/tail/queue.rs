@@ -4,7 +4,7 @@
 //! for the clients. Here the due time of request `n` is a function of `n` ([`Schedule`]), so the
 //! queue is only the number of the next request. An idle client takes its turn: it waits until the
 //! next request is due, takes it, and lets the next client wait. So the first free client gets each
-//! request, delayed requests count from their due time, and on a small machine only the client
+//! request, and delayed requests count from their due time. On a small machine only the client
 //! whose turn it is competes with the engine for a processor.
 
 use crate::host::{now_ns, wait_until};

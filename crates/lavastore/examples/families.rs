@@ -7,9 +7,9 @@
 //!
 //! Creates a store with the given number of families (64) and writes one record to each. Then
 //! writes the given number of megabytes (256) of 200 B values to one family while the others are
-//! idle, and as many records to all families in turn. A separate process opens the store with its
-//! log. Memory is reported relative to the start of the process: run the program once for each
-//! number of families.
+//! idle. Then writes as many records to all families in turn. A separate process opens the store
+//! with its log. Memory is reported relative to the start of the process: run the program once for
+//! each number of families.
 #![allow(
     clippy::disallowed_methods,
     reason = "a program beside the engine: it reads the clock and /proc itself"

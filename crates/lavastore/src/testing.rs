@@ -1,7 +1,7 @@
 //! Crash tests of programs: the same engine on a simulated machine.
 //!
 //! A [`SimEnv`] is a machine in memory whose clock, random numbers and disk are determined by a
-//! seed. A test makes it lose power at any point and opens the store on the remaining data, or
+//! seed. A test makes it lose power at any point and opens the store on the remaining data. Or it
 //! injects errors of disks and file systems into system calls.
 //!
 //! ```

@@ -7,9 +7,9 @@
 //! callers write zeros instead: `blklogwrites` before QEMU 9 logs their data at a wrong place.
 //!
 //! All this runs in its own namespaces of processes and mounts, on a private `tmpfs`. When the
-//! process that created them ends in any way, the kernel ends the daemon and the writer, unmounts
-//! everything, and frees the loop devices, which are all marked for autoclear. No cleanup is
-//! needed, and any number of runs can share the machine.
+//! process that created them ends in any way, the kernel ends the daemon and the writer and
+//! unmounts everything. It also frees the loop devices, which are all marked for autoclear. No
+//! cleanup is needed, and any number of runs can share the machine.
 
 #![expect(
     clippy::disallowed_types,

@@ -1,5 +1,5 @@
-//! Some 500 operations of the whole engine on the machine's file system, sequentially, without
-//! threads and with a stopped clock, so that two runs of a seed make the same calls.
+//! Some 500 sequential operations of the whole engine on the machine's file system. There are no
+//! threads and the clock is stopped, so two runs of a seed make the same calls.
 
 use crate::check::{Check, Doing, ensure, show};
 use crate::plan;

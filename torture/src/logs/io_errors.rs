@@ -1,7 +1,7 @@
 //! Row `log-io-errors`: a store of logs with existing data is opened and used once for each of its
-//! file system operations, and that operation fails with EIO, ENOSPC, EMFILE or a short transfer,
-//! once or permanently. Lasting EMFILE, for seconds or until the end of the session, affects
-//! operations that open files: no job may be given up, and the same process continues.
+//! file system operations. That operation fails with EIO, ENOSPC, EMFILE or a short transfer, once
+//! or permanently. Lasting EMFILE, for seconds or until the end of the session, affects operations
+//! that open files: no job may be given up, and the same process continues.
 //!
 //! The tests of `lavalog` (`strikes`) define the requirements and cover every operation of one
 //! workload; this row samples many.

@@ -8,8 +8,8 @@
 //! missing key is a missing change.
 //!
 //! In a killed store, the end of a lane cannot be distinguished from a torn one. There a missing
-//! change must be reported if a later change of its lane is in the new store, and the bounds count
-//! in any case.
+//! change must be reported if a later change of its lane is in the new store. The bounds count in
+//! any case.
 
 use super::INTO;
 use crate::case::{Outcome, guarded};

@@ -73,8 +73,8 @@ pub struct MkfsArgs {
     speed_size: Option<u64>,
     /// Allocate the image while it is written instead of writing it once from end to end. It is
     /// created faster and starts small, but file syncs are slower. If the underlying file system
-    /// fills up, writes fail although the volume has space, and the store stops until there is
-    /// space and it is reopened
+    /// fills up, writes fail although the volume has space, and the store stops until it is
+    /// reopened with space
     #[arg(long)]
     sparse: bool,
     /// Overwrite existing data: another file system, a partition table, a volume, unknown data. A

@@ -11,9 +11,9 @@
 //! [`server`] implements the page server; this file generates records and reads pages for some
 //! seconds.
 //!
-//! A redo record is a function of its slice and LSN, so the content of a page as of an LSN follows
-//! from the LSNs that touched it. The program compares every page that it reads byte by byte. At
-//! the end it compares all pages, and again after reopening the server.
+//! A redo record is a function of its slice and LSN. So the LSNs that touched a page determine its
+//! content as of an LSN. The program compares every page that it reads byte by byte. At the end it
+//! compares all pages, and again after reopening the server.
 //!
 //! `lava bench page-server` measures the same pattern against other engines, with all page versions
 //! in memory.

@@ -23,7 +23,7 @@
 //!
 //! A record is durable when `write_log` returns. Its deltas and versions are volatile, so they are
 //! written once and not to a second log. A crash loses a suffix of them in whole batches, since all
-//! are in one family. The slice is then at an older applied LSN, and the log still has the later
+//! are in one family. The slice is then at an older applied LSN. The log still has the later
 //! records, because it is trimmed only up to flushed data. Deltas and versions are then rebuilt
 //! identically.
 //!

@@ -1,8 +1,8 @@
 //! Dependencies among the files of a crate, and limits on their cycles.
 //!
-//! A file uses another if it names an item of it by a path from `crate::`, `super::` or `self::`,
-//! in a `use` or in the code. `mod` alone does not count, and neither do tests. Small cycles within
-//! one folder are allowed: no cycle has more than three files, and none spans folders.
+//! A file uses another if a `use` or the code names an item of it by a path from `crate::`,
+//! `super::` or `self::`. `mod` alone does not count, and neither do tests. Small cycles within one
+//! folder are allowed: no cycle has more than three files, and none spans folders.
 //!
 //! The folders of `store` and `lavakv` are ordered, and no file uses a higher folder.
 

@@ -4,7 +4,7 @@
 //! Damage is as in the row `flip`, to any file of either engine or of both. Every answer is
 //! correct, or an error that names a file. A batch of both engines never has one half there and the
 //! other reported as absent. One store in six was killed: then the end of the log or of the
-//! manifest cannot be distinguished from a torn one, so each engine must hold a prefix, with
+//! manifest cannot be distinguished from a torn one. So each engine must hold a prefix, with
 //! agreeing halves. Then jobs meet the damage, the store continues as far as possible, and is
 //! opened once more.
 

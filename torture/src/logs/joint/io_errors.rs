@@ -1,7 +1,7 @@
-//! Row `log-joint-io-errors`: a store with both engines and existing data is opened and used, and
-//! file system operations fail with EIO, ENOSPC or a short transfer, once or permanently. EMFILE
-//! affects opens once, for some seconds, or until the session ends: no job may be given up, and the
-//! same process continues.
+//! Row `log-joint-io-errors`: a store with both engines and existing data is opened and used while
+//! file system operations fail. They fail with EIO, ENOSPC or a short transfer, once or
+//! permanently. EMFILE affects opens once, for some seconds, or until the session ends: no job may
+//! be given up, and the same process continues.
 //!
 //! The tests of `lavalog` (`domain/strikes`) define the requirements and cover the operations of
 //! one workload; this row samples many.

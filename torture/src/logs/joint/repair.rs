@@ -3,10 +3,10 @@
 //!
 //! Damage is as in the row `log-joint-flip`, to one or two files. The report is compared with the
 //! new store: a missing key or record must be reported as lost, and all others must be unchanged.
-//! Of a batch of both engines, each half is there or reported as lost. If only the log is damaged,
-//! and the manifest names the groups to replay, a present record has its key too, since both were
-//! in one page. No byte of the damaged store may change. The new store has both engines, verifies,
-//! takes batches of both, and is the same after a reopen.
+//! Of a batch of both engines, each half is there or reported as lost. If only the log is damaged
+//! and the manifest names the groups to replay, a present record has its key too: both were in one
+//! page. No byte of the damaged store may change. The new store has both engines, verifies, takes
+//! batches of both, and is the same after a reopen.
 //!
 //! One store in four was killed; there, data and log files are damaged. The end of its log cannot
 //! be distinguished from a torn one. So losses behind the last present record, or of keys behind

@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 pub struct RestCommand {
     #[command(flatten)]
     bench: RestArgs,
-    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// Runs it. Without `--db` the store is made below `./bench-data`, and removed.
+/// Runs the benchmark. Without `--db` the store is created below `./bench-data` and removed
+/// afterwards.
 pub fn bench(db: Option<PathBuf>, args: &RestCommand) -> Result<()> {
     args.bench.check().or_else(|e| output::usage(format!("bench rest: {e}")))?;
     let dir = match db {
