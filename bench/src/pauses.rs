@@ -1,12 +1,13 @@
-//! `bench pauses`: what pauses between phases of work cost in device writes.
+//! `bench pauses`: device writes caused by pauses between phases of work.
 //!
-//! In a pause a store is at rest: it flushes, compacts and frees deleted data. Work that comes back after each pause pays for
-//! that again and again. Two stores get the same load and the same overwrites at the same rate:
+//! In a pause an idle store flushes, compacts and frees deleted data. Work that recurs after each
+//! pause repeats this cost. Two stores get the same load and the same overwrites at the same rate:
 //!
 //! 1. without a pause between the rounds;
 //! 2. with a pause of `--pause` seconds after each round.
 //!
-//! The report has the bytes that the process wrote for each, from the first overwrite until the store has settled, and their ratio.
+//! The report has the bytes that the process wrote for each store, from the first overwrite until
+//! settled, and their ratio.
 
 use crate::Result;
 use crate::costs::SETTLE_MAX;
@@ -25,22 +26,22 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Options of `bench pauses`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PausesArgs {
-    /// Keys in the store
+    /// Number of keys in the store
     #[arg(long, value_name = "N", default_value_t = 400_000)]
     pub num: u64,
-    /// Bytes of a value
+    /// Length of a value in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     pub value_size: u64,
-    /// Rounds of work
+    /// Number of rounds of work
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub rounds: u64,
-    /// Seconds of a round
+    /// Duration of a round in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub work: u64,
-    /// Seconds of the pause after each round of the second store
+    /// Pause after each round of the second store in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub pause: u64,
-    /// Overwrites per second of work
+    /// Number of overwrites per second of work
     #[arg(long, value_name = "N", default_value_t = 5_000)]
     pub rate: u64,
     /// Seed of keys and values
@@ -52,7 +53,7 @@ impl PausesArgs {
     /// Checks the options.
     ///
     /// # Errors
-    /// A message that names the option and its range.
+    /// An error that names the option and its range.
     pub fn check(&self) -> Result<()> {
         if !(8..=1 << 20).contains(&self.value_size) {
             return Err("--value-size must be 8 to 1048576".into());
@@ -64,16 +65,16 @@ impl PausesArgs {
     }
 }
 
-/// One store of a run.
+/// Measurements of a store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PausesStore {
-    /// Keys and values that were written after the load, bytes.
+    /// Bytes of keys and values written after the load.
     pub user_bytes: u64,
-    /// Bytes that the process wrote after the load, until the store had settled.
+    /// Bytes written by the process after the load, until settled.
     pub written_bytes: u64,
     /// Bytes of the directory at the end.
     pub end_bytes: u64,
-    /// The longest put, milliseconds.
+    /// Longest put in milliseconds.
     pub put_ms_max: f64,
 }
 
@@ -84,18 +85,18 @@ pub struct PausesReport {
     pub steady: PausesStore,
     /// The store with pauses.
     pub paused: PausesStore,
-    /// Bytes written with pauses over those without.
+    /// Ratio of the bytes written with and without pauses.
     pub written_ratio: f64,
-    /// The machine.
+    /// Description of the machine.
     pub machine: String,
-    /// The options.
+    /// Options of the run.
     pub options: PausesArgs,
 }
 
 /// Makes a run with both stores below `dir`, and removes them.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub fn run(args: &PausesArgs, dir: &Path) -> Result<PausesReport> {
     args.check()?;
     let steady = alone(&dir.join("steady"), |dir| store(args, 0, dir))?;
@@ -145,7 +146,7 @@ fn store(args: &PausesArgs, pause_s: u64, dir: &Path) -> Result<PausesStore> {
     })
 }
 
-/// Makes the value another one that is as hard to compress by half.
+/// Changes the value; half of it stays compressible.
 fn fill<'a>(value: &'a mut [u8], rng: &mut Rng) -> &'a [u8] {
     let half = value.len() / 2;
     value[..half].chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.next_u64().to_le_bytes()));
@@ -153,7 +154,7 @@ fn fill<'a>(value: &'a mut [u8], rng: &mut Rng) -> &'a [u8] {
 }
 
 impl PausesReport {
-    /// As text.
+    /// Formats the report as text.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.machine);
         for (name, store) in [("without pauses", &self.steady), ("with pauses", &self.paused)] {

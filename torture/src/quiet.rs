@@ -18,9 +18,9 @@
 //! While an open snapshot reads deleted data, none of it is freed, and the space report names the
 //! snapshot as the reason.
 //!
-//! The row `quiet-large` draws stores of 1 MB to 20 GB with equal probability per magnitude. Values,
-//! files and memtables grow with the store, which keeps it below some ten thousand entries. Most bytes
-//! of a value are equal, and the simulation keeps such pages once.
+//! The row `quiet-large` draws stores of 1 MB to 20 GB with equal probability per magnitude.
+//! Values, files and memtables grow with the store, which keeps it below some ten thousand entries.
+//! Most bytes of a value are equal, and the simulation keeps such pages once.
 
 mod log_store;
 mod size;
@@ -97,7 +97,7 @@ impl Records {
         self.lens.iter().skip(self.first as usize).map(|len| *len as u64).sum()
     }
 
-    /// Compares the records that are left with those of the log.
+    /// Compares the remaining records with those of the log.
     fn check(&self, nth: usize, log: &Log) -> Check {
         let found = log.scan(..).map(|record| record.map(|(lsn, bytes)| (lsn, bytes.len())));
         let found = found.collect::<Result<Vec<_>, _>>().doing(|| "scan".into())?;
@@ -111,7 +111,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     one(seed, Size::small)
 }
 
-/// A store of up to 20 GB, see the module.
+/// Runs a case with a store of up to 20 GB; see the module.
 pub(crate) fn case_large(_: &Context, seed: u64) -> Outcome {
     one(seed, Size::large)
 }
@@ -465,14 +465,14 @@ impl Quiet {
     }
 }
 
-/// Returns a machine without a record, which would hold every byte of a large store.
+/// Returns a machine that keeps no record, which would hold every byte of a large store.
 fn unrecorded(seed: u64) -> SimEnv {
     let sim = machine::new(seed);
     sim.keep_no_record();
     sim
 }
 
-/// Lets simulated seconds pass, with all work that is due.
+/// Lets simulated seconds pass, and runs all due work.
 fn pass(clock: &dyn Clock, seconds: u64, mut step: impl FnMut() -> bool) {
     let end_ns = clock.now_ns() + seconds * 1_000_000_000;
     let mut step_ns = STEP_NS;

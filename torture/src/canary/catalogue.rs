@@ -87,8 +87,8 @@ fn sources(dir: &Path, extension: &str) -> Vec<PathBuf> {
     out
 }
 
-/// Returns the module path of the tests in a file: `src/commit/pace.rs` is `commit::pace`, `tests/api/sync.rs`
-/// is `sync` of the binary `api`, and `tests/api/main.rs` is its root.
+/// Returns the module path of the tests in a file: `src/commit/pace.rs` is `commit::pace`,
+/// `tests/api/sync.rs` is `sync` of the binary `api`, and `tests/api/main.rs` is its root.
 fn module_of(file: &Path) -> Vec<String> {
     let parts: Vec<String> =
         file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();

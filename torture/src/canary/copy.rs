@@ -57,8 +57,8 @@ impl Copy {
         command
     }
 
-    /// Cargo, with the selection that builds what `by` needs. With `torture` in each selection, cargo takes the
-    /// same features for all of them, and compiles the engine once.
+    /// Cargo, with the selection that builds what `by` needs. With `torture` in each selection,
+    /// cargo takes the same features for all of them, and compiles the engine once.
     pub(super) fn cargo(&self, by: &Catcher) -> Command {
         let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
         command

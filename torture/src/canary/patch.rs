@@ -8,7 +8,8 @@ pub(super) const SEEDED_BUG: &str = "SEEDED_BUG";
 pub(super) enum Catcher {
     /// A row; `seed`: one that fails, so that the runner does not search for it.
     Row { row: String, seed: Option<u64> },
-    /// A unit or integration test. `target`: the arguments of cargo that select its binary, such as `--lib`.
+    /// A unit or integration test. `target`: the arguments of cargo that select its binary, such as
+    /// `--lib`.
     Test { package: String, target: String, name: String },
 }
 

@@ -9,8 +9,8 @@ pub(super) const MODULE: (&str, &str) = ("crates/base/src/seeded.rs", include_st
 /// The file that declares the module, and the declaration.
 pub(super) const DECLARATION: (&str, &str) = ("crates/base/src/lib.rs", "#[doc(hidden)]\npub mod seeded;\n");
 
-/// Returns the expression that is true in the process of the canary `name`, for a source file. `read` returns
-/// the text of a file.
+/// Returns the expression that is true in the process of the canary `name`, for a source file.
+/// `read` returns the text of a file.
 pub(super) fn condition(
     name: &str,
     file: &str,

@@ -1,4 +1,5 @@
-//! A store of logs alone: trimmed records leave an idle store without a call, and then it does nothing any more.
+//! A store of logs only: trimmed records leave an idle store on their own, and then the store does
+//! nothing more.
 
 use super::size::Size;
 use super::{GARBAGE_PERCENT, LOG_FILES_MAX, PADDED_MAX, REST_S, Records, STILL_S, pass, unrecorded};
@@ -9,7 +10,7 @@ use io::Rng;
 use lavastore::testing::SimEnv;
 use lavastore::{LogOptions, LogStore};
 
-/// Appends and trims records of some logs, perhaps reopens the store, and looks at it at rest.
+/// Appends and trims records of some logs, sometimes reopens the store, and checks the idle store.
 pub(super) fn run(seed: u64, size: &Size, rng: &mut Rng) -> Check {
     let sim = unrecorded(seed);
     let mut store = open(&sim, size)?;
@@ -63,7 +64,8 @@ fn append(store: &LogStore, size: &Size, logs: &mut [Records], rng: &mut Rng) ->
     Ok(())
 }
 
-/// The files have no more than the records that are left, the garbage that the options allow, and some groups.
+/// Checks that the files hold only the remaining records, the garbage allowed by the options, and
+/// some groups.
 fn check_files(sim: &SimEnv, size: &Size, logs: &[Records]) -> Check {
     let listed = machine::env(sim)?.fs.list(DIR.as_ref()).doing(|| "list".into())?;
     let bytes: u64 = listed.iter().map(|entry| entry.allocated).sum();

@@ -4,38 +4,39 @@ use crate::machine;
 use crate::plan::pick;
 use io::Rng;
 
-/// The size of a store of the row `quiet-large`, bytes.
+/// Minimum and maximum size of a store of the row `quiet-large` in bytes.
 const LARGE_BYTES: (u64, u64) = (1 << 20, 20 << 30);
-/// Values of a large store, about.
+/// Approximate number of values of a large store.
 const VALUES: u64 = 20_000;
-/// A store of this size has files and memtables of the size of the row `quiet`.
+/// Up to this size, files and memtables have the sizes of the row `quiet`.
 const UNSCALED_BYTES: u64 = 16 << 20;
-/// Memtables have at most 512 KiB times this.
+/// Maximum scale: memtables have at most 512 KiB times this.
 const SCALE_MAX: u64 = 256;
-/// A group of the log of an unscaled store, bytes.
+/// Size of a log group of an unscaled store in bytes.
 const GROUP_BYTES: u64 = 256 << 10;
 
-/// The size of a store, and of its parts.
+/// The size of a store and of its parts.
 #[derive(Clone, Debug)]
 pub(super) struct Size {
-    /// Bytes of values that are written first.
+    /// Bytes of values written first.
     pub bytes: u64,
-    /// The shortest and the longest value, bytes.
+    /// Lengths of the shortest and the longest value in bytes.
     pub lens: (usize, usize),
-    /// Files and memtables are so many times as large as those of a small store.
+    /// Size of files and memtables relative to a small store.
     pub scale: u64,
-    /// Bytes of a group of the log.
+    /// Size of a log group in bytes.
     pub group_bytes: u64,
 }
 
 impl Size {
-    /// From 64 KB to 4 MB, each magnitude as often as any other.
+    /// Draws a size from 64 KB to 4 MB with equal probability per magnitude.
     pub fn small(rng: &mut Rng) -> Size {
         let lens = pick(rng, &[(20, 200), (400, 2_000), (20, 6_000)]);
         Size { bytes: (64 << 10) << rng.below(7), lens, scale: 1, group_bytes: GROUP_BYTES }
     }
 
-    /// From 1 MB to 20 GB, each magnitude as often as any other; what the volume holds on LavaFS.
+    /// Draws a size from 1 MB to 20 GB with equal probability per magnitude; on LavaFS up to the
+    /// size of the volume.
     pub fn large(rng: &mut Rng) -> Size {
         let (least, most) = LARGE_BYTES;
         let most = if machine::is_lavafs() { UNSCALED_BYTES } else { most };

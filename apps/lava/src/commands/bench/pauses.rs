@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 pub struct PausesCommand {
     #[command(flatten)]
     bench: PausesArgs,
-    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    /// Also write the report as JSON to this file; without a file, print JSON instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
-/// Runs it. Without `--db` the stores are made below `./bench-data`; they are removed in any case.
+/// Runs the benchmark. Without `--db` the stores are created below `./bench-data`; they are always
+/// removed.
 pub fn bench(db: Option<PathBuf>, args: &PausesCommand) -> Result<()> {
     args.bench.check().or_else(|e| output::usage(format!("bench pauses: {e}")))?;
     let dir = match db {
