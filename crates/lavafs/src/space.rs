@@ -1,12 +1,12 @@
 //! Free blocks of all devices, and the choice of blocks for a file.
 //!
 //! Each device has a [`FreeMap`]. A file requests blocks on a device and gets them there, in one
-//! run if a long enough run exists. If that device has too few blocks, the request *falls over* to
+//! run if a long enough run exists. If that device has too few blocks, the request *falls back* to
 //! the other device: completely if possible, otherwise in parts on both devices. Therefore a volume
 //! is full only when both devices are. A caller may disable the fallback, in order to wait for
 //! blocks on its device.
 //!
-//! The journal uses the speed device, and falls over like a file. Its reserve ([`crate::core`])
+//! The journal uses the speed device, and falls back like a file. Its reserve ([`crate::core`])
 //! covers both devices together, and stays on the speed device as far as possible. Therefore a
 //! speed device full of files still has its reserve. The journal never runs out of space while the
 //! other device has some.

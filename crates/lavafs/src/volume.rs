@@ -295,7 +295,7 @@ impl Volume {
     }
 
     /// Allocates blocks only on the preferred device. If too few blocks are free there, makes the
-    /// journal durable when that could free some. A log that falls over because its predecessor is
+    /// journal durable when that could free some. A log that falls back because its predecessor is
     /// not quite removed would stay on the slow device for its whole life.
     fn allocate_there(
         self: &Arc<Self>,

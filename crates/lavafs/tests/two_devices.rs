@@ -158,7 +158,7 @@ fn a_device_that_is_full_leaves_files_to_the_other_one_until_both_are() {
     assert!(speed.available_bytes + capacity.available_bytes < 8 * BLOCK, "{speed:?} {capacity:?}");
     assert!(capacity.fallen_over_bytes >= 200 * BLOCK, "{capacity:?}");
     assert_eq!(speed.fallen_over_bytes, 0);
-    // Blocks of removed files are reused immediately. No file falls over to the other device
+    // Blocks of removed files are reused immediately. No file falls back to the other device
     // because their removal is not durable yet.
     written.iter().take(10).for_each(|path| fs.remove(Path::new(path)).unwrap());
     write(&fs, "/again.log", 24 * BLOCK).unwrap();

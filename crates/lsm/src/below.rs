@@ -44,7 +44,7 @@ pub struct DeeperLevels {
 
 impl DeeperLevels {
     /// Returns the files under a job that writes to `output_level` of `version`. For level 0 (a
-    /// flush) the present files of level 0 count too: all of them are older than the memtable.
+    /// flush) the current files of level 0 count too: all of them are older than the memtable.
     pub fn new(version: &Version, output_level: usize) -> Self {
         let unordered = if output_level == 0 { version.files(0).to_vec() } else { Vec::new() };
         let deeper = version.levels.iter().skip(output_level + 1);

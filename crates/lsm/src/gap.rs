@@ -1,12 +1,12 @@
 //! Gaps in scans over unreadable or partly unreadable tables: the keys left out, and how to
-//! continue behind them.
+//! continue after them.
 //!
 //! A cursor that fails knows which keys of its table it leaves out ([`Gap`]). These are the keys of
 //! the unreadable block or index part, as bounded by the separators around it. If the bounds are
 //! unknown, they are the keys of the whole table. The end of a gap need not be the key of an entry.
 //! Then it leaves its user key out: the trailer of `first` is 0, or the trailer of `last` is the
 //! largest. The merged cursor treats a gap like an entry: it fails on reaching the gap, not before,
-//! and continues when positioned behind it.
+//! and continues when positioned after it.
 
 use base::key::{self, TRAILER_LEN};
 use base::{Error, Gap, InternalIterator, Result};
@@ -35,14 +35,14 @@ pub(crate) fn begins_behind(gap: &Gap, user_key: &[u8]) -> bool {
     first > user_key || first == user_key && trailer == 0
 }
 
-/// Returns true if the gap contains neither `user_key` nor any key behind it.
+/// Returns true if the gap contains neither `user_key` nor any key after it.
 pub(crate) fn ends_before(gap: &Gap, user_key: &[u8]) -> bool {
     let (last, trailer) = key::split(&gap.last);
     last < user_key || last == user_key && trailer == u64::MAX
 }
 
 /// Sets `key` to the position at which a cursor meets the gap: before every entry of its first user
-/// key going forward, behind every entry of its last user key going backward. A user key at an end
+/// key going forward, after every entry of its last user key going backward. A user key at an end
 /// that is not in the gap is passed first.
 pub(crate) fn meeting_point(gap: &Gap, forward: bool, key: &mut Vec<u8>) {
     let (user_key, trailer) = match (forward, key::split(&gap.first), key::split(&gap.last)) {

@@ -52,7 +52,7 @@ impl CursorSource for TableCursors {
 pub struct Bounds<'a> {
     /// First user key in the range; `None`: no lower bound.
     pub lower: Option<&'a [u8]>,
-    /// First user key behind the range; `None`: no upper bound.
+    /// First user key after the range; `None`: no upper bound.
     pub upper: Option<&'a [u8]>,
 }
 
@@ -119,7 +119,7 @@ impl<S: CursorSource> LevelIterator<S> {
         Ok(self.cursor.as_mut())
     }
 
-    /// Moves to the first entry of the next file while the present one has ended.
+    /// Moves to the first entry of the next file while the current one has ended.
     fn skip_forward(&mut self) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|c| !c.valid()) {
             if let Some(cursor) = self.cursor_of(self.at + 1)? {
@@ -129,7 +129,7 @@ impl<S: CursorSource> LevelIterator<S> {
         Ok(())
     }
 
-    /// Moves to the last entry of the previous file while the present one has ended.
+    /// Moves to the last entry of the previous file while the current one has ended.
     fn skip_backward(&mut self) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|c| !c.valid()) {
             if let Some(cursor) = self.cursor_of(self.at.wrapping_sub(1))? {

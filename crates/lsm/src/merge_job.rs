@@ -49,7 +49,7 @@ pub struct MergeOptions {
     pub snapshots: Vec<SeqNo>,
     /// First user key to merge; `None`: no lower bound.
     pub lower: Option<Vec<u8>>,
-    /// First user key behind the merged range; `None`: no upper bound.
+    /// First user key after the merged range; `None`: no upper bound.
     pub upper: Option<Vec<u8>>,
     /// Approximate number of input bytes that a step reads.
     pub step_bytes: u64,
@@ -120,7 +120,7 @@ pub trait DropObserver {
     fn dropped(&mut self, user_key: &[u8], seq: SeqNo, kind: ValueKind, value: &[u8], reason: DropReason);
 }
 
-/// Environment of a job, lent to it for one step.
+/// Environment of a job, passed to it for one step.
 pub struct Hooks<'a, T: OutputTable> {
     /// Creates output files.
     pub files: &'a mut dyn OutputFiles<T>,
@@ -155,7 +155,7 @@ pub struct MergeStats {
     pub obsolete: u64,
     /// Entries dropped because of [`DropReason::Folded`].
     pub folded: u64,
-    /// Runs of operands that the merge operator refused; they were copied.
+    /// Runs of operands that the merge operator rejected; they were copied.
     pub fold_failures: u64,
     /// Entries whose sequence was zeroed.
     pub zeroed: u64,

@@ -11,7 +11,7 @@
 //!
 //! A child that fails and knows its gap ([`Gap`]) is positioned at the start of the gap, like at an
 //! entry. The iterator fails when it reaches that position, so entries of other children before the
-//! gap are not lost. The caller may continue behind the gap.
+//! gap are not lost. The caller may continue after the gap.
 //!
 //! For scans that read in batches ([`MergingIterator::reading_together`]), a seek reads the first
 //! blocks of all cursors together. Before the cursors move, each one either has the index part and
@@ -216,7 +216,7 @@ impl MergingIterator {
         together.fetched.clear();
     }
 
-    /// Returns true if child `a` comes before child `b` in the present direction.
+    /// Returns true if child `a` comes before child `b` in the current direction.
     #[inline]
     fn before(&self, a: usize, b: usize) -> bool {
         let order = compare(&self.children[a].key, &self.children[b].key).then_with(|| a.cmp(&b));

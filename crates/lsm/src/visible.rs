@@ -157,7 +157,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
     }
 
     /// Continues a forward move that had to wait ([`Error::is_waiting`]). Only without an operator,
-    /// since a fold begins anew.
+    /// since a fold begins again.
     pub fn resume(&mut self) -> Result<()> {
         debug_assert!(self.options.operator.is_none() && self.state == State::Invalid, "a fold that waits");
         self.versions.inner_mut().resume()?;
@@ -218,7 +218,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.versions.inner().gap()
     }
 
-    /// Continues behind the unreadable part after a failed move, in the same direction. Always
+    /// Skips the unreadable part after a failed move, and continues in the same direction. Always
     /// moves beyond the last position, even if a damaged index says that the unreadable part ends
     /// earlier. Returns false if its end is unknown.
     pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {

@@ -63,7 +63,7 @@ pub struct RepairOptions {
 /// Builds a new store in `into` from the undamaged parts of the store at `path`, and reports the
 /// losses. The damaged store is only read: its bytes do not change, and repair needs no write
 /// permission. `into` must be missing, empty, or the remains of an interrupted repair. Every open
-/// refuses `into` until the repair has returned. A repair that fails or is cancelled removes the
+/// rejects `into` until the repair has returned. A repair that fails or is cancelled removes the
 /// files that it wrote.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! An interval tree over a sorted list: finds the key ranges that contain a key.
 //!
 //! The ranges are sorted by first key. Each part of the list is a tree: its middle is the root, and
-//! the parts before and behind the middle are the branches. Each root records the range of its part
+//! the parts before and after the middle are the branches. Each root records the range of its part
 //! with the largest last key. A lookup visits only parts that may contain the key. With `n` ranges
 //! of which `k` contain the key, a lookup visits about `(k + 1) * log n` of them.
 

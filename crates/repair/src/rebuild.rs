@@ -109,7 +109,7 @@ fn lost_end(dir: &Path, found: &Found, lanes: &Lanes) -> Option<Error> {
     (seen > last).then(|| Error::corruption(why).at_file(dir.join("MANIFEST")))
 }
 
-/// Refuses a repair that would save only one half of this store, or add a half that the store never
+/// Rejects a repair that would save only one half of this store, or add a half that the store never
 /// had.
 fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans: bool) -> Result<()> {
     if !has_guest && lanes.has_records() {

@@ -158,7 +158,7 @@ impl InternalIterator for Run {
     fn seek_to_last(&mut self) -> Result<()> {
         Err(backward())
     }
-    /// Moves forward to the target, which is never behind the cursor.
+    /// Moves forward to the target, which is never after the cursor.
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         while self.valid() && key::compare(self.key(), target).is_lt() {
             self.next()?;

@@ -90,7 +90,7 @@ pub(super) fn scan_with(
     Ok(found)
 }
 
-/// Returns an error if the manifest has lost its end. An open refuses the store by the same
+/// Returns an error if the manifest has lost its end. An open rejects the store by the same
 /// evidence.
 fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cache>) -> Option<Error> {
     let last = state.store.edit_number;

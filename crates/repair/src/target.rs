@@ -1,7 +1,7 @@
 //! The destination of the saved records: a new store, or nothing in a dry run.
 //!
 //! Records are written without the log, and flushed at the end. Until then the store is marked as
-//! unfinished ([`store::files::unfinished`]), and every open refuses it. In all other respects it
+//! unfinished ([`store::files::unfinished`]), and every open rejects it. In all other respects it
 //! is an ordinary store with ordinary background jobs.
 
 use super::judge::Plan;

@@ -332,13 +332,13 @@ pub struct InlineCursor {
     shape: Shape,
     global_seq: Option<SeqNo>,
     valid: bool,
-    /// Start and end of the present entry.
+    /// Start and end of the current entry.
     start: Place,
     end: Place,
     expiry: u64,
-    /// Internal key of the present entry, while valid.
+    /// Internal key of the current entry, while valid.
     key: Vec<u8>,
-    /// Start, end and expiry of the entries of the run before the present one, while moving
+    /// Start, end and expiry of the entries of the run before the current one, while moving
     /// backward.
     passed: Passed<(Place, Place, u64)>,
 }
@@ -357,7 +357,7 @@ impl InlineCursor {
         Ok(())
     }
 
-    /// Completes `self.key`, which holds the shared prefix, and makes `entry` the present entry.
+    /// Completes `self.key`, which holds the shared prefix, and makes `entry` the current entry.
     #[inline(always)]
     fn settle(&mut self, entry: &Entry) {
         self.key.extend_from_slice(entry.suffix(&self.block));

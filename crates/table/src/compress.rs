@@ -207,7 +207,7 @@ mod tests {
                     assert!(e.is_corruption());
                 }
             }
-            // A length over the limit is refused before anything is allocated.
+            // A length over the limit is rejected before anything is allocated.
             assert!(decompress(compression, &[0xff, 0xff, 0xff, 0x7f, 0]).unwrap_err().is_corruption());
         }
     }

@@ -49,7 +49,7 @@ pub trait BlockCursor: Default + Send {
     }
 }
 
-/// Entries of a run before the present one, each with the data to position the cursor on it again.
+/// Entries of a run before the current one, each with the data to position the cursor on it again.
 /// Keys are decoded forward only, so a backward move decodes a run once and then steps back through
 /// these entries.
 #[derive(Default)]
@@ -134,7 +134,7 @@ pub(crate) enum Step {
 /// Makes one step of a search through prefix-compressed user keys without building them.
 ///
 /// `matched` is the length of the prefix that the previous key, which sorts before `target`, shares
-/// with the target. The present key shares `shared` bytes with the previous one, **and no more**
+/// with the target. The current key shares `shared` bytes with the previous one, **and no more**
 /// unless `shared` is 0, and continues with `suffix`.
 #[inline]
 pub(crate) fn extend_match(target: &[u8], matched: &mut usize, shared: usize, suffix: &[u8]) -> Step {

@@ -26,7 +26,8 @@ pub struct DumpOptions {
 /// Lists a table, bypassing the cache. Sequences are those stored.
 ///
 /// # Errors
-/// The errors of reading the table; lines before the damage are written. `Io` if `out` refuses.
+/// The errors of reading the table; lines before the damage are written. `Io` if a write to `out`
+/// fails.
 pub fn dump(table: &Ksst, options: DumpOptions, out: &mut dyn Write) -> Result<()> {
     let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
     let mut text = String::new();

@@ -11,7 +11,7 @@
 use base::codec::put_u32;
 use base::{Compression, Error, ErrorKind, Result, Uid, checksum, limits};
 
-/// Number of bytes behind the payload of a frame.
+/// Number of bytes after the payload of a frame.
 pub const TRAILER_LEN: usize = 5;
 /// Maximum length of a frame for which a reader allocates.
 pub const FRAME_LEN_MAX: usize = limits::BLOCK_LEN_MAX + TRAILER_LEN;
@@ -26,7 +26,7 @@ pub struct BlockHandle {
 }
 
 impl BlockHandle {
-    /// Returns the offset behind the frame.
+    /// Returns the offset after the frame.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }

@@ -1,14 +1,14 @@
 //! A cursor over a table: both streams merged.
 //!
-//! Moving forward, both streams are at or after the present entry and the smaller is current;
+//! Moving forward, both streams are at or after the current entry and the smaller is current;
 //! moving backward, they are at or before it and the larger is. A change of direction moves the
-//! other stream across the present entry. A table with one stream avoids this cost. The builder saw
+//! other stream across the current entry. A table with one stream avoids this cost. The builder saw
 //! all keys in one order, so the streams have no key in common.
 //!
 //! A stream that fails at a block is positioned where the index says that the block begins
 //! (backward: ends). The cursor fails when it reaches that position, so entries of the other stream
 //! before it are not lost. [`InternalIterator::gap`] returns where the block ends, for callers that
-//! continue behind it.
+//! continue after it.
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
@@ -109,7 +109,7 @@ impl KsstIter {
         sum
     }
 
-    /// Returns the expiry time of the present entry, in seconds since 1970; 0: never.
+    /// Returns the expiry time of the current entry, in seconds since 1970; 0: never.
     pub fn expiry(&self) -> u64 {
         match self.current {
             Current::References => self.references.as_ref().map_or(0, |s| s.cursor().expiry()),
@@ -186,7 +186,7 @@ impl KsstIter {
         };
     }
 
-    /// Moves the stream that is not current to the other side of the present entry.
+    /// Moves the stream that is not current to the other side of the current entry.
     fn turn(&mut self, forward: bool) -> Result<()> {
         self.forward = forward;
         let lost = self.lost.pop().map(|_| self.key().to_vec());

@@ -6,7 +6,7 @@
 //! ([`reference_block`]). Garbage collection reads only the reference stream, whose blocks are
 //! small and cached with priority; a scan merges both.
 //!
-//! A **vSST** ([`vsst`]) holds separated values behind an index of about two bytes a key: in key
+//! A **vSST** ([`vsst`]) holds separated values and an index of about two bytes per key: in key
 //! order, or, in a value log file, in the order in which they were logged. A **segment**
 //! ([`segment`]) holds one large value.
 //!

@@ -53,8 +53,8 @@ pub fn push_separator(out: &mut Vec<u8>, a: &[u8], b: &[u8]) {
     }
 }
 
-/// Reads a varint at `*at` and moves `at` behind it; `None` if it is malformed. Optimized for one
-/// or two bytes, the common case.
+/// Reads a varint at `*at` and moves `at` after it; `None` if it is malformed. Optimized for one or
+/// two bytes, the common case.
 #[inline(always)]
 pub fn varint_at(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let rest = bytes.get(*at..)?;

@@ -56,7 +56,7 @@ pub struct Properties {
     pub raw_key_bytes: u64,
     /// Bytes of the inline values.
     pub raw_value_bytes: u64,
-    /// Bytes of the values behind the references.
+    /// Bytes of the referenced values.
     pub referenced_raw_bytes: u64,
     /// Smallest sequence of an entry or range tombstone.
     pub min_seq: SeqNo,

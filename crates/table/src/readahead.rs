@@ -5,8 +5,8 @@
 //! that misses the cache reads neighbors of the wanted block in the same request: at first as many
 //! as cost almost nothing ([`BEYOND_MIN`]), and twice as many with every further request, up to
 //! [`BEYOND_MAX`]. A seek starts again with few, unless its target is in the last read, or close
-//! behind it. A scan that stops early has then wasted about as many bytes as it has used, and a
-//! long scan reads in large runs.
+//! after it. A scan that stops early has then wasted about as many bytes as it has used, and a long
+//! scan reads in large runs.
 //!
 //! The maximum length of requests follows from measured read costs of the disk ([`io::ReadCosts`]).
 //! Two requests are in flight, and while the cursor waits for one, the other should keep the disk
@@ -46,7 +46,7 @@ const FULL_MIN: u32 = 2;
 pub struct Borders {
     /// First user key; `None`: no lower bound.
     pub lower: Option<Vec<u8>>,
-    /// First user key behind the range; `None`: no upper bound.
+    /// First user key after the range; `None`: no upper bound.
     pub upper: Option<Vec<u8>>,
     /// Queues for reading the next run in the background; `None`: the scan waits for each read.
     pub queues: Option<Arc<ReadQueues>>,

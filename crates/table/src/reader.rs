@@ -146,7 +146,7 @@ impl Ksst {
     }
 
     /// Decodes the trailer of an entry. Blocks return only kinds that they can store: `block`
-    /// refuses others as malformed entries, and `reference_block` has one kind.
+    /// rejects others as malformed entries, and `reference_block` has one kind.
     fn entry(&self, stored_trailer: u64, value: BlockSlice) -> FoundEntry {
         let trailer = reported_trailer(stored_trailer, self.global_seq);
         match ValueKind::from_u8(trailer as u8) {

@@ -426,7 +426,7 @@ pub struct ReferenceCursor {
     key: Vec<u8>,
     /// Encoded on demand: merge joins skip most references.
     value: OnceCell<EncodedReference>,
-    /// Entries of the run before the present one, while moving backward: the start of the next key,
+    /// Entries of the run before the current one, while moving backward: the start of the next key,
     /// and the entry's own user key.
     passed: Passed<usize>,
 }

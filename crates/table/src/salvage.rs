@@ -205,7 +205,7 @@ pub struct SalvageIter {
     table: Arc<Ksst>,
     references: Option<Walk<ReferenceCursor>>,
     inline: Option<Walk<InlineCursor>>,
-    /// True if the present entry is in the reference stream.
+    /// True if the current entry is in the reference stream.
     on_references: bool,
     lost: Vec<LostEntries>,
 }
@@ -277,7 +277,7 @@ impl SalvageIter {
 /// A walk over one stream.
 struct Walk<C> {
     role: Role,
-    /// Index of the present partition, or of the next one.
+    /// Index of the current partition, or of the next one.
     at: usize,
     index: Option<Partition>,
     row: usize,

@@ -5,7 +5,7 @@
 //! section count: varint; for each: tag: u8, offset: varint, frame length: varint
 //! ```
 //!
-//! A reader skips unknown tags below 128, and refuses a table with an unknown tag from 128 on.
+//! A reader skips unknown tags below 128, and rejects a table with an unknown tag from 128 on.
 
 use crate::frame::{BlockHandle, FRAME_LEN_MAX};
 use base::codec::{Reader, put_varint};

@@ -43,7 +43,7 @@ pub const CHUNK_LEN_MAX: usize = 4 << 20;
 pub const RUN_CHUNKS: usize = 4;
 /// Number of chunks read in parallel for a long range: 4 MiB, enough to keep a device busy.
 pub const WINDOW_CHUNKS: usize = 16;
-/// Length of the checksum behind a chunk, in bytes.
+/// Length of the checksum after a chunk, in bytes.
 pub const SUM_LEN: usize = 4;
 
 /// Returns the number of chunks of `chunk_len` bytes that hold a value, or `None` if the length is

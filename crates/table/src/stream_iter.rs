@@ -35,7 +35,7 @@ impl<C: BlockCursor> StreamIter<C> {
         StreamIter { moves: Moves::new(table, role, options, borders), gap: None }
     }
 
-    /// Returns the cursor in the present block.
+    /// Returns the cursor in the current block.
     #[inline]
     pub(crate) fn cursor(&self) -> &C {
         self.moves.blocks().cursor()

@@ -5,7 +5,7 @@
 //! separators of their block, and every user key must pass its filter. The counts and sums must
 //! equal the properties. [`TableCheck`] does this in steps of about half a megabyte.
 //!
-//! A check continues behind damage: it lists each damaged block once. The counts and sums of a
+//! A check continues after damage: it lists each damaged block once. The counts and sums of a
 //! damaged table are not compared.
 
 use crate::block::InlineCursor;
@@ -91,7 +91,7 @@ struct Counts {
 pub struct TableCheck {
     table: Arc<Ksst>,
     counts: Counts,
-    /// Index of the present stream, in the order of [`Ksst::streams`].
+    /// Index of the current stream, in the order of [`Ksst::streams`].
     stream: usize,
     walk: Walk,
     met: Met,
@@ -105,7 +105,7 @@ struct Walk {
     row: usize,
     /// Index and filter of the partition, once it is begun.
     partition: Option<(Partition, Option<Block>)>,
-    /// Last internal key; `separator` is the separator before the present block.
+    /// Last internal key; `separator` is the separator before the current block.
     last: Vec<u8>,
     separator: Vec<u8>,
     entries: u64,
@@ -167,7 +167,7 @@ impl TableCheck {
         (bytes, true)
     }
 
-    /// Checks the parts behind the streams, and the sums.
+    /// Checks the parts after the streams, and the sums.
     fn finish(&mut self) {
         let (table, met) = (self.table.clone(), &mut self.met);
         table.verify_sections(&mut self.counts, met);
@@ -257,7 +257,7 @@ fn bad(table: &Ksst, why: &str, offset: u64) -> Error {
 
 impl Walk {
     /// Checks the next block, or the start or end of a partition. Returns the number of bytes read.
-    /// After an error the walk is behind the damage.
+    /// After an error the walk stands past the damage.
     fn advance<C: BlockCursor>(&mut self, table: &Ksst, stream: &Stream, counts: &mut Counts) -> Result<u64> {
         let Some((index, filter)) = self.partition.take() else { return self.begin(table, stream, counts) };
         if self.row < index.shape.rows() {
@@ -283,7 +283,7 @@ impl Walk {
         Ok(0)
     }
 
-    /// Moves to the next partition. The present one ends at its separator.
+    /// Moves to the next partition. The current one ends at its separator.
     fn pass(&mut self, stream: &Stream) {
         let p = self.p;
         self.set_separator(|user| stream.separator(p, user));

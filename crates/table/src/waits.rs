@@ -5,7 +5,7 @@
 //! continues from the block at which it stopped, so nothing is looked up or read twice. Delivered
 //! bytes are released when the block is loaded; a run of blocks is in the cursor's window by then.
 //!
-//! A long scan requests the run behind the awaited one together with it (`readahead`), so that it
+//! A long scan requests the run after the awaited one together with it (`readahead`), so that it
 //! stops half as often.
 //!
 //! Moves that wait go forward only: backward scans always run on a thread that may block.
@@ -18,14 +18,14 @@ use crate::source::{Extent, Fetched};
 pub(crate) enum Await {
     /// Loads the block in which a seek begins.
     Seek,
-    /// Loads the block behind this one.
+    /// Loads the block after this one.
     Block { left: Option<BlockHandle>, go: Go },
 }
 
 /// A step from block to block, forward.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Go {
-    /// To a row of the present partition.
+    /// To a row of the current partition.
     Row(usize),
     /// To the first row of another partition.
     Partition(usize),
@@ -65,7 +65,7 @@ impl Waits {
         self.sought = sought;
     }
 
-    /// Releases the bytes delivered for a loaded block, except a run behind it.
+    /// Releases the bytes delivered for a loaded block, except a run after it.
     pub(crate) fn loaded(&mut self, ahead: Option<&Extent>) {
         self.fetched.forget_but(ahead);
     }

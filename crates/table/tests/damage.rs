@@ -227,7 +227,7 @@ fn well_sealed_nonsense_never_panics() {
 }
 
 /// With an index of another table under valid checksums, and an unreadable data block, a failed
-/// seek reports a gap that ends behind its target, or no gap.
+/// seek reports a gap that ends after its target, or no gap.
 #[test]
 fn separators_that_disagree_lead_no_seek_back() {
     let mut rng = Rng::new(207);
@@ -313,7 +313,7 @@ fn what_a_table_cannot_hold_is_refused() {
     only_ranges.finish().unwrap();
 }
 
-/// Returns the user keys that a scan in one direction leaves out, when it continues behind
+/// Returns the user keys that a scan in one direction leaves out, when it continues after
 /// unreadable parts. The entries that it returns are right and in order, and it leaves out only the
 /// keys of its gaps.
 fn left_out(table: &Arc<Ksst>, all: &[(Vec<u8>, Vec<u8>)], forward: bool) -> BTreeSet<Vec<u8>> {
@@ -446,8 +446,8 @@ fn checked(bytes: Vec<u8>) -> Option<(Vec<u64>, u64)> {
     }
 }
 
-/// A check continues behind damage: several damaged places are listed as each is alone, and the
-/// rest counts as sound.
+/// A check continues after damage: several damaged places are listed as each is alone, and the rest
+/// counts as sound.
 #[test]
 fn a_check_lists_every_damaged_block() {
     let (mut cases, mut kinds) = (0, BTreeSet::new());

@@ -148,7 +148,7 @@ fn a_header_of_a_segment_that_is_no_longer_than_a_checksum() {
     assert!(e.is_corruption() && e.message() == "a header shorter than its checksum", "{e}");
 }
 
-/// A dependency list that does not match the references of the table is refused on reading it.
+/// A dependency list that does not match the references of the table is rejected on reading it.
 #[test]
 fn a_list_of_names_that_is_not_that_of_the_table() {
     let options = TableOptions { compression: Compression::None, ..TableOptions::default() };

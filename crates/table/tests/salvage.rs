@@ -144,7 +144,7 @@ fn records_are_found_without_an_index() {
         let records: u64 = built.lens.iter().map(|l| l.stored_len).sum();
         let all: Vec<usize> = (0..values.len()).collect();
         assert_eq!(found(&built.bytes[..records as usize], &values), all);
-        // Without all bytes behind the records.
+        // Without all bytes after the records.
         let mut cut = built.bytes.clone();
         cut[records as usize..].fill(0);
         assert_eq!(found(&cut, &values), all);

@@ -324,8 +324,8 @@ fn checked(bytes: Vec<u8>) -> Option<(Vec<u64>, u64)> {
     }
 }
 
-/// A check continues behind damage: several damaged places are listed as each is alone, and the
-/// rest counts as sound.
+/// A check continues after damage: several damaged places are listed as each is alone, and the rest
+/// counts as sound.
 #[test]
 fn a_check_lists_every_damaged_block() {
     let (mut cases, mut kinds) = (0, BTreeSet::new());

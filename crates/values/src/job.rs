@@ -73,7 +73,7 @@ const FILL_STEP: usize = 8 << 10;
 /// Number of tables that a step checks.
 const SURVEY_STEP: usize = 512;
 
-/// Environment of a job, lent to it for one step.
+/// Environment of a job, passed to it for one step.
 pub trait GcWorld {
     /// Returns the open table of `file`.
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;

@@ -167,7 +167,7 @@ impl Ledger {
                 (Some(first), Some(second)) => {
                     ledger.share_out(totals, [first, second].into_iter().chain(targets));
                 }
-                // A version with a reference to an unresolvable blob id is refused.
+                // A version with a reference to an unresolvable blob id is rejected.
                 (None, _) => {}
             }
         }

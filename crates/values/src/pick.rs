@@ -160,7 +160,7 @@ impl Gc {
 /// Returns the expected bytes of dead records between live ones that a collection reads instead of
 /// skipping.
 ///
-/// Records are assumed to die independently of their neighbors: behind a live record are `k` dead
+/// Records are assumed to die independently of their neighbors: after a live record are `k` dead
 /// ones with the probability `(1 - d) d^k`, where `d` is the share of dead records. A gap of up to
 /// `longest` records is read:
 ///

@@ -1,4 +1,4 @@
-//! Hand-made collections: copied records, refused inputs, and early ends of a job.
+//! Hand-made collections: copied records, rejected inputs, and early ends of a job.
 
 mod store;
 

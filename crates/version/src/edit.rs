@@ -4,7 +4,7 @@
 //!
 //! An [`Edit`] is a list of [`Record`]s that take effect together or not at all. Encoded, each
 //! record is its tag (varint), the length of its body (varint) and the body. An unknown tag, or a
-//! body with extra bytes, was written by a newer release. The edit is then refused as
+//! body with extra bytes, was written by a newer release. The edit is then rejected as
 //! `Unsupported`, because skipping a recorded change cannot be right. The numbers of the tags never
 //! change meaning.
 
@@ -27,7 +27,7 @@ use store::manifest::{Commit, Record as StoreRecord};
 pub enum Record {
     /// A table joins a level. In an edit that also removes the same number, the file moves. A
     /// description without a dependency list has a separate tag, which releases that do not know it
-    /// refuse.
+    /// reject.
     AddFile {
         /// Family of the table.
         family: FamilyId,

@@ -8,7 +8,7 @@
 //! * [`placed`]: counts of the tables of a level on each of two tiers.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
 //! * [`state`]: [`KvState`], every family at one edit number; [`KvState::apply`] is pure and
-//!   refuses contradictions.
+//!   rejects contradictions.
 //! * [`manifest`]: the engine's part of the manifest of a store ([`store::manifest`]: the file,
 //!   group commit, roll, recovery), beside the parts of the store and other engines.
 //! * [`witness`]: evidence from a damaged manifest.

@@ -1,7 +1,7 @@
 //! The manifest's description of each file, and its encoding.
 //!
 //! All numbers are varints except uids (16 bytes) and flag bytes; byte strings carry their length.
-//! The layout is in `docs/format/manifest.md`. Decoding refuses contents that no release writes: a
+//! The layout is in `docs/format/manifest.md`. Decoding rejects contents that no release writes: a
 //! file number or sequence out of range, keys without a trailer or out of order, an empty sequence
 //! range.
 
@@ -293,7 +293,7 @@ impl VsstMeta {
     }
 
     /// Returns the kind of the file, which includes its tier. Segments are always in the directory:
-    /// a description with another place is refused.
+    /// a description with another place is rejected.
     pub fn kind(&self) -> FileKind {
         FileKind::of_values(self.number, self.is_on_speed_disk() && !self.segment)
     }

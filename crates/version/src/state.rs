@@ -3,7 +3,7 @@
 //!
 //! [`KvState::apply`] copies the parts that an edit touches (the levels it changes, a few runs of
 //! the maps) and shares the rest. So its cost is proportional to the length of the changed levels.
-//! It refuses every edit that contradicts the state:
+//! It rejects every edit that contradicts the state:
 //!
 //! * a file number exists in one place only; a removal names an existing file, at its level;
 //! * below level 0 the files of a level have disjoint user key ranges; at level 0 files that

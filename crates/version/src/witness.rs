@@ -1,4 +1,4 @@
-//! Evidence about the key-value engine from manifests that recovery refuses: for repair.
+//! Evidence about the key-value engine from manifests that recovery rejects: for repair.
 //!
 //! Every intact record is evidence: it names families, log floors and added or removed tables. The
 //! records do not add up to a state, since the edits between them are missing. But they settle

@@ -176,7 +176,7 @@ impl Rules {
         f.seqs.get(f.seqs.partition_point(|&s| s > snapshot)).is_some_and(|&t| t > seq)
     }
 
-    /// Handles the next version of the present key.
+    /// Handles the next version of the current key.
     #[inline]
     pub(super) fn entry<T: OutputTable>(
         &mut self,
@@ -291,7 +291,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Ends the present key.
+    /// Ends the current key.
     #[inline]
     pub(super) fn end_key<T: OutputTable>(
         &mut self,
@@ -382,7 +382,7 @@ impl Rules {
         }
     }
 
-    /// Writes a version of the present key.
+    /// Writes a version of the current key.
     #[inline]
     fn write<T: OutputTable>(
         &mut self,

@@ -9,8 +9,8 @@
 //! Every policy must preserve the order of the tree, whatever its shape. Below level 0 the tables
 //! of a level are disjoint. A newer entry of a key never lies below an older one. A compaction
 //! takes every table of its output level within its range.
-//! [`InProgress::allows`](super::InProgress::allows) refuses a compaction that would break this
-//! while others run, and the manifest refuses an edit that breaks it.
+//! [`InProgress::allows`](super::InProgress::allows) rejects a compaction that would break this
+//! while others run, and the manifest rejects an edit that breaks it.
 
 use super::compaction::Compaction;
 use super::facts::{Facts, Moves};

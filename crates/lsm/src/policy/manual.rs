@@ -137,7 +137,7 @@ impl ManualRange {
         Some(compaction.clone().cut(bytes))
     }
 
-    /// Returns the next step for the present tree.
+    /// Returns the next step for the current tree.
     pub fn step(
         &mut self,
         facts: &Facts<'_>,

@@ -6,7 +6,7 @@
 //! Of ten thousand tables these are a few, and [`version::Level::changes`] finds the differences
 //! between two versions without visiting the rest. So each version derives the statistics from
 //! those of another version, before any pick waits for them. If the last level changes, all
-//! statistics are computed anew.
+//! statistics are recomputed.
 //!
 //! Invariant: [`Met::after`] returns the same result as [`Met::of`], the full walk.
 

@@ -150,7 +150,7 @@ impl Relocation {
         &self.vssts
     }
 
-    /// Returns the next step for the present tree.
+    /// Returns the next step for the current tree.
     pub fn step(&mut self, facts: &Facts<'_>, moves: &dyn Moves) -> RelocationStep {
         let version = facts.version;
         self.vssts.retain(|n| version.vssts.contains_key(n));

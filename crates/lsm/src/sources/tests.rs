@@ -92,7 +92,7 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
     assert_eq!(merged.seek_to_first().unwrap_err().kind(), ErrorKind::NotFound);
     let gap = merged.gap().unwrap();
     assert_eq!((&gap.first, &gap.last), (&level[0].smallest, &level[0].largest));
-    // A seek behind all of them succeeds.
+    // A seek after all of them succeeds.
     merged.seek(&base::key::encode(&[99], 9, base::ValueKind::Seek)).unwrap();
     assert!(!merged.valid());
     let mut job = Sources { readers: Visibility::Snapshots(vec![9]), ..scan };

@@ -22,7 +22,7 @@ const TELL_AFTER: u64 = 16;
 pub struct KeyRange {
     /// The first key.
     pub low: Vec<u8>,
-    /// The first key behind the range.
+    /// The first key after the range.
     pub high: Option<Vec<u8>>,
 }
 
@@ -59,7 +59,7 @@ impl Walk {
         Walk { known, keys: 0, from: None }
     }
 
-    /// Starts a move, or continues behind an entry that was shown.
+    /// Starts a move, or continues after an entry that was shown.
     #[inline]
     pub fn begin(&mut self) {
         self.keys = 0;

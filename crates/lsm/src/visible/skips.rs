@@ -1,4 +1,4 @@
-//! Computes where a view continues behind an unreadable part.
+//! Computes where a view continues after an unreadable part.
 
 use super::VisibleOptions;
 use super::versions::fill;
@@ -25,7 +25,7 @@ impl Skips {
         self.last = None;
     }
 
-    /// Returns the seek target behind the gap, within the bounds and beyond the user key passed
+    /// Returns the seek target after the gap, within the bounds and beyond the user key passed
     /// last. Returns `None` if that is no further than the last target in this direction.
     pub fn border(
         &mut self,
@@ -61,7 +61,7 @@ fn border_behind(gap: &Gap, passed: Option<&[u8]>, options: &VisibleOptions) -> 
 fn border_before(gap: &Gap, passed: Option<&[u8]>, options: &VisibleOptions) -> Vec<u8> {
     let (mut border, mut other) = (Vec::new(), Vec::new());
     match key::split(&gap.first) {
-        // The gap begins behind the key.
+        // The gap begins after the key.
         (user_key, 0) => fill(&mut border, user_key, 0, ValueKind::Deletion),
         (user_key, _) => fill(&mut border, user_key, MAX_SEQ, ValueKind::Seek),
     }

@@ -291,7 +291,7 @@ impl InternalIterator for Liar {
     }
 }
 
-/// A scan that continues behind damage never moves back, and ends, whatever gap the index reports.
+/// A scan that continues after damage never moves back, and ends, whatever gap the index reports.
 #[test]
 fn what_a_lying_index_says_does_not_lead_back() {
     for lie in 0..10u8 {

@@ -90,7 +90,7 @@ impl<I: InternalIterator> Versions<I> {
         Ok(())
     }
 
-    /// Moves to the next entry. A gap that begins behind the versions of `user_key` stops the next
+    /// Moves to the next entry. A gap that begins after the versions of `user_key` stops the next
     /// move, not this one.
     pub fn next_of(&mut self, user_key: &[u8]) -> Result<()> {
         match self.inner.next() {

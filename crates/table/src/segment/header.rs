@@ -5,7 +5,7 @@
 //! user key: length varint, bytes | checksum u32, masked with (uid, 0)
 //! ```
 //!
-//! Flags are 0; a reader refuses others. The length of the header is in the footer.
+//! Flags are 0; a reader rejects others. The length of the header is in the footer.
 
 use super::SUM_LEN;
 use base::codec::{Reader, put_bytes, put_u32, put_varint};

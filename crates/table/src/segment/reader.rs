@@ -152,7 +152,7 @@ impl SegmentReader {
         self.read_payloads(&self.chunks_of(offset, end, RUN_CHUNKS), out)
     }
 
-    /// As [`SegmentReader::read_run`], for readers that continue behind the range: reads at most
+    /// As [`SegmentReader::read_run`], for readers that continue after the range: reads at most
     /// [`WINDOW_CHUNKS`] chunks in parallel.
     ///
     /// # Errors

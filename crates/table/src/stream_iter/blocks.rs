@@ -93,7 +93,7 @@ impl<C: BlockCursor> Blocks<C> {
         Ok(true)
     }
 
-    /// Returns the step to the block behind the present one; `None`: it is the last.
+    /// Returns the step to the block after the current one; `None`: it is the last.
     pub fn following(&self) -> Option<Go> {
         let p = self.partition.unwrap_or(0);
         if self.row + 1 < self.index.shape.rows() {
@@ -105,7 +105,7 @@ impl<C: BlockCursor> Blocks<C> {
         }
     }
 
-    /// Returns the step to the block before the present one; `None`: it is the first.
+    /// Returns the step to the block before the current one; `None`: it is the first.
     pub fn preceding(&self) -> Option<Go> {
         let p = self.partition.unwrap_or(0);
         match self.row.checked_sub(1) {
@@ -114,7 +114,7 @@ impl<C: BlockCursor> Blocks<C> {
         }
     }
 
-    /// Loads an index partition, unless it is the present one.
+    /// Loads an index partition, unless it is the current one.
     fn open_partition<S: Source>(&mut self, p: usize, source: &mut S) -> Result<(), S::Stop> {
         if self.partition == Some(p) {
             return Ok(());
@@ -126,7 +126,7 @@ impl<C: BlockCursor> Blocks<C> {
         Ok(())
     }
 
-    /// Loads the data block of a row of the present partition, unless the cursor has it.
+    /// Loads the data block of a row of the current partition, unless the cursor has it.
     fn open_block<S: Source>(&mut self, row: usize, backward: bool, source: &mut S) -> Result<(), S::Stop> {
         let handle = self.index.handle(row);
         self.row = row;
@@ -171,7 +171,7 @@ impl<C: BlockCursor> Blocks<C> {
     }
 
     /// Returns the search key for the index. With a global sequence the stored trailers are
-    /// meaningless, so a seek begins before all entries of the user key, or behind them.
+    /// meaningless, so a seek begins before all entries of the user key, or after them.
     fn sought<'k>(&self, place: Place<'k>) -> Option<(&'k [u8], u64)> {
         let (user_key, trailer) = place.target().map(key::split)?;
         let trailer = match self.table.global_seq {
@@ -191,7 +191,7 @@ impl<C: BlockCursor> Blocks<C> {
         }
     }
 
-    /// Refuses a step to a block that does not lie behind the previous one. The blocks of a stream
+    /// Rejects a step to a block that does not lie after the previous one. The blocks of a stream
     /// lie in key order; a damaged index that leads back would make a walk nearly endless.
     pub fn check_order(&mut self, before: Option<BlockHandle>, after: Option<BlockHandle>) -> Result<()> {
         match (before, after) {
@@ -204,12 +204,12 @@ impl<C: BlockCursor> Blocks<C> {
         }
     }
 
-    /// Requests the run behind the awaited block too, if the scan is long.
+    /// Requests the run after the awaited block too, if the scan is long.
     pub fn want_behind(&mut self, fetched: &mut Fetched) {
         self.runs.want_behind(&self.table.file, &self.index, self.row, fetched);
     }
 
-    /// Returns the run that was requested behind the loaded block.
+    /// Returns the run that was requested after the loaded block.
     pub fn ahead(&mut self) -> Option<&Extent> {
         self.runs.ahead_of(self.loaded)
     }

@@ -91,7 +91,7 @@ impl<C: BlockCursor> Moves<C> {
         done.map_err(|stop| stop.into_error().unwrap_or_else(|_| Error::waiting()))
     }
 
-    /// Moves to the first entry after the present block.
+    /// Moves to the first entry after the current block.
     fn next_block(&mut self) -> Result<()> {
         while !self.blocks.cursor().valid() {
             let Some(go) = self.blocks.following() else { return Ok(()) };
@@ -100,7 +100,7 @@ impl<C: BlockCursor> Moves<C> {
         Ok(())
     }
 
-    /// Moves to the first entry of a block behind the previous one.
+    /// Moves to the first entry of a block after the previous one.
     fn enter_block(&mut self, left: Option<BlockHandle>, go: Go) -> Result<()> {
         let done = self.reading(Load::To(go, false));
         if let (Some(waits), Err(_)) = (&mut self.waits, &done) {
@@ -111,7 +111,7 @@ impl<C: BlockCursor> Moves<C> {
         self.blocks.within(C::seek_to_first)
     }
 
-    /// Moves to the last entry before the present block.
+    /// Moves to the last entry before the current block.
     fn prev_block(&mut self) -> Result<()> {
         while !self.blocks.cursor().valid() {
             let Some(go) = self.blocks.preceding() else { return Ok(()) };

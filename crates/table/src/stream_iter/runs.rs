@@ -158,7 +158,7 @@ impl Runs {
         }
     }
 
-    /// Requests the run behind the run of a row, for which the cursor waits, if the scan is long.
+    /// Requests the run after the run of a row, for which the cursor waits, if the scan is long.
     pub fn want_behind(&mut self, file: &TableFile, index: &Partition, row: usize, fetched: &mut Fetched) {
         let (Some(borders), Some(_)) =
             (self.borders.as_deref().filter(|_| self.readahead == 0), self.awaited)
@@ -178,7 +178,7 @@ impl Runs {
         }
     }
 
-    /// Returns the run requested behind the loaded block, if the cursor has not reached it.
+    /// Returns the run requested after the loaded block, if the cursor has not reached it.
     pub fn ahead_of(&mut self, loaded: Option<BlockHandle>) -> Option<&Extent> {
         let is_before = |ahead: &Extent| loaded.is_none_or(|block| block.end() <= ahead.offset);
         self.ahead = self.ahead.filter(is_before);

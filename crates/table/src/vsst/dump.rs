@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// Lists a vSST, bypassing the cache.
 ///
 /// # Errors
-/// The errors of reading the file; lines before the damage are written. `Io` if `out` refuses.
+/// The errors of reading the file; lines before the damage are written. `Io` if a write to `out`
+/// fails.
 pub fn dump_vsst(vsst: &Arc<Vsst>, options: DumpOptions, out: &mut dyn Write) -> Result<()> {
     head(vsst, out).map_err(refused)?;
     let keys = vsst.keys()?;

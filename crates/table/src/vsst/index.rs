@@ -51,7 +51,7 @@ pub(crate) struct IndexBuilder {
     firsts: Vec<u64>,
     separators: Separators,
     separator_bytes: usize,
-    /// Closed frames; `tops` has the separators behind them.
+    /// Closed frames; `tops` has the separators after them.
     frames: Vec<Vec<u8>>,
     tops: Separators,
     frame_bytes: usize,
@@ -239,7 +239,7 @@ impl<'a> IndexFrame<'a> {
         Ok(Group { block, offsets, first_offset })
     }
 
-    /// Returns the separator behind a group: the user key in `out`, and the trailer.
+    /// Returns the separator after a group: the user key in `out`, and the trailer.
     pub(crate) fn separator(&self, row: usize, out: &mut Vec<u8>) -> u64 {
         self.shape.separator(self.body, row, out)
     }
@@ -277,12 +277,12 @@ impl Node {
         BlockHandle { offset, len }
     }
 
-    /// Returns the separator behind the child of a row: the user key in `out`, and the trailer.
+    /// Returns the separator after the child of a row: the user key in `out`, and the trailer.
     pub(crate) fn separator(&self, row: usize, out: &mut Vec<u8>) -> u64 {
         self.shape.separator(&self.block, row, out)
     }
 
-    /// Returns the child for a key: the last one, for a key behind all.
+    /// Returns the child for a key: the last one, for a key after all others.
     fn search(&self, user_key: &[u8], seq: SeqNo) -> BlockHandle {
         let row = self.shape.search(&self.block, user_key, trailer(seq));
         self.handle(row.min(self.rows() - 1))

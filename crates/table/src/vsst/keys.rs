@@ -81,7 +81,7 @@ impl VsstKeys {
         })
     }
 
-    /// Moves to the next partition after an error, and skips the remaining keys of the present one.
+    /// Moves to the next partition after an error, and skips the remaining keys of the current one.
     ///
     /// # Errors
     /// The errors of [`VsstKeys::next`].
@@ -164,7 +164,7 @@ impl VsstKeys {
         partition_handle(&self.shape, &self.index, partition)
     }
 
-    /// Returns the present key.
+    /// Returns the current key.
     ///
     /// # Panics
     /// If it is not valid.
@@ -186,12 +186,12 @@ impl VsstKeys {
         (0..self.shape.rows()).map(|p| self.handle(p))
     }
 
-    /// Returns the separator behind a partition: the user key in `out`, and the trailer.
+    /// Returns the separator after a partition: the user key in `out`, and the trailer.
     pub(crate) fn separator(&self, partition: usize, out: &mut Vec<u8>) -> u64 {
         self.shape.separator(&self.index, partition, out)
     }
 
-    /// Returns the index of the present partition.
+    /// Returns the index of the current partition.
     pub(crate) fn partition(&self) -> usize {
         self.partition.saturating_sub(1)
     }

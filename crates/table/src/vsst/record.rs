@@ -68,7 +68,7 @@ pub(crate) fn alignment_for(record_len: u64) -> u32 {
     alignment
 }
 
-/// Decodes the head of a record and the ranges of its parts, ignoring the bytes behind the value.
+/// Decodes the head of a record and the ranges of its parts, ignoring the bytes after the value.
 pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
     let mut reader = Reader::new(bytes);
     let codec = reader.u8()?;

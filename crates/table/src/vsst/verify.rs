@@ -5,7 +5,7 @@
 //! each key to its record, and the counts must equal the properties. The frames must fill the rest
 //! of the file without gap or overlap.
 //!
-//! A check continues behind damage. Where dense keys are unreadable, the records are walked over by
+//! A check continues after damage. Where dense keys are unreadable, the records are walked over by
 //! their own lengths. The index is checked again from the first frame with all keys known; other
 //! frames are read for their checksums alone. The sums of a damaged file are not compared.
 
@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// Length of a read of records, in bytes, unless a record is longer.
 const WINDOW_LEN: u64 = 512 << 10;
 
-/// Frames of the index, in order, each with the separator behind it.
+/// Frames of the index, in order, each with the separator after it.
 struct Frames {
     frames: Vec<(BlockHandle, Vec<u8>, u64)>,
     /// Nodes of the directory below the root.
@@ -44,11 +44,11 @@ struct IndexWalk {
     row: usize,
     ordinal: usize,
     payload: Option<Block>,
-    /// Separator before the present group.
+    /// Separator before the current group.
     separator: (Vec<u8>, u64),
     /// Agreement of the walk with the keys.
     state: Followed,
-    /// True if the present frame was read.
+    /// True if the current frame was read.
     is_read: bool,
 }
 
@@ -58,7 +58,7 @@ enum Followed {
     /// The index is checked key by key.
     #[default]
     Exactly,
-    /// The present frame does not lead to its keys; the check resumes with the next frame.
+    /// The current frame does not lead to its keys; the check resumes with the next frame.
     FromNextFrame,
     /// Keys are missing before the next one, possibly of several frames.
     Torn,
@@ -182,7 +182,7 @@ impl VsstCheck {
         }
     }
 
-    /// Checks the record of the present key, and the key. Returns the number of bytes checked.
+    /// Checks the record of the current key, and the key. Returns the number of bytes checked.
     fn record(&mut self, sound: &mut Sound) -> u64 {
         let Some(keys) = &self.keys else { return 0 };
         let (vsst, met, entry) = (&*self.vsst, &mut self.met, keys.entry());
@@ -244,7 +244,7 @@ impl Vsst {
         damage.into_iter().next().map_or(Ok(self.len), Err)
     }
 
-    /// Checks that the key is not behind the separator of its partition, and not before that of the
+    /// Checks that the key is not after the separator of its partition, and not before that of the
     /// previous one.
     fn check_partition(&self, keys: &VsstKeys, entry: &KeyEntry<'_>) -> Result<()> {
         let p = keys.partition();
@@ -262,7 +262,7 @@ impl Vsst {
         Err(self.dense_index.locate(&self.file, e))
     }
 
-    /// Checks the parts behind the index.
+    /// Checks the parts after the index.
     fn check_sections(&self, met: &mut Met) {
         let counters = &mut ReadCounters::default();
         for section in &self.sections {
@@ -361,7 +361,7 @@ impl Records {
             }
         }
         let from = usize::try_from(offset - self.start).unwrap_or_default();
-        // The cursor refuses records over the maximum length, and an empty range is no record
+        // The cursor rejects records over the maximum length, and an empty range is no record
         // either.
         let bytes = self.bytes.get(from..).and_then(|rest| rest.get(..usize::try_from(len).ok()?));
         Ok(bytes.unwrap_or_default())
@@ -482,7 +482,7 @@ impl IndexWalk {
         passed
     }
 
-    /// Reads the present frame for its checksum, unless it was read, and moves to the next.
+    /// Reads the current frame for its checksum, unless it was read, and moves to the next.
     fn read_alone(&mut self, vsst: &Vsst, met: &mut Met) {
         if let Some((handle, ..)) = self.frames.frames.get(self.frame).filter(|_| !self.is_read) {
             met.sound(vsst.file.read(*handle, Role::VsstIndex, &mut ReadCounters::default()));

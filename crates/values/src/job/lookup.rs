@@ -1,8 +1,9 @@
 //! The lookup: decides which keys of a window are live.
 //!
-//! A record is live if and only if a table of the version has a reference with its exact internal
-//! key, under a blob id that leads to the record's file. Snapshots, memtables and tombstones do not
-//! matter: a reference that exists may be read, and one that does not exist cannot come back.
+//! A record is live if and only if a table of the version references it. The reference must have
+//! its exact internal key and a blob id that resolves to the record's file. Snapshots, memtables
+//! and tombstones do not matter: a reference that exists may be read, and one that does not exist
+//! cannot come back.
 //!
 //! The lookup reads only the reference streams, and only of tables that may use a blob id of the
 //! inputs: the version knows the first and last blob id of each table. It searches each table in

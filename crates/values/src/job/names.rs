@@ -86,7 +86,7 @@ impl Names {
     /// Every output takes all of them, including those that lead only to keys of another output.
     /// While the job runs, another job may replace other files of such a blob id, and that may move
     /// its key bounds. A file that the blob id then leads to, but that does not list it, would be
-    /// refused.
+    /// rejected.
     pub(crate) fn took_over(&self) -> &[BlobId] {
         &self.all
     }

@@ -78,7 +78,7 @@ impl Window {
             seq: key.seq,
             hash: key_hash(key.user_key),
             input: input as u32,
-            // The cursor refuses records over the maximum length.
+            // The cursor rejects records over the maximum length.
             stored_len: key.stored_len as u32,
             offset: key.offset,
             live: false,

@@ -12,7 +12,7 @@ use super::{FileGarbage, Ledger, has_lasted};
 use std::cmp::Reverse;
 use version::{BlobId, IdMap, Version, VsstMeta};
 
-/// The ledger is computed anew if more than one in this many files is touched.
+/// The ledger is recomputed if more than one in this many files is touched.
 const ANEW_PART: usize = 4;
 
 /// Sorts and deduplicates numbers.

@@ -1,4 +1,4 @@
-//! Applies an edit to a copy of the state. The parent module lists the edits that are refused.
+//! Applies an edit to a copy of the state. The parent module lists the edits that are rejected.
 
 use super::{FamilyState, KvState, Place, Slot};
 use crate::changes::ReferenceChanges;

@@ -34,7 +34,7 @@ fn references_are_merged_and_inline_values_are_not() {
         Some((5, 6))
     );
     assert_eq!(picked(vec![(0, table(9, 0..1000, 100, 1_603_000, 0)), (6, bottom(16_000_000))]), None);
-    // New keys behind all others free nothing, and one level alone is at rest.
+    // New keys after all others free nothing, and one level alone is at rest.
     assert_eq!(picked(vec![(0, table(9, 1000..1100, 100, 3_000, 1_600_000)), (6, separated.clone())]), None);
     assert_eq!(picked(vec![(6, separated)]), None);
     assert_eq!(picked(vec![(0, table(9, 0..1000, 100, 3_000, 1_600_000))]), None);

@@ -54,7 +54,7 @@ impl OverlapCutter {
         }
     }
 
-    /// Returns an index range that ends behind the table with `user_key` in its range. The range is
+    /// Returns an index range that ends after the table with `user_key` in its range. The range is
     /// empty if there is no such table.
     fn find(&mut self, user_key: &[u8]) -> Range<usize> {
         while self.below.get(self.at).is_some_and(|f| f.ends_before(user_key)) {

@@ -1,6 +1,6 @@
 //! Spills from level 1 into level 2: picks the tables that free the most for their overlap.
 //!
-//! The overlap of the tables is computed anew, since level 2 has changed since they were cut.
+//! The overlap of the tables is recomputed, since level 2 has changed since they were cut.
 //! Neighbors go together, up to one run, if that is better than one of them alone: they share the
 //! tables that both overlap. Good ones go before all others (`Vlsm::good_overlap`). With level 2
 //! full there may be none, and then the best of the rest goes at once ([`Reason::PoorSpill`], which

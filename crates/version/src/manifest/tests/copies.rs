@@ -245,7 +245,7 @@ fn a_verification_reads_both_files() {
     }
 }
 
-/// A store of format 1 has no copies, and damage is refused as before.
+/// A store of format 1 has no copies, and damage is rejected as before.
 #[test]
 fn a_store_of_format_1_has_no_copies() {
     let (sim, manifest) = new_store_in(9, StoreFormat::V1);

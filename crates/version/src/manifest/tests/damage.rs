@@ -65,7 +65,7 @@ fn a_flip_of_any_bit_that_is_confirmed_is_corruption() {
     }
 }
 
-/// Once an external witness has seen the last edit durable, damage to it is refused, and so is a
+/// Once an external witness has seen the last edit durable, damage to it is rejected, and so is a
 /// missing tail.
 #[test]
 fn witnesses_cover_the_last_edit() {
@@ -190,7 +190,7 @@ fn current_is_protected() {
     damaged.flip_bit("/CURRENT", 20, 1).unwrap();
     let e = recover(&damaged).unwrap_err();
     assert!(e.is_corruption() && e.file() == Some("/CURRENT".as_ref()));
-    // An old manifest under the present name, and a missing one.
+    // An old manifest under the current name, and a missing one.
     let old = sim.read_file(file_in_use(&sim)).unwrap();
     manifest.commits().roll().unwrap();
     let path = file_in_use(&sim);
@@ -229,7 +229,7 @@ fn hostile_manifests() {
         }
         assert!(!dump_manifest(&hostile).is_empty());
     }
-    // Every offset looks like a record that confirms: the search gives up and refuses.
+    // Every offset looks like a record that confirms: the search gives up and rejects.
     let mut crafted = bytes[..starts[1]].to_vec();
     let edit = replay(&crafted).unwrap().state.edit_number;
     crafted.extend([0xff; 8]);

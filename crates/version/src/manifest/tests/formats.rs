@@ -1,5 +1,5 @@
 //! The format of a store: an upgrade is permanent, writes a new manifest, and makes older releases
-//! refuse the store.
+//! reject the store.
 
 use super::*;
 use io::sim::{CrashKind, FaultEffect, FaultPlan};
@@ -152,7 +152,7 @@ fn an_unknown_format_is_refused_with_its_number() {
         let uid = Uid(bytes[32..48].try_into().unwrap());
         let sum = base::checksum::stored(&bytes[..60], uid, 0);
         bytes[60..64].copy_from_slice(&sum.to_le_bytes());
-        // Bytes behind the header may be in an unknown form.
+        // Bytes after the header may be in an unknown form.
         bytes[80..].fill(0xa5);
         let e = replay(&bytes).unwrap_err();
         match number {

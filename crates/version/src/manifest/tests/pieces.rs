@@ -52,7 +52,7 @@ fn damage_to_any_piece_is_corruption() {
     }
 }
 
-/// Older releases know version 1, in which the snapshot is whole, and refuse version 2.
+/// Older releases know version 1, in which the snapshot is whole, and reject version 2.
 #[test]
 fn only_pieces_need_the_newer_format() {
     for (piece_bytes, version) in [(u64::MAX, 1), (300, 2)] {
