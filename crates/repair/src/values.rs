@@ -1,7 +1,7 @@
 //! Finds the values that references point to.
 //!
-//! A blob id leads to the file with that number, and to every file that records that it took the id
-//! over. If there are several, the key decides. A file with a damaged index is searched for its
+//! A blob id resolves to the file with that number, and to every file that records that it took the
+//! id over. If there are several, the key decides. A file with a damaged index is searched for its
 //! records once. So is a file without a sound footer, if a manifest gives its uid. Files that no
 //! version names any more are tried last: a record with the same key and sequence is the same
 //! record.
@@ -52,7 +52,7 @@ enum Opened {
 #[derive(Default)]
 struct MissingFiles {
     errors: Vec<Error>,
-    /// Blob ids that lead to a missing file, with the index in `errors`.
+    /// Blob ids that resolve to a missing file, with the index in `errors`.
     names: HashMap<BlobId, usize>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Values {
     files: Vec<ValueFile>,
     /// Index in `files` of the first file with a uid.
     by_uid: HashMap<Uid, usize>,
-    /// Indexes of the files that a blob id may lead to, the likeliest first.
+    /// Indexes of the files that a blob id may resolve to, the likeliest first.
     names: HashMap<BlobId, Vec<usize>>,
     missing: MissingFiles,
     opened: HashMap<usize, Opened>,

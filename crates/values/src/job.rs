@@ -17,24 +17,25 @@
 //! ## Rules
 //!
 //! 1. A record is live if and only if a table of the job's version has a reference with its exact
-//!    internal key that leads to the record's file. Snapshots do not matter. Memtables are never
+//!    internal key that resolves to the record's file. Snapshots do not matter. Memtables are never
 //!    consulted: a memtable that is lost in a crash would bring back a collected record.
 //! 2. Liveness only decreases (see [`crate::pins`]). A record that is dead in that version is dead
 //!    at the install, however many edits lie between. A record that dies meanwhile is garbage of
 //!    the output.
 //! 3. The number of live records found is compared with the references in the version. If it is
-//!    lower than the number of references under blob ids that lead to the inputs alone, the job
+//!    lower than the number of references under blob ids that resolve to the inputs alone, the job
 //!    fails with `Corruption` and replaces nothing.
 //! 4. A record that fails its checksum is never copied: the job fails, and names file and offset.
-//! 5. A job with estimated garbage (a blob id leads to an input and to another file) may be
+//! 5. A job with estimated garbage (a blob id resolves to an input and to another file) may be
 //!    abandoned. It stops when an eighth of the records shows much less garbage than was expected,
 //!    and reports its measurements. Nothing is installed. (An exact estimate is not corrected by a
 //!    part of the keys: their garbage may be at the end.)
 //!
 //! ## Blob ids
 //!
-//! Each output takes over every blob id of every input. The blob ids of an input lead to the output
-//! that has the key. With one output, which the choice of inputs aims at, an alias has one target.
+//! Each output takes over every blob id of every input. The blob ids of an input resolve to the
+//! output that has the key. With one output, which the choice of inputs aims at, an alias has one
+//! target.
 //!
 //! ## Failure
 //!

@@ -1,7 +1,7 @@
 //! The ledger: the amount of garbage in each vSST.
 //!
 //! Garbage is computed, never counted. The tables of a version record how many bytes of records
-//! they reference under each blob id (summed up in `Version::references`), and blob ids lead to
+//! they reference under each blob id (summed up in `Version::references`), and blob ids resolve to
 //! files. The remaining bytes of the records of a file are garbage:
 //!
 //! ```text
@@ -12,9 +12,9 @@
 //! again. An entry that only a snapshot sees is still in a table, and its record counts as live, by
 //! construction.
 //!
-//! A blob id may lead to several files: outputs of a garbage collection that were cut by key range.
-//! Then its references are divided in proportion to the record bytes of the files. The figures of
-//! these files are estimates, and marked as such; the sum over all files is exact.
+//! A blob id may resolve to several files: outputs of a garbage collection that were cut by key
+//! range. Then its references are divided in proportion to the record bytes of the files. The
+//! figures of these files are estimates, and marked as such; the sum over all files is exact.
 //!
 //! **Exposed** garbage has no reference any more, so garbage collection can take it. **Hidden**
 //! garbage is referenced by an entry that a newer one shadows and that no compaction has dropped
@@ -48,7 +48,7 @@ pub struct FileGarbage {
     pub garbage_bytes: u64,
     /// Number of references to the file.
     pub references: u64,
-    /// False if a blob id of this file also leads elsewhere: the figures are then estimates.
+    /// False if a blob id of this file also resolves elsewhere: the figures are then estimates.
     pub exact: bool,
 }
 
@@ -302,7 +302,7 @@ impl Ledger {
         self.by_length.keys().next().map_or(0, |(bytes, _)| bytes.0)
     }
 
-    /// Returns the exposed garbage of all files: exact even if blob ids lead to several files.
+    /// Returns the exposed garbage of all files: exact even if blob ids resolve to several files.
     pub fn exposed_bytes(&self) -> u64 {
         self.record_bytes().saturating_sub(self.referenced_bytes())
     }

@@ -4,7 +4,7 @@
 //! Then compaction moves a few bytes instead of the value. References name a vSST by a stable blob
 //! id, which the version maps to the current file (LavaStore's and TerarkDB's inheritance of file
 //! numbers). Garbage collection is decoupled from compaction: it copies the live records of some
-//! files into a new one, and lets the blob ids of the old files lead there, without changing any
+//! files into a new one, and lets the blob ids of the old files resolve to it, without changing any
 //! reference.
 //!
 //! * [`drop_cache`]: remembers recently overwritten keys, so that hot and cold values go to

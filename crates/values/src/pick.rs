@@ -2,7 +2,8 @@
 //!
 //! The choice is greedy: the files with the highest ratio of garbage first, down to the threshold,
 //! until their live records fill one output. A job should have many inputs and one output: the blob
-//! ids of all inputs lead to that one file, so aliases keep one target and the ledger stays exact.
+//! ids of all inputs resolve to that one file, so aliases keep one target and the ledger stays
+//! exact.
 //!
 //! * An unreferenced file is taken first, and alone: it costs no writing.
 //! * Hot files are collected with hot files only. The flush that wrote them separated hot from cold

@@ -8,7 +8,7 @@
 //! a table references. The argument that neither does:
 //!
 //! 1. *A job emits few blob ids.* A compaction copies references as they are in its inputs. Or it
-//!    renews them to the number of the file to which they lead in the version from which it
+//!    renews them to the number of the file to which they resolve in the version from which it
 //!    started. Both are in [`names_to_pin`] of its inputs in that version. Only the tables list the
 //!    blob ids that they use; until the job has read these lists, nothing of the family is pruned
 //!    ([`Pins::hold`]). A flush or a separation emits numbers of files that enter the version with
@@ -19,13 +19,13 @@
 //!    edit. In between [`prune`] keeps these blob ids, and replacing a file keeps all its blob ids
 //!    and makes an alias of its number. So a blob id that existed when the job started exists when
 //!    it is installed.
-//! 3. *Pinned blob ids lead to the records.* An input of a running job is a table of every version
-//!    until the job is installed: inputs are busy. So each reference that the job copies stays in
-//!    the latest version under its old blob id, that blob id is referenced, and its file is not
-//!    pruned. Since the reference counts as live, garbage collection copies its record to the next
-//!    target of the blob id. The old and the new blob id of a reference lead to the same file at
-//!    the start. Every replacement moves all blob ids of a file alike, with the same key bounds. So
-//!    they lead to the same file ever after.
+//! 3. *Pinned blob ids resolve to the records.* An input of a running job is a table of every
+//!    version until the job is installed: inputs are busy. So each reference that the job copies
+//!    stays in the latest version under its old blob id, that blob id is referenced, and its file
+//!    is not pruned. Since the reference counts as live, garbage collection copies its record to
+//!    the next target of the blob id. The old and the new blob id of a reference resolve to the
+//!    same file at the start. Every replacement moves all blob ids of a file alike, with the same
+//!    key bounds. So they resolve to the same file ever after.
 //! 4. *A file without live records may be deleted*, even with pinned blob ids: by 3, no running job
 //!    copies a reference to it. For the same reason liveness only decreases: a reference that is in
 //!    no table of a version comes back in no later one. So a record that garbage collection found
@@ -162,7 +162,7 @@ pub fn used_names<'l>(lists: impl IntoIterator<Item = &'l [Dependency]>) -> Vec<
 }
 
 /// Returns every blob id that a job over tables of `version` with these blob ids can emit: these,
-/// and the numbers of the files to which they lead. Ascending.
+/// and the numbers of the files to which they resolve. Ascending.
 pub fn names_to_pin(version: &Version, used: &[BlobId]) -> Vec<BlobId> {
     let leads = used.iter().flat_map(|&name| version.resolve_all(name)).map(|file| file.number);
     let mut names: Vec<BlobId> = used.iter().copied().chain(leads).collect();

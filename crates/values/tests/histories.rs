@@ -1,5 +1,5 @@
 //! Random histories: flushes, compactions and collections on real files, in any order and
-//! overlapping. Every reference in every held version leads to its value, and files are deleted
+//! overlapping. Every reference in every held version resolves to its value, and files are deleted
 //! exactly when they are unreachable.
 
 mod store;

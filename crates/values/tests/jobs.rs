@@ -122,7 +122,7 @@ fn survivors_of_many_files_go_to_one_and_every_name_leads_there() {
 /// own submission and wait.
 #[test]
 fn the_reads_of_many_lookups_are_submitted_together() {
-    // One in ten references of the table leads to the collected file, if that still exists.
+    // One in ten references of the table resolves to the collected file, if that still exists.
     let keys: Vec<u64> = (0..640).map(|i| i * 10).collect();
     let others: Vec<u64> = (0..6400).filter(|i| i % 10 != 0).collect();
     let collect = |lookups| {
@@ -614,7 +614,7 @@ fn a_wrong_estimate_is_found_out_early() {
     };
     assert!(outputs.is_empty());
 
-    // Both together are exact: every blob id leads to inputs only.
+    // Both together are exact: every blob id resolves to inputs only.
     let mut both = job(&version, &options, &[]);
     let GcOutcome::Replace { inputs, outputs } = run(&mut both, &mut store.world).unwrap() else {
         panic!("abandoned")

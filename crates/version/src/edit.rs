@@ -81,7 +81,7 @@ pub enum Record {
         /// The file.
         meta: VsstMeta,
     },
-    /// A vSST leaves. No table may depend on a blob id that leads to it, and its aliases must be
+    /// A vSST leaves. No table may depend on a blob id that resolves to it, and its aliases must be
     /// dropped with it.
     RemoveVsst {
         /// Family of the file.
@@ -90,7 +90,7 @@ pub enum Record {
         number: u64,
     },
     /// Garbage collection: the outputs (ascending, disjoint key ranges; none if no record was live)
-    /// replace the inputs under every blob id that leads to them.
+    /// replace the inputs under every blob id that resolves to them.
     ReplaceVsst {
         /// Family of the files.
         family: FamilyId,

@@ -10,8 +10,8 @@
 //!   overlap in keys do not overlap in sequences (otherwise "newest first" would have no meaning);
 //! * the sums of references under blob ids change by the same amounts as those of the tables
 //!   ([`crate::uses`]);
-//! * every blob id that a table depends on leads to a vSST. Every alias leads to live vSSTs that
-//!   list it as taken over, so that a repair without the manifest finds them;
+//! * every blob id that a table depends on resolves to a vSST. Every alias resolves to live vSSTs
+//!   that list it as taken over, so that a repair without the manifest finds them;
 //! * log floors never decrease; family ids are never used twice.
 //!
 //! The order of the records of an edit matters only between records about the same vSST, alias or

@@ -1,5 +1,5 @@
 //! One immutable version of one column family: the tables at each level, and the vSSTs to which
-//! their references lead.
+//! their references resolve.
 //!
 //! Level 0 is ordered newest first, so that a lookup may stop at the first file that has the key.
 //! The files of every other level are ordered by key and disjoint in **user** keys: a user key
@@ -312,19 +312,20 @@ impl Version {
         self.vssts.get(&targets.get(after.max(1) - 1)?.file)
     }
 
-    /// Returns every vSST to which `blob_id` leads, with repetition if an alias returns to a file.
+    /// Returns every vSST to which `blob_id` resolves, with repetition if an alias returns to a
+    /// file.
     pub fn resolve_all(&self, blob_id: BlobId) -> impl Iterator<Item = &Arc<VsstMeta>> + '_ {
         let targets = self.aliases.get(&blob_id).map_or(&[][..], |t| t.as_slice());
         let own = if targets.is_empty() { self.vssts.get(&blob_id) } else { None };
         own.into_iter().chain(targets.iter().filter_map(|t| self.vssts.get(&t.file)))
     }
 
-    /// Returns true if `blob_id` leads to a file.
+    /// Returns true if `blob_id` resolves to a file.
     pub fn resolves(&self, blob_id: BlobId) -> bool {
         self.aliases.contains_key(&blob_id) || self.vssts.contains_key(&blob_id)
     }
 
-    /// Returns the blob ids that lead to the vSST `number`: its own, and the aliases.
+    /// Returns the blob ids that resolve to the vSST `number`: its own, and the aliases.
     pub fn names_of(&self, number: u64) -> Vec<BlobId> {
         let Some(meta) = self.vssts.get(&number) else { return Vec::new() };
         let leads_here = |id: &&BlobId| {

@@ -75,8 +75,8 @@ struct Piece<'a> {
     /// Estimated stored bytes: the bytes that all tables reference, divided evenly among the
     /// tables.
     stored_bytes: u64,
-    /// Minimum number of referencing tables. If several blob ids lead to the vSST, this counts the
-    /// tables of the most common one.
+    /// Minimum number of referencing tables. If several blob ids resolve to the vSST, this counts
+    /// the tables of the most common one.
     tables: u64,
 }
 

@@ -353,7 +353,7 @@ impl VsstBuilder {
     }
 
     /// Writes the remaining data and syncs the file. `took_over` has the BlobIds of other files
-    /// that lead to this file from now on, ascending.
+    /// that resolve to this file from now on, ascending.
     ///
     /// # Errors
     /// `InvalidArgument` if nothing was added or the BlobIds are not in order, and the errors of

@@ -25,7 +25,7 @@ pub struct VsstProperties {
     pub alignment: u32,
     /// Hot or cold class, as numbered by the engine.
     pub class: u8,
-    /// BlobIds of other files that lead to this one, ascending.
+    /// BlobIds of other files that resolve to this one, ascending.
     pub took_over: Vec<u64>,
     /// Codecs used in the file: bit `n` for the codec with number `n`.
     pub codecs: u64,

@@ -53,7 +53,7 @@ const TIMED_REFERENCES_MIN: u64 = 1 << 10;
 pub(crate) struct LookupStats {
     pub(crate) point_lookups: u64,
     pub(crate) joined_references: u64,
-    /// Number of live records under blob ids that lead to inputs only.
+    /// Number of live records under blob ids that resolve to inputs only.
     pub(crate) whole_live: u64,
     pub(crate) counters: ReadCounters,
     pub(crate) pace: Pace,
@@ -313,7 +313,7 @@ impl Walk {
     }
 }
 
-/// Judges entry `at` by a reference: the entry is live if the reference leads to its file.
+/// Judges entry `at` by a reference: the entry is live if the reference resolves to its file.
 fn judge(
     context: &LookupContext<'_>,
     window: &mut Window,
@@ -323,8 +323,8 @@ fn judge(
 ) -> Result<()> {
     let entry = window.entries[at];
     let lead = context.names.input_of(reference.blob_id, window.user_key(&entry), entry.seq);
-    // The reference leads elsewhere: the value was rewritten into another file, and the record here
-    // is garbage.
+    // The reference resolves elsewhere: the value was rewritten into another file, and the record
+    // here is garbage.
     let Some((_, whole)) = lead.filter(|(input, _)| *input == entry.input) else { return Ok(()) };
     if reference.stored_len != u64::from(entry.stored_len) {
         return Err(disagreement(context, window, &entry, reference));

@@ -1,7 +1,7 @@
 //! Resolves references to inputs.
 //!
-//! The blob ids that lead to the inputs are known before the job reads a table. Most blob ids in
-//! tables are not among them, and most of those that are lead to one input alone, so one probe of a
+//! The blob ids that resolve to the inputs are known before the job reads a table. Most blob ids in
+//! tables are not among them. Most of the others resolve to one input alone, so one probe of a
 //! small table resolves a reference.
 //!
 //! Invariant: of the version's files only the inputs are held. Other files may be deleted while the
@@ -30,9 +30,9 @@ pub(crate) struct Names {
     /// Blob ids, ascending.
     all: Vec<BlobId>,
     leads: HashMap<BlobId, Lead>,
-    /// Number of references under blob ids that lead to inputs only.
+    /// Number of references under blob ids that resolve to inputs only.
     expected: u64,
-    /// True if references under some blob id lead to other files too.
+    /// True if references under some blob id resolve to other files too.
     parted: bool,
 }
 
@@ -83,15 +83,16 @@ impl Names {
 
     /// Returns the blob ids that the outputs take over, ascending.
     ///
-    /// Every output takes all of them, including those that lead only to keys of another output.
+    /// Every output takes all of them, including those that resolve only to keys of another output.
     /// While the job runs, another job may replace other files of such a blob id, and that may move
-    /// its key bounds. A file that the blob id then leads to, but that does not list it, would be
-    /// rejected.
+    /// its key bounds. A file that the blob id then resolves to, but that does not list it, would
+    /// be rejected.
     pub(crate) fn took_over(&self) -> &[BlobId] {
         &self.all
     }
 
-    /// Returns the input to which a reference leads, and whether its blob id leads to inputs only.
+    /// Returns the input to which a reference resolves, and whether its blob id resolves to inputs
+    /// only.
     #[inline]
     pub(crate) fn input_of(&self, name: BlobId, user_key: &[u8], seq: SeqNo) -> Option<(u32, bool)> {
         match self.leads.get(&name)? {
@@ -110,13 +111,13 @@ impl Names {
         self.all.iter().any(|&name| table.uses.may_have(name))
     }
 
-    /// Returns the number of references under blob ids that lead to inputs only, which equals the
-    /// number of live records under them.
+    /// Returns the number of references under blob ids that resolve to inputs only, which equals
+    /// the number of live records under them.
     pub(crate) fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// Returns true if references under some blob id lead to inputs and to other files: then the
+    /// Returns true if references under some blob id resolve to inputs and to other files: then the
     /// garbage of the inputs was an estimate.
     pub(crate) fn are_parted(&self) -> bool {
         self.parted

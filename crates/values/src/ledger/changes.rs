@@ -3,8 +3,8 @@
 //!
 //! Versions share unchanged data, so the differences are found without a walk
 //! ([`version::IdMap::changes`]). A file's garbage depends on its own description and on the sums
-//! under the blob ids that lead to it. If such a blob id leads to other files as well, it also
-//! depends on theirs. So the files that a changed blob id leads to, before and after, are
+//! under the blob ids that resolve to it. If such a blob id resolves to other files as well, it
+//! also depends on theirs. So the files that a changed blob id resolves to, before and after, are
 //! *touched*, and the garbage of each touched file is summed up from its blob ids. If many files
 //! are touched, a pass over all of them is cheaper.
 

@@ -27,7 +27,7 @@ fn garbage_is_what_no_table_references() {
 fn names_that_lead_to_one_file_are_exact_and_others_are_shared_out() {
     let mut shop = Shop::new();
     shop.vsst(10, 1000).vsst(11, 3000);
-    // Two aliases of 10, and one that leads to both files, in three parts.
+    // Two aliases of 10, and one that resolves to both files, in three parts.
     shop.alias(5, &[10]).alias(6, &[10]).alias(7, &[10, 11, 10]);
     shop.table(1, &[dependency(5, 1, 100), dependency(6, 2, 200), dependency(10, 1, 50)]);
     let exact = Ledger::of(&shop.version());

@@ -46,7 +46,7 @@ struct FamilyDraft {
     told: Option<Vec<ReferenceChanges>>,
     /// Blob ids with changed, nonzero sums whose targets are not known to exist.
     names_changed: Vec<BlobId>,
-    /// Blob ids that must lead to a vSST at the end if a table depends on them.
+    /// Blob ids that must resolve to a vSST at the end if a table depends on them.
     names_touched: BTreeSet<BlobId>,
     /// Aliases whose targets must exist at the end.
     aliases_touched: BTreeSet<BlobId>,
@@ -459,7 +459,7 @@ fn check_neighbours(level: usize, files: &[Arc<FileMeta>], file: &FileMeta) -> R
     }
 }
 
-/// Checks that an alias, if `id` is one, is well formed and leads to live files that list it.
+/// Checks that an alias, if `id` is one, is well formed and resolves to live files that list it.
 pub(super) fn check_alias(version: &Version, id: BlobId) -> Result<()> {
     let Some(targets) = version.aliases.get(&id) else { return Ok(()) };
     let knows =

@@ -58,7 +58,8 @@ fn what_was_worked_out_before_others_came_is_what_is_made_then() {
     assert!(alone > 300 && beside > 60 && refused > 100, "too thin: {alone} {beside} {refused}");
 }
 
-/// A blob id whose file another edit has removed meanwhile leads nowhere, whatever the trial found.
+/// A blob id whose file another edit has removed meanwhile resolves nowhere, whatever the trial
+/// found.
 #[test]
 fn a_name_that_others_dropped_is_missed() {
     let state =
