@@ -107,8 +107,8 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Reads the head of a column of `count` values. `reader` must read the end of `block`, and is
-    /// left behind the column.
+    /// Reads the head of a column of `count` values. `reader` must read the end of `block`, and
+    /// stands after the column on return.
     ///
     /// # Errors
     /// `Corruption` if the column does not fit.

@@ -77,8 +77,8 @@ pub trait CompactionPolicy: Debug + Send + Sync {
 
     /// Returns the bytes over target, in physical bytes: all of level 0 once it is due, and the
     /// excess of the other levels. Every compaction that the policy picks changes this number, and
-    /// none does if it is 0. Writers are throttled by it: [`L0Load`] tells how deep level 0 is,
-    /// this tells how far all levels are behind.
+    /// none does if it is 0. Writers are throttled by it: [`L0Load`] measures level 0, and this
+    /// number measures the debt of all levels.
     fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         let level_0 = match self.l0_wants_compaction(version, set_aside) {
             true => self.l0_load(version, set_aside).bytes,

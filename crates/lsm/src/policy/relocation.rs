@@ -7,16 +7,16 @@
 //!   fill. A scan pays for scatter: a vSST is in key order, so its part of a key range is read at
 //!   once. For each key range a scan makes one request per vSST with a part of it. (LavaKV bounds
 //!   how many tables reference a vSST, which follows.) A version has only sums (`version::uses`),
-//!   so the set of tables that reference a vSST is an estimate (`estimate`). A table too many is
-//!   rewritten for little benefit.
+//!   so the set of tables that reference a vSST is an estimate (`estimate`). If the estimate is too
+//!   high, a table is rewritten for little benefit.
 //! * **Whole vSSTs are taken.** Under random overwrites every vSST has a few values of every table.
 //!   Rebuilding all values of one table would leave a little garbage in every vSST, too little
 //!   anywhere to be collected. So would the next table, until all vSSTs must be collected at once.
 //!   So a [`Relocation`] is a pass over the whole deepest level for a bounded size of vSSTs, the
-//!   most scattered ones. Behind the pass, one run of vSSTs in key order has replaced them. No
-//!   table references the old vSSTs any more, and they are dropped without a collection. The pass
-//!   needs space for one such run, whatever the size of the store. Each pass reduces the many vSSTs
-//!   under a table to about one.
+//!   most scattered ones. After the pass, one run of vSSTs in key order has replaced them. No table
+//!   references the old vSSTs any more, and they are dropped without a collection. The pass needs
+//!   space for one such run, whatever the size of the store. Each pass reduces the many vSSTs under
+//!   a table to about one.
 //!
 //! The relocation keeps no tables between steps, only its position (as [`super::manual`]). Upper
 //! levels are not visited: a vSST that they reference stays, with fewer live values. The vSSTs of a

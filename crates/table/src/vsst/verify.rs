@@ -1,9 +1,9 @@
 //! Verifies a whole vSST.
 //!
-//! Every byte is read from the device, none from the cache. The dense keys lead: they must ascend,
-//! and their records must fill the front of the file and agree with them. The index must lead from
-//! each key to its record, and the counts must equal the properties. The frames must fill the rest
-//! of the file without gap or overlap.
+//! Every byte is read from the device, none from the cache. The dense keys are the reference: they
+//! must ascend, and their records must fill the front of the file and agree with them. The index
+//! must lead from each key to its record, and the counts must equal the properties. The frames must
+//! fill the rest of the file without gap or overlap.
 //!
 //! A check continues after damage. Where dense keys are unreadable, the records are walked over by
 //! their own lengths. The index is checked again from the first frame with all keys known; other
