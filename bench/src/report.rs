@@ -30,7 +30,7 @@ pub struct Latency {
     /// 99.99th percentile.
     #[serde(default)]
     pub p9999_us: f64,
-    /// Maximum.
+    /// Maximum latency.
     pub max_us: f64,
 }
 
@@ -137,7 +137,7 @@ pub struct Report {
     pub p99_us: f64,
     /// 99.9th percentile.
     pub p999_us: f64,
-    /// Maximum.
+    /// Maximum latency.
     pub max_us: f64,
     /// Process writes per user byte; `None` without writes.
     pub write_amplification: Option<f64>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Durations by the engine's clock, with a resolution of a sixteenth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Number.
+    /// Number of durations.
     pub count: u64,
     /// Sum in seconds.
     pub seconds: f64,
@@ -18,7 +18,7 @@ pub struct Times {
     pub p50_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
-    /// Maximum.
+    /// Maximum duration.
     pub max_us: f64,
 }
 
@@ -48,7 +48,7 @@ pub struct Wait {
 /// Compactions of the measured phase and settling, without trivial moves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Compactions {
-    /// Number.
+    /// Number of compactions.
     pub count: u64,
     /// Mean width: bytes read by a compaction.
     pub width_mean_bytes: u64,

@@ -29,7 +29,7 @@ pub struct Brief {
     pub p50_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
-    /// Maximum.
+    /// Maximum latency.
     pub max_us: f64,
 }
 

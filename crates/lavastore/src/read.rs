@@ -30,7 +30,6 @@ pub struct ReadOptions {
     /// present one. With a length given here, the first batch already holds as many of the next 256
     /// values as fit. Separated values always pass through the cache, and enter it on demand if
     /// `fill_cache` is set.
-    /// `fill_cache` says so.
     pub readahead_bytes: usize,
     /// Expected number of entries that an iterator reads with their values after each seek; 0:
     /// unknown. The separated values of these entries are read in one batch with the first (at most

@@ -149,8 +149,8 @@ impl ValueReader {
         self.inner.len()
     }
 
-    /// True if the value has no bytes.
     /// Returns true if the value is empty.
+    ///
     /// ```
     /// # let db = lavastore::testing::store();
     /// db.put("film", "")?;

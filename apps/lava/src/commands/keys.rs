@@ -200,10 +200,10 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
 /// Selection of entries.
 #[derive(Args)]
 pub struct RangeArgs {
-    /// First key, inclusive
+    /// Start of the range, inclusive
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
-    /// Last key, exclusive
+    /// End of the range, exclusive
     #[arg(long, value_name = "KEY")]
     to: Option<String>,
     /// Only keys with this prefix
