@@ -14,7 +14,9 @@
 //! batches ([`ReadQueue::submit_all`]), and asks the read limiter for each batch. If foreground
 //! reads must go first, the batch is read before the call returns, in pieces, like a synchronous
 //! one. So a background read never occupies the device, and delays a foreground read, while its
-//! thread does other work.
+//! thread does other work. A read in flight takes no place of the limiter either. A place is
+//! returned when a thread notices the end of the read, and that thread may by then run a flush or a
+//! compaction that waits for this very place.
 
 mod batches;
 mod hand_over;

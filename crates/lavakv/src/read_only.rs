@@ -9,9 +9,12 @@
 //! Log pages are contiguous, so every group before the last one was read completely. But a group
 //! that was recycled meanwhile looks like the end of the log, so the manifest is read once more. A
 //! group is recycled only after the edit that drops it is durable. So if the last group that was
-//! read is still listed, the end is real; if nothing was read, this applies to the first group.
-//! Pages superseded by a flush lose their places in the staging file only after a durable edit
-//! moves the begin of the log behind them. So that begin must not be behind the end that was read.
+//! read is still listed, the end is real; if nothing was read, this applies to the first group, not
+//! to the last. Of two groups the first may have been skipped and then dropped: the last stays
+//! listed, and the reader would take the tables for all data. The staging file is read before the
+//! files of groups, so a page that is written meanwhile is found in one of the two. Pages
+//! superseded by a flush lose their places in the staging file only after a durable edit moves the
+//! begin of the log behind them. So that begin must not be behind the end that was read.
 //!
 //! **Two lanes.** Batches embedded in the lane of a secondary engine ([`crate::records`]) are read
 //! without that engine. The writer may append to both lanes meanwhile. So the secondary lane is

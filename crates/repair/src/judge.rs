@@ -15,8 +15,25 @@
 //! become 0 and tombstones are dropped, so an old table would win over the outputs that replaced
 //! it.
 //!
-//! The log floor is the highest floor that any file records. It may be lower than the floor of the
-//! lost manifest; then the log replays changes that tables already have (see `rebuild`).
+//! **Why the two proofs suffice.** When a job begins a file, the file notes the tables that were
+//! dropped but still on disk, kept by readers. Consider a table that was dropped and whose file is
+//! still there. If a living file was begun after the drop, that file notes it. Otherwise the
+//! outputs of the job that dropped it, which name it as input, are still there, or were replaced by
+//! a job whose outputs were begun later. By induction over the jobs some living file proves it. The
+//! exception is a last job without any output, which leaves no trace. Then deleted keys may
+//! reappear that only a reader had kept, and only if the manifest is lost as well.
+//!
+//! A table that is superseded in a part of its range cannot be dropped whole. Its other entries
+//! were deleted by that job, or went into a lost output, and no file records the number of outputs.
+//! A closed store has no such table: the close removes the files that readers had kept, before it
+//! makes the names in the directory durable.
+//!
+//! The log floor is the highest floor that any file records. It is needed because volatile writes
+//! are in no log. Suppose that a key was logged, then overwritten by a volatile write, which
+//! reached the bottom with sequence 0. A replay from too far back would restore the first value. A
+//! recorded floor was durable when its file was begun, so it is never too high. It may be lower
+//! than the floor of the lost manifest; then the log replays changes that tables already have (see
+//! `rebuild`).
 
 use super::report::LostRange;
 use super::scan::{Found, Table};

@@ -5,6 +5,10 @@
 //! manifest edit removes the engine. Its records are gone, its files are orphans, and its part of
 //! the log is no longer needed. If a crash interrupts the removal of files, the next open removes
 //! the rest.
+//!
+//! The edit records which log groups may still hold batches of the removed engine. Until none of
+//! them is listed, the engine cannot be added again (`Busy`): a replay would hand it the old
+//! batches as new ones. The record itself holds no group.
 
 use crate::commit::Log;
 use crate::context::Context;

@@ -17,7 +17,10 @@
 //! Any state after a crash is consistent: until the edit is durable there is a slot with the old
 //! session, from then on one with the new. If a store is copied, or a disk restored from an older
 //! image, the sessions differ from the first opening on, whatever their numbers are. So a log is
-//! never taken for that of another time. Nothing is written before the manifest and the log are
+//! never taken for that of another time. The disk comes first, because a disk that is ahead by one
+//! session says so itself. In the other order a crash would leave a disk that looks like an older
+//! copy. The slot that still fits is never written before the edit, so a torn write leaves it
+//! intact, also after two crashes in a row. Nothing is written before the manifest and the log are
 //! found consistent, because an edit might take the place of a lost one.
 //!
 //! **Moving.** A store on one disk gets a fast tier when it is opened with one ([`attach`]), and

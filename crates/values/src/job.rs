@@ -35,7 +35,9 @@
 //!
 //! Each output takes over every blob id of every input. The blob ids of an input resolve to the
 //! output that has the key. With one output, which the choice of inputs aims at, an alias has one
-//! target.
+//! target. An output takes over a blob id even if it has only a part of its keys. While the job
+//! runs, another job may replace a neighboring file under the same alias, and then the borders
+//! between the targets of the alias move.
 //!
 //! ## Failure
 //!

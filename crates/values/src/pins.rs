@@ -33,6 +33,11 @@
 //!
 //! Renewed blob ids that a compaction takes from a *later* version than the one it pinned in need
 //! separate pins ([`PinGuard::extend`], under the same lock).
+//!
+//! A compaction holds no value file that it does not relocate: an [`outline`] of its version
+//! suffices. It writes blob ids, and these are pinned, so they lead to a file whichever job
+//! replaces that file. If it reads a value (a changed `min_blob_size`, a rewrite), it reads in the
+//! current version, in which its inputs still are.
 
 use crate::ledger::Ledger;
 use base::HashMap;

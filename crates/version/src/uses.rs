@@ -14,6 +14,11 @@
 //!
 //! Invariant: the totals over all blob ids equal those over all tables. Each edit is checked
 //! against that.
+//!
+//! A list is checked against the sums of its table when it is read. If it is unreadable or differs,
+//! the table is damaged, is no input of any job, and no edit is made of the list. Its part of the
+//! sums stays. So the sums under blob ids never fall below the real references, and nothing that
+//! the table may reference is taken for garbage.
 
 use crate::meta::BlobId;
 use base::codec::{Reader, put_varint};

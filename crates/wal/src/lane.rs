@@ -6,6 +6,13 @@
 //! length. Pages of other lanes are as long as their content, in whole blocks of the device, since
 //! a written page is never appended to. The first lane is the only one of earlier releases: its
 //! files and pages keep their format.
+//!
+//! The block of a page is the device's unit of writes, its physical block
+//! ([`io::InPlaceFile::block_len`]). A device with logical blocks of 512 bytes on physical ones of
+//! 4,096 rewrites the bytes around a shorter write, and may lose them at a power failure. These
+//! bytes are the end of the previous commit, which was acknowledged. So on such a device pages are
+//! padded to 4 KB. The same holds through the page cache, on a file system with blocks of 4 KB, and
+//! where the system does not report the physical block.
 
 use io::{BLOCK_LEN_MIN, PAGE};
 

@@ -10,6 +10,18 @@
 //! `tree::damage` describes the consequences for the family, `work::jobs::verdict` those of a job's
 //! failure.
 //!
+//! **Why no older version appears.** The manifest still has the table's place in the tree, its key
+//! range (with the ends of its range tombstones), its sequences, and its references. So the table
+//! stays in its place as a *barrier*:
+//!
+//! * Reads come to the tables in order of age. An entry found above the barrier is newer, and is
+//!   the answer. A read that needs the damaged part of the barrier fails. No read continues below
+//!   it.
+//! * Nothing newer moves below the barrier, and nothing older above it (`lsm::policy::set_aside`).
+//! * Tombstones are kept as long as older entries may lie under them. The barrier counts as such.
+//! * A collection must know every reference. So the value files that the barrier may reference are
+//!   not collected (`tree::damage`).
+//!
 //! Nothing of this is durable. The next open detects missing files and wrong lengths again, and the
 //! next job that reads a damaged block detects that. An unreferenced value file is removed even if
 //! it is set aside.

@@ -6,6 +6,14 @@
 //! carry the reference. The flush turns it into an ordinary reference of a table, and adds the
 //! segment to the manifest as a vSST with one record.
 //!
+//! This order holds for buffered writes too. A buffered write need not survive a power loss, but
+//! its log record may, because pages are written in the background. A record that outlived its
+//! segment could not be distinguished from damage.
+//!
+//! Entries with references are small, so the size of a memtable does not bound the segments that
+//! wait for its flush. A memtable is therefore also rotated when its segments exceed
+//! `wal_bytes_max`.
+//!
 //! # Life cycle of a file
 //!
 //! ```text

@@ -9,6 +9,10 @@
 //! memtables are not read before the end, so changes are *held* ([`HeldEntries`]). At the end, or
 //! when many are held, they are sorted and linked in one walk through their memtable.
 //!
+//! Everything that depends on the order of the log stays with the distributing thread: the accepted
+//! pages, floors, repeated sequences, segments of memtables, embedded batches of the other lane,
+//! and the end of the log.
+//!
 //! A lot is a copy, because the log page is not kept. The queue of waiting lots is short: if it is
 //! full, the distributing thread inserts the oldest lot itself. Before it returns from
 //! [`Inserts::settle`] it inserts all waiting lots, then waits only for lots that threads have

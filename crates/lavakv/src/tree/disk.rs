@@ -8,6 +8,10 @@
 //! The placement itself needs no durable state: the manifest records the volume of each table,
 //! where it stays until it is compacted.
 //!
+//! **Order.** A table is synced when it is finished. A sync of the directory then covers both
+//! disks, the fast tier first. The edit follows. So a listed table that is missing is damage and
+//! never an empty table: reads do not continue below it (`files::damaged`).
+//!
 //! A device may report free space and still refuse a file, because of a quota or of reserved
 //! blocks. After that no file is created there for a while ([`super::speed_tables`]), so that the
 //! retried job does not fail again.

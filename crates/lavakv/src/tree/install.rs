@@ -15,6 +15,10 @@
 //! held for that difference, not for the whole edit. The previous read states are freed after the
 //! lock is released.
 //!
+//! The new versions are published under that lock, in the order of the edits. If each family
+//! published later, a reader could see a memtable together with its table, or a later version
+//! without an earlier flush.
+//!
 //! Outcomes of a part:
 //!
 //! * **Whole**: the family has its new version. The replaced files go with their last reader.

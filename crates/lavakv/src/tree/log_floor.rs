@@ -10,6 +10,11 @@
 //! other order, a write that begins and ends between the two reads would be below the floor and in
 //! no memtable that was read.
 //!
+//! Floors are sequences, not log groups, because one lock gives sequences, log batches and
+//! memtables the same order. So a memtable holds exactly the changes of its family from its first
+//! sequence to its last. `last + 1` is then an exact floor after its flush: replay applies no
+//! change twice, and a rotation need not end a log group.
+//!
 //! A flush removes memtables only after its edit is durable, in one step with the new tables (see
 //! `Family::install`). So a memtable that is missing from a read state is in durable tables.
 

@@ -4,6 +4,12 @@
 //! parameters and the policy's assumptions about the tree. A policy that does not support a version
 //! returns `Unsupported`, and so does the list for an unknown name. All policies produce the same
 //! tree format, so a reader that lacks the policy of a family can still read it.
+//!
+//! The engine serves a family with an unknown policy for reading only. Reads, checkpoints,
+//! verification, collection of values and flushes of replayed changes continue; without the flushes
+//! the log would hold the space of all families. Writes are refused, because no compaction would
+//! take their tables, and no compaction runs. Options given at open do not replace the stored
+//! policy.
 
 use super::contract::CompactionPolicy;
 use super::leveled::parameters::{FileChoice, Leveled};

@@ -3,7 +3,10 @@
 //! A piece is a range of user keys: it has all versions of a key, and range tombstones are clipped
 //! at its ends ([`MergeOptions::lower`](crate::MergeOptions)). Every decision of a merge depends on
 //! one key, so the pieces together write the same entries as one merge. Exceptions are the tables
-//! that end at a cut, and range tombstones kept where nothing is under the piece.
+//! that end at a cut, and range tombstones: where older data lies under one piece only, the other
+//! piece keeps nothing of them. Pieces may begin at different times, each with the snapshots of its
+//! own start: a version that a later piece drops has no reader any more. Meanwhile older data can
+//! only have moved further down.
 //!
 //! Cuts are made where tables begin, so that no table below is overlapped by two outputs. If the
 //! output level is the first level in use, the cuts follow the level under it, whose overlap

@@ -4,7 +4,32 @@
 //! records are flushed, one manifest edit releases the groups before them and records where the log
 //! begins (tag 35). The pages are then never written. This edit follows the edits of the flushes,
 //! so it confirms them. Pages that reuse a freed slot of the tail buffer name this edit, so its
-//! loss is always noticed (`docs/decisions/0098-what-a-flush-overtakes.md`).
+//! loss is always noticed ([`wal`] has the other half of the argument, in `wal/overtaken`).
+//!
+//! # A manifest that loses its last record
+//!
+//! Recovery drops a damaged record that nothing confirms yet, since it cannot be distinguished from
+//! a torn one. So each edit here may be lost:
+//!
+//! * *The edit of the flush is lost.* No page was skipped because of it: the edit with the
+//!   beginning comes later and confirms it. The log still has every record.
+//! * *The edit with the beginning is lost.* If no page was begun since, no slot was reused, and all
+//!   pages are there. Otherwise a page that was begun since has a durable end above the pages that
+//!   are missing or only staged. Recovery then refuses the log (`Corruption`), as for any durable
+//!   page that is missing. A page that was written to its group file since has the same effect.
+//! * *Both are lost, and the staging file too.* The data flushed last is lost. This takes a power
+//!   loss together with damage at the end of the manifest, and was so before pages were skipped.
+//!
+//! So no further edit and no sync per flush is needed to confirm the beginning. For the same reason
+//! the beginning is not recorded in the edit of the flush: a lost edit would then lose the flushed
+//! data.
+//!
+//! **Groups without a first page.** A manifest that has lost the edit of a group is detected by the
+//! first page of the group's file, or by any page of it in the staging file ([`super::read`]). A
+//! group whose first page was skipped has only the latter. But the edit that skips it follows the
+//! edit that lists the group. If both are lost, the staging file has a page of an unknown group.
+//! Without the staging file, the group's file has a page with a durable end that the log before it
+//! does not reach.
 
 use super::staging_len;
 

@@ -3,6 +3,10 @@
 //! A group gets pages only once the edit that lists it is durable. Each page records the last edit
 //! that was durable when the page was begun. So a page of an unknown group, or with a later edit,
 //! proves that the manifest has lost its end.
+//!
+//! The first page of a new group file is zero before its name survives a crash. Where a file system
+//! gives blocks with old contents, that page could otherwise belong to a copy of this store, and a
+//! sound store would be refused.
 
 use crate::manifest::State;
 use crate::names::{self, FileKind};

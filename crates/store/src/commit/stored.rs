@@ -12,6 +12,12 @@
 //!    identity. The file of a *shared* group ([`StoredGroups::share`]) has another name in a copy
 //!    of the store, so it is only removed.
 //!
+//! **Sharing.** The edit that marks a group as shared is durable before the file gets a second
+//! name. A dead group is not zeroed: the next group overwrites it in place, and through a second
+//! name that would change the copy. A crash between mark and link costs one reuse of a file. In the
+//! other order the store could overwrite a copy that it does not know of. A group is marked even
+//! where its link then fails, because only an attempt shows whether files can be linked.
+//!
 //! Retaining and freeing are one manifest edit each, together with the engine's own records.
 //!
 //! **Reading.** [`super::LaneReader::read`] reads any bytes of a batch: from memory while they are

@@ -2,8 +2,10 @@
 //!
 //! A *present* engine was named at open, and its state is in memory. Of an *absent* engine the
 //! store keeps the opaque steps, in order and each by itself: an engine need not treat two steps
-//! like one. The store also keeps the engine's floor and files, which it understands. Commits,
-//! rolls and copies of the store preserve both.
+//! like one. (In an edit of LavaKV removals take effect before additions. So the steps "add a file"
+//! and "remove it and add it elsewhere", merged into one, would contradict each other.) The store
+//! also keeps the engine's floor and files, which it understands. Commits, rolls and copies of the
+//! store preserve both.
 
 use super::contradiction::{fault, refuse};
 use super::engine::{AnyEngine, AnyState, Engine, Engines};

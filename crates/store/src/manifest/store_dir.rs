@@ -8,6 +8,13 @@
 //! The first failure is kept for good: after it nothing is synced, and no edit is accepted.
 //! [`super::Manifest::commit_with`] checks that under the manifest's lock. A job whose own sync
 //! succeeded before the failure cannot be affected: its names are durable.
+//!
+//! Overlapping syncs would break this. The failing sync takes the error with it. Another sync,
+//! begun after that and ended before any thread noted the failure, would succeed and prove nothing.
+//!
+//! A refusal for want of space or of a descriptor is no failure: it comes before anything is
+//! written. (An `ENOSPC` of the kernel from a sync means that data was lost, and is reported as
+//! `Io`.)
 
 use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, ErrorKind, Result};

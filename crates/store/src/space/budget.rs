@@ -24,6 +24,9 @@
 //! are logged), and one compaction and one collection can always run. Deletes may use the reserve,
 //! except for `fixed` and the pool; jobs may use all of it.
 //!
+//! The bytes that running jobs have written are subtracted from the files, because the pool has
+//! them already. Otherwise each job would hold writers up just before it frees space.
+//!
 //! *Soft*: as `room` falls below a margin, writers are throttled smoothly to the rate at which
 //! space is freed (`write::admission::price`). *Hard*: without room, writers wait for running or
 //! possible work. Memtables are rotated if that may free space. Compaction selects the tables that

@@ -1,6 +1,19 @@
 //! The ceiling of the files of a store: the meter refuses a file that would exceed it.
 //!
 //! Writes of the manifest are never refused. So the last bytes below a limit are kept for them.
+//!
+//! **Across opens, beside a secondary engine.** Trims of that engine may use the whole reserve of
+//! LavaKV, so at a limit the files may fill it up to the last page. At the next open the needed
+//! bytes (files, memtables as tables, reserve) exceed the limit, exactly as after a lowered limit.
+//! Jobs would then get the needed bytes as their ceiling, and the store would exceed its limit. The
+//! files do not tell the two cases apart. To assume a kept limit is no way out: a store whose limit
+//! was lowered to just above its files could run no compaction and no collection, and would refuse
+//! deletes, so no space would ever be freed. So the manifest records the ceiling (tag 31). Over all
+//! processes it only falls, and a limit below it is a lowered one. A recorded ceiling is ignored if
+//! the files exceed it already.
+//!
+//! Without a secondary engine no record is needed. The pool of the jobs is untouched at a kept
+//! limit, so only the share of deletes may be missing from the reserve.
 
 use super::bounds::Bounds;
 use super::own_limit::OwnLimit;

@@ -10,6 +10,13 @@
 //! length* in references: one read of that length gets the record and everything needed to verify
 //! it. The checksum is masked with the uid of the file and the offset of the record; moving a
 //! record changes only these four bytes.
+//!
+//! The stored length of a record never changes. Collection does not rewrite references, which state
+//! how much to read, and the ledger takes the sum of their stored lengths for the live bytes. So a
+//! copy keeps codec and padding, and an output has the finest alignment of its inputs, which fits
+//! all records. The checksum is last and covers the padding, so a writer appends in one pass, and
+//! every byte of a vSST is under a checksum. Key and sequence are stored although the dense keys
+//! repeat them: the record proves that it is the requested one.
 
 use crate::compress::decompress_behind;
 use base::codec::{Reader, put_varint, varint_len};

@@ -5,7 +5,7 @@
 //! is nearly full, or when there is a waiter for a record at or behind them. The memtables that
 //! hold their records may be flushed before that. Then the log *begins* behind these pages: an edit
 //! of the manifest records this, and their slots are freed as if they had been written
-//! ([`Deferred::skip_to`]). `docs/decisions/0098-what-a-flush-overtakes.md` has the argument.
+//! ([`Deferred::skip_to`]). The argument is at the end.
 //!
 //! An occasional durable write would have to wait for all kept pages, up to the whole buffer. So
 //! for [`ASKED_NS`](super::syncer::ASKED_NS) after such a write pages are written once they justify
@@ -25,6 +25,46 @@
 //! needed. The edit is durable before any page before the new beginning loses its slot. The next
 //! page in the slot records this in its header (`durable_end`), so a manifest that loses this edit
 //! is detected. The holder of the token moves the frontiers, so no thread is writing skipped pages.
+//!
+//! # Why no needed page is lost
+//!
+//! A page with buffered records, before it is written, is in one of four states:
+//!
+//! 1. *Buffered.* It is in the tail buffer and staged; its records are not flushed. A process
+//!    crash: recovery reads it from the staging file. A power loss may take it, with all pages
+//!    behind it. No durable record is lost with it: the waiter for such a record writes this page
+//!    first.
+//! 2. *Flushed.* The manifest durably has the edit of the flush. A process crash: recovery reads
+//!    the page, and the floors skip its records. A power loss may take it, with all buffered pages
+//!    behind it; its records are in tables.
+//! 3. *Skipped.* The manifest durably records that the log begins behind it. Recovery does not read
+//!    it.
+//! 4. *Released.* As before, and its slot may hold another page.
+//!
+//! An edit of the manifest leads from 2 to 3, and [`Deferred::skip_to`] from 3 to 4. So a slot
+//! never holds another page before the manifest records that the first one is skipped. Nothing here
+//! concerns a written page.
+//!
+//! * **Frontiers.** A durable end now means: every lower page is durable, *or lies before a
+//!   beginning of the log that the manifest durably records*. [`Deferred::skip_to`] raises both
+//!   frontiers to the beginning. Let `d` be the durable end of any page. Recovery starts at the
+//!   beginning in a manifest that is no older than that page, and all pages from there to `d` are
+//!   durable. So the accepted pages reach `d`, as the proof in `docs/format/wal.md` requires.
+//! * **Movers.** The holder of the token moves the frontiers while no write is in flight, so no
+//!   thread is writing skipped pages. The files of the released groups are reused or removed only
+//!   after that. Both frontiers move under the lock of the tail, under which pages are opened. So a
+//!   page that is opened in a freed slot has the new durable end in its header.
+//! * **Nothing needed is skipped.** The beginning is the page in which the oldest batch begins that
+//!   any tenant needs by its floor; a tenant without a floor needs all. Floors never fall, and the
+//!   sequences of a tenant ascend. Of durable batches only the highest sequence of each tenant is
+//!   kept: if a tenant needs it, nothing is skipped. Nothing is skipped either while an older group
+//!   is needed. The floors are those by which groups are released: a memtable leaves them only when
+//!   the edit with its tables is durable.
+//! * **Cut batches.** The page at the beginning may continue a batch that began before it. All of
+//!   that batch is in tables. Recovery skips continued fragments until a batch begins.
+//! * **Superseded durable batches.** A durable batch may be superseded before any thread has synced
+//!   it. It is durable once the log begins behind it: the batch, and all before it, is in durable
+//!   tables. Its waiters are then notified.
 
 use super::{Syncer, WalOptions};
 use crate::commit::Commit;

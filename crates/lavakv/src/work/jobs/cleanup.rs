@@ -1,4 +1,9 @@
 //! Cleanup: removes unreferenced files, and rolls a long manifest.
+//!
+//! Pruning decides in the order of manifest edits, not under the mutex of the work in progress.
+//! Between its decision to drop a vSST and the publication of that edit, a collection may pick the
+//! same file from the earlier view. The install of that collection finds the file gone and removes
+//! its own outputs (`tree::install`). Nothing is lost, because the file held no live record.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};

@@ -11,9 +11,24 @@
 //! is durable leaves none of the tables, and a crash after it leaves all.
 //!
 //! The version edit that adds a table also raises the family's log floor, so that replay never
-//! applies a flushed record again. Another family may have changes only in the log that precede the
-//! flushed data, or share a batch with it. The log is then made durable before the edit (see
-//! `write::commit`).
+//! applies a flushed record again.
+//!
+//! **A prefix of all writes.** Tables must hold a prefix of all writes over all families, also
+//! after a power loss. A flush of one family is such a prefix only if no other family has certain
+//! changes in memtables alone: changes before the end of the flush, or a part of its last batch. If
+//! another family has such changes, the log is synced before the edit (see `write::commit`). No
+//! floor of a family replaces that sync: after a power loss the table would exist, and the earlier
+//! changes would not. (A process crash alone needs no sync, since the log is staged.)
+//!
+//! If no family has such changes, nothing is synced. The end of the flush is `Together::frozen_to`,
+//! known since the rotation. All changes logged until then are in memtables, in whole batches, and
+//! later changes have higher sequences. So one look at the lowest sequences of the other memtables
+//! decides, whatever writers do meanwhile. The highest flushed sequence is no substitute: the rest
+//! of its batch may be above it, in another family.
+//!
+//! **Order of syncs**: tables, log, record lane, directory, edit. The record lane of a secondary
+//! engine comes before the edit, because a table may hold the changes of an embedded batch. Its
+//! record would otherwise be lost with the power, while the changes stay.
 
 use super::claim::Claim;
 use super::seen::Seen;

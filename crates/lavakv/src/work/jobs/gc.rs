@@ -7,9 +7,15 @@
 //! collection must keep the names of its inputs alive. Both pin names under the mutex of the work
 //! in progress, in the same critical section that captures their read state. (A compaction holds
 //! all names of its family until it has read the names of its inputs: `jobs::compaction::inputs`.)
-//! Both release them under the same mutex, after their version edit is published. So no job can
-//! capture a read state from before a collection and pin its names after the collection has
-//! released them.
+//! Both release them under the same mutex, after their version edit is published. Both halves are
+//! needed:
+//!
+//! * If a job captured its read state first and pinned later, a collection could replace a file in
+//!   between and release its names. Cleanup could prune the names, and the job would pin names that
+//!   are gone.
+//! * If a job released its pins before its edit is published, its names would for a moment be
+//!   neither in a table of the current version nor pinned. Cleanup could prune them, and the new
+//!   tables would hold references that lead nowhere.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};

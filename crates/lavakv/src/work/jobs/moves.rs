@@ -7,7 +7,11 @@
 //! The table keeps its number and its content, byte for byte; only its name says another tier.
 //! Before the version edit is durable the old file is the table, and the copy is an orphan.
 //! Afterwards it is the other way round. So a crash at any moment leaves at most one of each.
-//! Readers of an older version hold the old file open, as with every obsolete file.
+//! Readers of an older version hold the old file open, as with every obsolete file. The copy's
+//! description shares no reference count with the old one, which would otherwise stay as long as
+//! the table lives. Open files are keyed by number and tier, so each reader reads where its version
+//! says. Cached blocks serve both files, since their bytes are equal. State of the table, such as
+//! retained versions and quarantine, stays when the old file goes.
 //!
 //! A table may return to its former tier, and its file then has the same name as before. So it
 //! returns only after the old file is removed ([`plan::moves::pick`]).

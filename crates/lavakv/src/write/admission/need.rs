@@ -17,6 +17,10 @@
 //!
 //! Each but `Time`, `Durable` and `Visible` also ends where no job can bring it about: the next
 //! step then reports the reason.
+//!
+//! All conditions but one are found before any part of the write is logged or placed, so a step can
+//! be repeated. The exception is `Group`: the log refuses a group at the append. It concerns
+//! batches that only delete, which have placed nothing before.
 
 use super::Admission;
 use crate::context::event::StallCause;

@@ -6,7 +6,7 @@
 //! * **With a deadline** ([`crate::WriteOptions::wait_at_most`], or `no_wait`), a write that would
 //!   wait longer fails with `Busy`, and nothing of it is written. A throttle charge
 //!   ([`super::price`]) is known beforehand, so the write fails at once. A write that fails owes no
-//!   charge.
+//!   charge; otherwise writes that retry again and again would delay all others.
 //! * **Without a deadline** the write waits. A wait longer than [`crate::Options::stall_budget`] is
 //!   counted and reported, once for each operation.
 //!

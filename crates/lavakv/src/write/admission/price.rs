@@ -43,6 +43,21 @@
 //! epoch of the store at that event ([`store::context::Signals::state_changed`]). Otherwise the
 //! kept verdict hides it for up to 64 KiB of writes.
 //!
+//! **Why the charge of level 0 has no step.** Let `x` be the part of the way from the stop to the
+//! slowdown depth that is left. The rate `d * x / (1 - x)` has no limit at the slowdown depth, is
+//! `d` in the middle, and `d / 3` at a quarter. The depth rests where writers add as much as
+//! compactions drain. With a correct `d` that is the middle. If the level really drains at `d / 2`,
+//! it is at two thirds of the way: an error of two moves the rest by a sixth, and not over an edge.
+//! Three points make this hold:
+//!
+//! * The progress of running compactions counts as done, as the number of tables by which level 0
+//!   becomes less deep. Otherwise the rate would fall during each job and jump at its end.
+//! * `d` is what left level 0, divided by all the time of work on it (`context::drain::level_0`).
+//!   Averages of single jobs would give twice the real rate, and the depth would rest next to the
+//!   stop.
+//! * Near the stop the rate approaches zero. The bound on the total debt then limits the wait of
+//!   each write, and the stop bounds the level.
+//!
 //! After vLSM (admission control instead of stops).
 
 use crate::context::drain::level_0::Draining;

@@ -11,6 +11,10 @@
 //!
 //! A write waits for that sync once, without a lock. If the other lane has grown meanwhile, the
 //! write syncs it under the writer's lock; otherwise later writes could delay it for ever.
+//!
+//! Both halves of an embedded batch are one batch of the record lane, so a crash leaves both or
+//! neither. A flush syncs the record lane before its edit; otherwise the changes could be in a
+//! table, and their record be lost with the power (`work::jobs::flush`).
 
 use super::{Unlogged, WritePath};
 use crate::write::fate::of_unknown_fate;
