@@ -35,7 +35,7 @@
 //! separate pins ([`PinGuard::extend`], under the same lock).
 //!
 //! A compaction holds no value file that it does not relocate: an [`outline`] of its version
-//! suffices. It writes blob ids, and these are pinned, so they lead to a file whichever job
+//! suffices. It writes blob ids, and these are pinned, so they resolve to a file whichever job
 //! replaces that file. If it reads a value (a changed `min_blob_size`, a rewrite), it reads in the
 //! current version, in which its inputs still are.
 
