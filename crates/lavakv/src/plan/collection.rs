@@ -131,14 +131,15 @@ pub(super) fn before_level_0(facts: &dyn Facts) -> Vec<&FamilyFacts> {
         true => 0,
         false => family.read_state.summary.garbage_pressure_percent(limited),
     };
-    let mut far: Vec<_> = facts.families().iter().filter(|family| pressure(family) >= FAR_PERCENT).collect();
+    let mut far: Vec<_> =
+        facts.families_with_work().iter().filter(|family| pressure(family) >= FAR_PERCENT).collect();
     far.sort_by_key(|family| Reverse(pressure(family)));
     let Some(farthest) = far.first().map(pressure) else { return far };
     let has_one_thread = facts.options().background_threads == 1;
     let is_behind = |family: &FamilyFacts| {
         is_near_its_stop(family) || has_one_thread && levels_pressure_percent(family) > farthest
     };
-    if facts.families().iter().any(is_behind) { Vec::new() } else { far }
+    if facts.families_with_work().iter().any(is_behind) { Vec::new() } else { far }
 }
 
 /// Returns whether level 0 of a family, with its frozen memtables, is half way from its slowdown to
@@ -162,7 +163,7 @@ pub(super) fn is_collected(facts: &dyn Facts, families: &[&FamilyFacts]) -> bool
 
 /// Returns the next collection, if no more urgent job exists.
 pub(super) fn pick(facts: &dyn Facts) -> Option<Box<Collection>> {
-    pick_among(facts, facts.families().iter(), Purpose::Garbage)
+    pick_among(facts, facts.families_with_work().iter(), Purpose::Garbage)
 }
 
 /// Returns the next collection among these families, in their order.
@@ -183,7 +184,7 @@ pub(super) fn pick_among<'a>(
 
 /// Returns whether a collection could start.
 pub(crate) fn is_wanted(facts: &dyn Facts) -> bool {
-    !facts.gc_is_paused() && facts.families().iter().any(|family| pick_in(facts, family).is_some())
+    !facts.gc_is_paused() && facts.families_with_work().iter().any(|family| pick_in(facts, family).is_some())
 }
 
 /// Returns whether another collection may start.
@@ -196,7 +197,7 @@ pub(super) fn may_start(facts: &dyn Facts, slots: &Slots) -> bool {
 
 /// Returns whether collection takes every free thread.
 pub(crate) fn is_pressing(facts: &dyn Facts) -> bool {
-    let digests = facts.families().iter().map(|family| &family.read_state.summary);
+    let digests = facts.families_with_work().iter().map(|family| &family.read_state.summary);
     garbage_pressure_percent(digests, facts.has_own_limit(), facts.fill_percent()) >= STRAIN_BUSY
 }
 

@@ -26,7 +26,8 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option
             None => notes.manual_is_void = true,
         }
     }
-    for family in facts.families() {
+    let candidates = if facts.is_short_of_space() { facts.families() } else { facts.families_with_work() };
+    for family in candidates {
         let Some(compaction) = find(facts, family, notes, !deeper) else { continue };
         return Some(Compact::Picked(family.family.clone(), Box::new(compaction)));
     }

@@ -8,6 +8,7 @@ use super::rest::Rest;
 use crate::context::family_options::FamilyOptions;
 use crate::context::options::Options;
 use crate::tree::family::{Family, ReadState};
+use crate::tree::family_work::SettledTree;
 use crate::tree::flushable::Flushable;
 use base::SeqNo;
 use lsm::policy::{CompactionPolicy, InProgress, SetAside};
@@ -56,8 +57,14 @@ pub(crate) trait Facts {
     fn options(&self) -> &Options;
     /// Returns the claims of running jobs, and cached results.
     fn in_progress(&self) -> &InProgressSet;
-    /// Returns the families, ordered by id.
+    /// Returns the families, ordered by id: for decisions of an idle store, or one short of space, and
+    /// for manual jobs.
     fn families(&self) -> &[FamilyFacts];
+    /// Returns the families whose trees may need a job in a store that is busy and has space, ordered
+    /// by id.
+    fn families_with_work(&self) -> &[FamilyFacts];
+    /// Returns the sizes of the trees of all other families.
+    fn settled_trees(&self) -> SettledTree;
     /// Returns the memtables that may be flushed.
     fn frozen(&self) -> Frozen;
     /// Returns whether a memtable is frozen.

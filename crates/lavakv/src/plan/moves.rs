@@ -87,7 +87,7 @@ pub(super) fn pick_values(facts: &dyn Facts) -> Option<Box<Collection>> {
     if running.collections > 0 && collection::is_pressing(facts) {
         return None;
     }
-    facts.families().iter().find_map(|of| {
+    facts.families_with_work().iter().find_map(|of| {
         let (family, read_state) = (of.family.clone(), of.read_state.clone());
         let (busy, version) = (in_progress.of(family.id), &read_state.version);
         let files = noted.iter().filter(|(id, _)| *id == family.id).filter_map(|(_, number)| {

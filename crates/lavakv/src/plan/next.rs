@@ -156,7 +156,7 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
         |may_start: bool| facts.in_progress().to_help(JobClass::Compaction).filter(|_| deeper && may_start);
     if below > JobClass::UrgentGc && running.collections < slots.urgent {
         let l0 = compaction::pick(facts, notes, false).map(Plan::Compact);
-        if let Some(plan) = l0.or_else(|| for_space(facts, below, notes, facts.families().iter())) {
+        if let Some(plan) = l0.or_else(|| for_space(facts, below, notes, facts.families_with_work().iter())) {
             return Some(plan);
         }
     }
@@ -265,7 +265,9 @@ fn slots(facts: &dyn Facts, notes: &mut Notes) -> Slots {
         return Slots::fixed(threads).limited(threads, compactions_max);
     }
     let mut pressure = Pressure::default();
-    facts.families().iter().for_each(|family| pressure.add(&family.read_state.summary.pressure));
+    let with_work = facts.families_with_work().iter();
+    with_work.for_each(|family| pressure.add(&family.read_state.summary.pressure));
+    pressure.add_settled(facts.settled_trees());
     let slots = Slots::of(&pressure, threads, facts.fill_percent(), facts.in_progress().learned.gc_slots);
     notes.gc_slots = Some(slots.by_pressure);
     slots.limited(threads, compactions_max)

@@ -54,7 +54,7 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
     if facts.room().is_some_and(|(room, margin)| room < 2 * margin) {
         return None;
     }
-    facts.families().iter().find_map(|family| {
+    facts.families_with_work().iter().find_map(|family| {
         let (compaction, walk) = pick_in(facts, notes, family)?;
         fits(facts, family, &compaction)
             .then(|| Compact::Step(family.family.clone(), Box::new(compaction), Box::new(walk)))

@@ -2,7 +2,11 @@
 //! beyond the ideal number, less the part that writes would undo. It also counts the tombstones and
 //! old versions that iterators pass.
 
-use base::sync::statistic::{AtomicU64, Ordering};
+use crate::tree::family_work::FamilyWork;
+use base::sync::OnceLock;
+use base::sync::statistic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use version::FamilyId;
 
 /// Bytes of scan cost forgiven for each byte written. Reordering reads and writes the values once,
 /// and later writes scatter them again.
@@ -32,6 +36,10 @@ pub(crate) struct Demand {
     disordered: AtomicU64,
     /// Bytes of compaction earned by entries that iterators passed.
     passed: AtomicU64,
+    /// True if the store knows that these are enough for a compaction.
+    is_told: AtomicBool,
+    /// The store's set of families with work, and the id of the family.
+    work: OnceLock<(Arc<FamilyWork>, FamilyId)>,
 }
 
 /// The cost and the extent of a reorder, charged at its start.
@@ -47,7 +55,14 @@ pub(crate) struct Spent {
 
 impl Default for Demand {
     fn default() -> Self {
-        Demand { lost: 0.into(), beyond_writes: 0.into(), disordered: ALL.into(), passed: 0.into() }
+        Demand {
+            lost: 0.into(),
+            beyond_writes: 0.into(),
+            disordered: ALL.into(),
+            passed: 0.into(),
+            is_told: false.into(),
+            work: OnceLock::new(),
+        }
     }
 }
 
@@ -68,7 +83,23 @@ impl Demand {
         if entries > 0 {
             let bytes = entries.saturating_mul(PASSED_ENTRY_BYTES);
             change(&self.passed, |passed| passed.saturating_add(bytes).min(PASSED_BYTES_MAX));
+            if self.passed_bytes().is_some() && !self.is_told.load(Ordering::Relaxed) {
+                self.tell(true);
+            }
         }
+    }
+
+    /// Registers the set of families with work.
+    pub fn tells_work(&self, work: &Arc<FamilyWork>, id: FamilyId) {
+        let _ = self.work.set((work.clone(), id));
+    }
+
+    /// An entry passed between the two steps is told by a later one.
+    fn tell(&self, is_passed: bool) {
+        if let Some((work, id)) = self.work.get() {
+            work.set_passed(*id, is_passed);
+        }
+        self.is_told.store(is_passed, Ordering::Relaxed);
     }
 
     /// Returns the bytes that a compaction may rewrite to save iterators work. `None`: too few for
@@ -80,6 +111,9 @@ impl Demand {
     /// Charges a compaction of `bytes` that was started for this.
     pub fn spend_passed(&self, bytes: u64) {
         change(&self.passed, |passed| passed.saturating_sub(bytes));
+        if self.passed_bytes().is_none() {
+            self.tell(false);
+        }
     }
 
     /// Records flushed bytes of values.

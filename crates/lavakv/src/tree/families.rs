@@ -71,6 +71,11 @@ impl Families {
         self.living(&self.work.frozen())
     }
 
+    /// Returns the families with frozen memtables or a tree that may need a job, by id.
+    pub fn with_work(&self) -> Vec<Arc<Family>> {
+        self.living(&self.work.with_work())
+    }
+
     /// Returns the families with these ids; the error names the first missing id.
     ///
     /// # Errors

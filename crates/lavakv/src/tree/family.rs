@@ -8,11 +8,11 @@ use crate::context::verdict::Gate;
 use crate::tree::chain::{self, Chain};
 use crate::tree::demand::Demand;
 use crate::tree::empty_ranges::EmptyRanges;
-use crate::tree::family_work::FamilyWork;
+use crate::tree::family_work::{FamilyWork, SettledTree};
 use crate::tree::hiding::Hiding;
 use crate::tree::settings::Settings;
 use crate::tree::space_sums::{FamilySpace, SpaceSums};
-use crate::tree::summary::VersionSummary;
+use crate::tree::summary::{self, VersionSummary};
 use base::process::Owned;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
@@ -70,6 +70,12 @@ impl ReadState {
         let summary = VersionSummary::of(&version, &ledger, hiding.as_ref(), options);
         let space = FamilySpace::of((&version, &ledger, &summary), options, policy, set_aside);
         let may_prune = ledger.has_unused();
+        let summary = VersionSummary {
+            is_settled: !may_prune
+                && hiding.is_none()
+                && summary::is_settled((&version, &chain), options, policy, set_aside),
+            ..summary
+        };
         ReadState {
             active,
             frozen,
@@ -114,6 +120,12 @@ impl ReadState {
     /// Returns the overlap statistics of its tables. `None`: no values are separated.
     pub fn met(&self) -> Option<&Met> {
         self.hiding.as_ref().map(Hiding::met)
+    }
+
+    /// Returns the tree of a settled family: without tables that a compaction, collection or survey
+    /// could take in a store that is busy and has space. `None`: decisions visit the family.
+    pub fn settled(&self) -> Option<SettledTree> {
+        self.summary.is_settled.then(|| self.summary.pressure.settled())
     }
 
     /// True if the unexposed garbage below some table is not estimated.
@@ -238,8 +250,10 @@ impl Family {
     /// Registers the set of families with frozen memtables, which every rotation and flush updates.
     pub fn tells_work(&self, work: &Arc<FamilyWork>) {
         let read_state = write(&self.read_state);
+        self.demand.tells_work(work, self.id);
         let work = self.work.get_or_init(|| work.clone());
         work.set_frozen(self.id, !read_state.frozen.is_empty());
+        work.join_tree(self.id, read_state.settled());
     }
 
     /// Returns the cache of recently overwritten keys. `None`: the family does not separate values,
@@ -344,12 +358,16 @@ impl Family {
     fn update(&self, change: impl FnOnce(&ReadState) -> ReadState) {
         let mut read_state = write(&self.read_state);
         let (before, was_frozen) = (read_state.space, !read_state.frozen.is_empty());
+        let was_settled = read_state.settled();
         *read_state = Arc::new(change(&read_state));
         let is_frozen = !read_state.frozen.is_empty();
-        if is_frozen != was_frozen
-            && let Some(work) = self.work.get()
-        {
-            work.set_frozen(self.id, is_frozen);
+        if let Some(work) = self.work.get() {
+            if is_frozen != was_frozen {
+                work.set_frozen(self.id, is_frozen);
+            }
+            if read_state.settled() != was_settled {
+                work.change_tree(self.id, read_state.settled());
+            }
         }
         if read_state.space != before
             && let Some(sums) = self.sums.get()

@@ -1,23 +1,74 @@
-//! The families with unflushed changes, kept as sets, so that no caller walks over all families.
+//! The families with work: with unflushed changes, or with a tree that may need a job. They are kept
+//! as sets, so that no decision walks over all families.
 //!
 //! A family is in `active` from before the first insert into its active memtable until that
 //! memtable is frozen, both under the writer's lock. It is in `frozen` while its read state has
 //! frozen memtables; that set is changed under the lock that publishes the read state. A rotation
 //! adds the family to `frozen` before it removes it from `active`, and both sets are read under one
 //! lock. So a family with a visible and unflushed change is always in one of them.
+//!
+//! A family is *settled* while no compaction, collection or survey of its tree can be due in a store
+//! that is busy and has space ([`ReadState::settled`](super::family::ReadState::settled)). The others
+//! are in `unsettled`, which is changed under the lock that publishes the read state. A settled family
+//! whose iterators pass many tombstones is in `passed` as well. Of the settled families only the sum of
+//! their tree sizes takes part in decisions.
 
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use version::FamilyId;
+
+/// Tree sizes of a settled family: the inputs of equation 4 of Scavenger+, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SettledTree {
+    /// Bytes of the last level.
+    pub last_bytes: u64,
+    /// Bytes over the ideal size.
+    pub excess_bytes: u64,
+}
+
+impl SettledTree {
+    /// Takes the sizes of a tree out of a sum.
+    pub fn subtract(&mut self, tree: SettledTree) {
+        self.last_bytes = self.last_bytes.saturating_sub(tree.last_bytes);
+        self.excess_bytes = self.excess_bytes.saturating_sub(tree.excess_bytes);
+    }
+}
 
 #[derive(Debug, Default)]
 struct Sets {
     active: BTreeSet<FamilyId>,
     frozen: BTreeSet<FamilyId>,
+    unsettled: BTreeSet<FamilyId>,
+    passed: BTreeSet<FamilyId>,
+    settled: BTreeMap<FamilyId, SettledTree>,
+    /// Sum over `settled`.
+    sum: SettledTree,
 }
 
-/// The families with unflushed changes: see the module.
+impl Sets {
+    /// Returns whether the family was there.
+    fn forget_tree(&mut self, id: FamilyId) -> bool {
+        if let Some(tree) = self.settled.remove(&id) {
+            self.sum.last_bytes -= tree.last_bytes;
+            self.sum.excess_bytes -= tree.excess_bytes;
+            return true;
+        }
+        self.unsettled.remove(&id)
+    }
+
+    fn add_tree(&mut self, id: FamilyId, settled: Option<SettledTree>) {
+        let Some(tree) = settled else {
+            self.unsettled.insert(id);
+            return;
+        };
+        self.sum.last_bytes += tree.last_bytes;
+        self.sum.excess_bytes += tree.excess_bytes;
+        self.settled.insert(id, tree);
+    }
+}
+
+/// The families with work: see the module.
 #[derive(Debug, Default)]
 pub(crate) struct FamilyWork(Mutex<Sets, rank::FamilyWork>);
 
@@ -47,6 +98,49 @@ impl FamilyWork {
         let mut sets = lock(&self.0);
         sets.active.remove(&id);
         sets.frozen.remove(&id);
+        sets.passed.remove(&id);
+        sets.forget_tree(id);
+    }
+
+    /// Adds the tree of a family. `None`: it is not settled.
+    pub fn join_tree(&self, id: FamilyId, settled: Option<SettledTree>) {
+        let mut sets = lock(&self.0);
+        sets.forget_tree(id);
+        sets.add_tree(id, settled);
+    }
+
+    /// Replaces the tree of a family, unless the family has left.
+    pub fn change_tree(&self, id: FamilyId, settled: Option<SettledTree>) {
+        let mut sets = lock(&self.0);
+        if sets.forget_tree(id) {
+            sets.add_tree(id, settled);
+        }
+    }
+
+    /// Records whether iterators have passed enough tombstones of a family for a compaction.
+    pub fn set_passed(&self, id: FamilyId, is_passed: bool) {
+        let mut sets = lock(&self.0);
+        if is_passed {
+            sets.passed.insert(id);
+        } else {
+            sets.passed.remove(&id);
+        }
+    }
+
+    /// Returns the families with frozen memtables or a tree that may need a job, by id.
+    pub fn with_work(&self) -> Vec<FamilyId> {
+        let sets = lock(&self.0);
+        let mut ids: Vec<FamilyId> =
+            sets.unsettled.iter().chain(&sets.frozen).chain(&sets.passed).copied().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Returns the sum of the trees of the families outside [`FamilyWork::with_work`]. Trees of settled
+    /// families that are in it for another reason are in this sum as well.
+    pub fn settled_sum(&self) -> SettledTree {
+        lock(&self.0).sum
     }
 
     /// Returns the families with frozen memtables, by id.
@@ -69,3 +163,5 @@ impl FamilyWork {
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;

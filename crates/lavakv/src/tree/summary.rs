@@ -1,7 +1,10 @@
 //! Figures of a version that are read often, derived once when it is installed.
 
 use crate::context::family_options::FamilyOptions;
+use crate::tree::chain::Chain;
+use crate::tree::family_work::SettledTree;
 use crate::tree::hiding::Hiding;
+use lsm::policy::{CompactionPolicy, InProgress, SetAside};
 use values::Ledger;
 use version::Version;
 
@@ -47,6 +50,23 @@ pub(crate) struct VersionSummary {
     pub pressure: Pressure,
     /// Mean bytes of an entry with its value over all tables; 0 without tables.
     pub entry_bytes: u64,
+    /// See [`super::family::ReadState::settled`].
+    pub is_settled: bool,
+}
+
+/// Returns whether the levels of a family without separated values need no compaction, and are far from
+/// the throttle bounds.
+pub(crate) fn is_settled(
+    (version, chain): (&Version, &Chain),
+    options: &FamilyOptions,
+    policy: Option<&dyn CompactionPolicy>,
+    set_aside: &SetAside,
+) -> bool {
+    let bounds = options.expert.l0_slowdown_files + options.expert.l0_stop_files;
+    let is_far = 2 * chain.l0_depth < bounds && chain.excess_percent == 0;
+    let facts = lsm::policy::Facts { version, set_aside, busy: &InProgress::default() };
+    let is_in_shape = || policy.is_none_or(|p| p.l0(&facts).is_none() && p.levels(&facts).is_none());
+    version.vssts.is_empty() && is_far && is_in_shape()
 }
 
 fn entry_bytes(version: &Version) -> u64 {
@@ -86,6 +106,7 @@ impl VersionSummary {
             collected_bytes: collected_bytes(ledger.longest_copied_bytes(), file_bytes),
             pressure: Pressure::new(&levels, options.expert.level_multiplier, exposed, live, ratio),
             entry_bytes: entry_bytes(version),
+            is_settled: false,
         }
     }
 
@@ -166,6 +187,17 @@ impl Pressure {
         self.excess_bytes += other.excess_bytes;
         self.live_bytes += other.live_bytes;
         self.garbage_bytes += other.garbage_bytes;
+    }
+
+    /// Returns the inputs of a family without separated values.
+    pub fn settled(&self) -> SettledTree {
+        SettledTree { last_bytes: self.last_bytes as u64, excess_bytes: self.excess_bytes as u64 }
+    }
+
+    /// Adds the inputs of families without separated values.
+    pub fn add_settled(&mut self, sum: SettledTree) {
+        self.last_bytes += sum.last_bytes as f64;
+        self.excess_bytes += sum.excess_bytes as f64;
     }
 
     pub fn index_pressure(&self) -> f64 {

@@ -9,6 +9,7 @@ use crate::plan::in_progress::{InPieces, InProgressSet};
 use crate::plan::rest::Suspension;
 use crate::plan::scrub::SCRUB_PAUSE_NS;
 use crate::tree::family::Family;
+use crate::tree::family_work::SettledTree;
 use base::{Uid, ValueKind, key};
 use datadriven::TestCase;
 use memtable::MemTable;
@@ -52,6 +53,12 @@ impl Facts for MadeUp {
     }
     fn families(&self) -> &[FamilyFacts] {
         &self.families
+    }
+    fn families_with_work(&self) -> &[FamilyFacts] {
+        &self.families
+    }
+    fn settled_trees(&self) -> SettledTree {
+        SettledTree::default()
     }
     fn frozen(&self) -> Frozen {
         let memtable = || vec![Arc::new(MemTable::new(1))];

@@ -6,8 +6,10 @@ use crate::plan::facts::{Facts, FamilyFacts, Frozen};
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::rest::Rest;
 use crate::tree::family::Family;
+use crate::tree::family_work::SettledTree;
 use crate::tree::flushable::flushable;
 use base::SeqNo;
+use lsm::policy::InProgress;
 use std::cell::OnceCell;
 use std::sync::Arc;
 use version::FamilyId;
@@ -18,6 +20,7 @@ pub(crate) struct Seen<'a> {
     jobs: &'a Jobs,
     in_progress: &'a InProgressSet,
     families: OnceCell<Vec<FamilyFacts>>,
+    with_work: OnceCell<Vec<FamilyFacts>>,
     quiet: OnceCell<bool>,
     rest: OnceCell<Rest>,
     /// Sequence numbers that a job must keep readable.
@@ -30,10 +33,27 @@ impl<'a> Seen<'a> {
             jobs,
             in_progress,
             families: OnceCell::new(),
+            with_work: OnceCell::new(),
             quiet: OnceCell::new(),
             rest: OnceCell::new(),
             snapshots: OnceCell::new(),
         }
+    }
+
+    /// Returns whether every family that is not visited is settled, in stores of few families.
+    fn others_are_settled(&self, visited: &[FamilyFacts]) -> bool {
+        let families = &self.jobs.tree.families;
+        let is_visited = |id| visited.iter().any(|seen| seen.family.id == id);
+        // A family may have become unsettled since.
+        let is_settled = |family: &Arc<Family>| {
+            let seen = FamilyFacts::of(family.clone());
+            let (busy, policy) = (&InProgress::default(), &seen.policy);
+            let tree = seen.of_tree(busy);
+            let is_in_shape = || policy.as_ref().is_none_or(|policy| policy.levels(&tree).is_none());
+            seen.read_state.settled().is_some() && is_in_shape()
+                || families.work.with_work().contains(&family.id)
+        };
+        families.all().iter().take(8).all(|family| is_visited(family.id) || is_settled(family))
     }
 
     /// Returns whether no memtable is frozen, including those whose flush is held back.
@@ -56,6 +76,22 @@ impl Facts for Seen<'_> {
         self.families.get_or_init(|| self.jobs.tree.families.all().into_iter().map(of).collect())
     }
 
+    fn families_with_work(&self) -> &[FamilyFacts] {
+        self.with_work.get_or_init(|| {
+            let families = &self.jobs.tree.families;
+            let seen: Vec<_> = families.with_work().into_iter().map(FamilyFacts::of).collect();
+            debug_assert!(self.others_are_settled(&seen), "a family with work is not visited");
+            seen
+        })
+    }
+
+    fn settled_trees(&self) -> SettledTree {
+        let mut sum = self.jobs.tree.families.work.settled_sum();
+        let visited = self.families_with_work().iter().filter_map(|family| family.read_state.settled());
+        visited.for_each(|tree| sum.subtract(tree));
+        sum
+    }
+
     fn frozen(&self) -> Frozen {
         let tree = &self.jobs.tree;
         let _frozen_whole = tree.together.freezing();
@@ -72,7 +108,8 @@ impl Facts for Seen<'_> {
     }
 
     fn to_survey(&self) -> Option<Arc<Family>> {
-        let wanted = self.families().iter().find(|family| survey::is_wanted(family, self.in_progress));
+        let wanted =
+            self.families_with_work().iter().find(|family| survey::is_wanted(family, self.in_progress));
         wanted.map(|family| family.family.clone())
     }
 
