@@ -114,8 +114,7 @@ fn put_space(page: &mut Page, space: &Space) {
         "Bytes on disk by owner. All parts sum to the total.",
         space.parts().map(part),
     );
-    // Fields without a part, by destructuring: a new field must be used, or listed here because a
-    // part contains it.
+    // By destructuring: a new field must be used, or be listed because a part contains it.
     let Space {
         table_bytes: _,
         value_bytes,
@@ -143,8 +142,7 @@ fn put_space(page: &mut Page, space: &Space) {
         oldest_snapshot_ns,
         available_bytes,
         speed,
-        // Reported by the statistics as the gauge `speed_levels_milli`.
-        speed_levels_milli: _,
+        speed_levels_milli: _, // A gauge of the statistics.
         limit_bytes,
         reserve_bytes,
         rest,
