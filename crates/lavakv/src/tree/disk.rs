@@ -1,9 +1,9 @@
 //! The tier of new tables in a store with two, and the free space of the fast tier.
 //!
-//! The rule is fixed (`docs/decisions/0074-tables-on-the-speed-disk.md`), or the number of levels
-//! moves (`docs/decisions/0079-moving-placement.md`). Tables of the first `speed_levels` levels go
-//! to the fast tier if it has room beside the log's reserve. All others go to the capacity tier, as
-//! do tables for which there is no room; those are counted.
+//! The rule is fixed, or the number of levels moves
+//! (`docs/decisions/0074-tables-on-the-speed-disk.md`). Tables of the first `speed_levels` levels
+//! go to the fast tier if it has room beside the log's reserve. All others go to the capacity tier,
+//! as do tables for which there is no room; those are counted.
 //!
 //! The placement itself needs no durable state: the manifest records the volume of each table,
 //! where it stays until it is compacted.

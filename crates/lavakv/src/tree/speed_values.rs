@@ -7,12 +7,11 @@
 //! garbage and are collected; the survivors are cold and go to the capacity tier. A hot file
 //! without room goes to the capacity tier and is counted: no write waits for the fast tier.
 //!
-//! With `speed_values_fresh` every flush writes to the fast tier
-//! (`docs/decisions/0092-fresh-values-on-the-speed-disk.md`). The values that survive a collection
-//! go to the capacity tier once half of the bound is taken; below that they may stay. A quarter of
-//! the bound is reserved for hot files. Values that are never overwritten have no garbage and would
-//! never be collected. So where they fill the bound ([`excess_bytes`]), the oldest files are
-//! collected in order to leave the tier (`plan::moves`).
+//! With `speed_values_fresh` every flush writes to the fast tier. The values that survive a
+//! collection go to the capacity tier once half of the bound is taken; below that they may stay. A
+//! quarter of the bound is reserved for hot files. Values that are never overwritten have no
+//! garbage and would never be collected. So where they fill the bound ([`excess_bytes`]), the
+//! oldest files are collected in order to leave the tier (`plan::moves`).
 //!
 //! The volume's meter ([`store::volumes::Meter`]) counts the bytes on the tier, including
 //! reservations of running jobs and files that only readers hold, without a listing. The ledger of

@@ -14,7 +14,7 @@ pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 22;
 const LIMITED_SLOW_PERCENT: u64 = 100;
 /// Additional garbage allowed for tiny values, in percent of live bytes; it falls linearly to 0 at
 /// [`SMALL_VALUE_BYTES`]. A byte of small values costs more work, so it pays to collect files that
-/// are half garbage instead of a third (`docs/decisions/0017`).
+/// are half garbage instead of a third (`docs/decisions/0008-when-garbage-is-collected.md`).
 const SMALL_VALUES_PERCENT: u64 = 20;
 /// Garbage, in value files, that counts as 0 however small the store.
 const SLACK_FILES: u64 = 2;
