@@ -1,4 +1,9 @@
 //! Fill of the volume at the last query.
+//!
+//! Other programs may take space between two queries. The store then meets a refusal (`NoSpace`)
+//! like any other. The refused operation is undone, jobs are retried every tenth of a second, and
+//! the volume is queried again. The ceiling of the meter refuses with the same error at the same
+//! place, so a limit and a full volume share one path.
 
 use crate::context::Context;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -10,6 +10,11 @@
 //!
 //! A record that is damaged even in a second read stays in its file, with its reference, and the
 //! file is set aside (`damaged`). Correctness does not depend on the move.
+//!
+//! Each compaction of a walk claims the vSSTs that it relocates, so no collection works on one of
+//! them at the same time. Between two compactions they are not claimed. A collection takes one then
+//! only if it is requested, if space is short, or if the walk is suspended. The walk goes on with
+//! the rest.
 
 use crate::tree::output::{CreateVsst, VsstFiles};
 use ahead::Ahead;

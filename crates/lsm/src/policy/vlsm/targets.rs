@@ -7,6 +7,8 @@
 //! it plus f tables (but no level is below M). If level 2 would exceed F times the maximum of level
 //! 1, a level is added above. A store that fits into level 1 has one level. A level in use stays in
 //! use, when a store shrinks, or comes from `leveled` with more levels than it would have here.
+//! Newer data must not overtake a level that is being drained, so level 0 would have to wait for
+//! the drain.
 //!
 //! With separated values level 1 may be as large as in
 //! [`leveled`](crate::policy::leveled::targets). But its tables, which are short, must not exceed f
