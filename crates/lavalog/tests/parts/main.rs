@@ -9,6 +9,8 @@ mod batches;
 mod checkpoints;
 mod cold_files;
 mod footers;
+mod golden;
+mod golden_batches;
 mod index_files;
 mod index_parts;
 mod logs;

@@ -7,7 +7,7 @@
 //! end every key is read through Raft and must have the value of its last acknowledged write. The
 //! three nodes must have the same state.
 //!
-//! SIGKILL leaves the page cache intact; `tests/suite.rs` simulates power failures.
+//! SIGKILL leaves the page cache intact; `tests/storage/suite.rs` simulates power failures.
 
 use super::client::{Client, Timed, Writer};
 use super::link::{Id, NODES, Place, Reply, Request};

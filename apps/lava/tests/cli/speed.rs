@@ -1,0 +1,31 @@
+//! A store with a fast tier, from the command line.
+
+#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+
+use crate::common::*;
+
+#[test]
+fn a_store_gets_a_second_disk_and_gives_it_back() {
+    let s = Scratch::new("speed");
+    let speed = s.path("fast").display().to_string();
+    s.ok(&["put", "one", "1"]);
+    s.ok(&["put", "two", "2", "--speed", &speed]);
+    assert_eq!(s.ok(&["get", "one", "--speed", &speed]), "1\n");
+    let text = s.fails(2, &["get", "one"]);
+    assert!(text.contains("is on a speed disk") && text.contains(&speed), "{text}");
+    let nowhere = s.path("nowhere").display().to_string();
+    assert!(s.fails(8, &["put", "three", "3", "--speed", &nowhere]).contains("is the disk mounted?"));
+    let space = json(&s.ok(&["space", "--json", "--speed", &speed]));
+    assert_eq!(space["speed"]["place"], speed.as_str());
+    assert!(space["speed"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0));
+    assert_eq!((&space["speed"]["table_bytes"], &space["speed"]["value_bytes"]), (&0.into(), &0.into()));
+    assert!(s.ok(&["space", "--speed", &speed]).contains("on the speed disk"));
+    s.ok(&["verify", "--speed", &speed]);
+    let (kept, lost) = (s.path("kept").display().to_string(), s.path("lost").display().to_string());
+    s.ok(&["repair", "--into", &kept, "--speed", &speed]);
+    s.fails(2, &["repair", "--into", &lost]);
+    s.fails(5, &["repair", "--into", &lost, "--without-speed"]);
+    assert!(s.fails(2, &["speed", "give-back"]).contains("name the disk with --speed"));
+    assert!(s.ok(&["speed", "give-back", "--speed", &speed]).contains("no part of the store any more"));
+    assert_eq!(s.ok(&["get", "two"]), "2\n");
+}

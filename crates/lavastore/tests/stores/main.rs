@@ -1,0 +1,13 @@
+//! Whole stores by the public interface: what the facade adds, keys and logs in one store, golden stores, requests, and examples.
+
+mod asynchronous;
+mod facade;
+mod golden_placed;
+mod golden_store;
+mod keys_and_logs;
+mod logs;
+mod page_server_example;
+mod poison;
+mod queue_example;
+mod scale;
+mod upgraded;
