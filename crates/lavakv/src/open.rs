@@ -252,7 +252,7 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
     speed::check_place(env, dir)?;
     if let Some(file) = files.iter().find(|f| names::parse(&f.name).is_none()) {
         return Err(Error::invalid(format!(
-            "the directory holds no store but other files ({}): choose an empty one",
+            "the directory has no store, but other files ({}): choose an empty directory",
             file.name
         ))
         .at_file(dir));

@@ -27,7 +27,7 @@ impl LogHandle {
     pub fn applying(&self) -> Result<Applying> {
         let (core, log, name) = (self.store().core(), self.id(), self.name()?);
         if !core.appliers.enter(log) {
-            let why = format!("log {name} has an applier: there is one at a time, drop it first");
+            let why = format!("log {name} already has an applier: drop it first");
             return Err(Error::new(ErrorKind::Locked, why));
         }
         Ok(Applying { core: core.clone(), log })

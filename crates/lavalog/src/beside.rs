@@ -74,7 +74,7 @@ impl Beside {
 }
 
 fn not_opened() -> Error {
-    Error::invalid("the store of logs was not opened beside another engine yet")
+    Error::invalid("the log engine has no store yet: open the key store with it first")
 }
 
 impl Guest for Beside {

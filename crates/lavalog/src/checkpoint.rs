@@ -106,7 +106,8 @@ impl CheckpointWriter {
     /// `InvalidArgument` if the log is out of order or has an invalid state; I/O errors.
     pub fn add(&mut self, log: &SavedLog) -> Result<()> {
         if self.last.is_some_and(|last| last >= log.id) {
-            let why = format!("log {} does not come behind the log before in a checkpoint", log.id);
+            let why =
+                format!("log {} is out of order in a checkpoint: add logs in ascending order of ids", log.id);
             return Err(self.output.blame(Error::invalid(why)));
         }
         log.check().map_err(|why| self.output.blame(Error::invalid(why)))?;
@@ -169,13 +170,13 @@ impl SavedLog {
         } else if metadata.is_some_and(|(_, bytes)| bytes.len() > METADATA_LEN_MAX) {
             "its metadata is too long"
         } else if self.last.is_some_and(|last| last > LSN_MAX) {
-            "its last LSN is above all there can be"
+            "its last LSN is out of range"
         } else if self.id == LogId::MAX {
-            "its id is above all there can be"
+            "its id is out of range"
         } else if !self.truncations.is_sorted_by(|a, b| a.0 < b.0) {
-            "its truncations are not in their order"
+            "its truncations are out of order"
         } else if self.newest() > MAX_SEQ {
-            "it has a sequence above all there can be"
+            "one of its sequences is out of range"
         } else {
             return Ok(());
         };
@@ -205,18 +206,18 @@ fn put_log(out: &mut Vec<u8>, log: &SavedLog, least: LogId) {
 }
 
 fn take_log(reader: &mut Reader<'_>, least: Option<LogId>) -> Result<SavedLog> {
-    let too_high = || Error::corruption("a log in a checkpoint has an id or sequence above all there can be");
+    let too_high = || Error::corruption("the id or a sequence of a log in the checkpoint is out of range");
     let id = reader.varint()?;
     let id = least.and_then(|least| least.checked_add(id)).ok_or_else(too_high)?;
     let flags = reader.u8()?;
     if flags & !(HAS_LAST | HAS_METADATA) != 0 {
-        let why = format!("log {id} has the flags {flags:#x} in a checkpoint: it needs a newer release");
+        let why = format!("log {id} has the unknown flags {flags:#x} in a checkpoint: use a newer release");
         return Err(Error::new(ErrorKind::Unsupported, why));
     }
     let created = reader.varint()?;
     let name = std::str::from_utf8(reader.bytes()?)
         .map_err(|e| {
-            Error::corruption(format!("the name of log {id} in a checkpoint is no text")).caused_by(e)
+            Error::corruption(format!("the name of log {id} in the checkpoint is not UTF-8")).caused_by(e)
         })?
         .to_owned();
     let trimmed_below = reader.varint()?;
@@ -320,17 +321,17 @@ fn decode_directory(bytes: &[u8], end: u64, logs: u64) -> Result<(CheckpointHead
     };
     let bad = |why: &str| Error::corruption(format!("the directory of a log checkpoint {why}"));
     if head.replay_from > head.next_seq || head.next_seq > MAX_SEQ + 1 {
-        return Err(bad("has sequences that no log has"));
+        return Err(bad("has sequences out of range"));
     }
     let (mut frames, mut offset, mut sum) = (Vec::new(), 0u64, 0u64);
     for _ in 0..reader.varint()? {
         let frame = Frame { offset, logs: reader.varint()?, len: reader.varint()? };
-        offset = offset.checked_add(frame.len).ok_or_else(|| bad("leads behind its file"))?;
-        sum = sum.checked_add(frame.logs).ok_or_else(|| bad("counts more logs than there can be"))?;
+        offset = offset.checked_add(frame.len).ok_or_else(|| bad("points outside its file"))?;
+        sum = sum.checked_add(frame.logs).ok_or_else(|| bad("has a log count out of range"))?;
         frames.push(frame);
     }
     if sum > LOGS_MAX as u64 {
-        return Err(bad("counts more logs than this release takes"));
+        return Err(bad("has more logs than this release supports"));
     }
     match offset == end && sum == logs && reader.is_empty() {
         true => Ok((head, frames)),
@@ -358,7 +359,7 @@ fn decode_frame(
     match reader.is_empty() && !logs.is_empty() && follows && is_below {
         true => Ok(logs),
         false => Err(Error::corruption(
-            "a frame of logs that do not come behind those before, or are not all of it, or too new",
+            "the logs of a checkpoint frame are out of order, incomplete or newer than the checkpoint",
         )),
     }
 }

@@ -58,7 +58,7 @@ impl ColdHead {
         let (number, generation) = (reader.varint()?, u32::try_from(reader.varint()?));
         match (generation, reader.is_empty()) {
             (Ok(generation), true) => Ok(ColdHead { number, generation }),
-            _ => Err(Error::corruption("the head of a cold file is none")),
+            _ => Err(Error::corruption("the head of the cold file is malformed")),
         }
     }
 }
@@ -112,7 +112,7 @@ impl ColdFileWriter {
     pub fn add(&mut self, log: LogId, lsn: Lsn, seq: SeqNo, bytes: &[u8]) -> Result<Entry> {
         let len = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= crate::limits::RECORD_LEN_MAX);
         let Some(len) = len else {
-            let why = format!("a record of {} bytes cannot be copied to a cold file", bytes.len());
+            let why = format!("a record of {} bytes is too long for a cold file", bytes.len());
             return Err(self.output.blame(Error::new(ErrorKind::TooLarge, why)));
         };
         let entry = Entry { log, lsn, seq, at: self.output.offset(), len };
@@ -215,7 +215,7 @@ impl ColdFile {
         let end = last.at.checked_add(len_of(last)).filter(|&end| end <= self.indexed.blocks_begin());
         let len = end.and_then(|end| end.checked_sub(first.at));
         let Some(len) = len else {
-            let why = "the index leads to a record that does not lie among those of the file";
+            let why = "the index points outside the records of the file";
             return Err(self.indexed.input.blame(Error::corruption(why), first.at));
         };
         let bytes = self.indexed.input.bytes(first.at, len, 0)?;
@@ -231,12 +231,11 @@ impl ColdFile {
         let begin = entry.at.checked_sub(from).and_then(|begin| usize::try_from(begin).ok());
         let len = usize::try_from(len_of(entry)).ok();
         let frame = begin.zip(len).and_then(|(begin, len)| piece.get(begin..)?.get(..len));
-        let frame =
-            frame.ok_or_else(|| blame("records of a run that do not lie in the order of their places"))?;
+        let frame = frame.ok_or_else(|| blame("the records of a run are out of order"))?;
         let payload = self.indexed.input.verify(frame, entry.at)?;
         let mut head = Vec::with_capacity(HEAD_LEN_MAX);
         put_head(&mut head, entry);
-        payload.strip_prefix(&head[..]).ok_or_else(|| blame("another record than the index leads to"))
+        payload.strip_prefix(&head[..]).ok_or_else(|| blame("the record is not the one in the index"))
     }
 
     /// Reads and checks the whole file: checksums, adjacency without gaps, and agreement of records
@@ -252,12 +251,13 @@ impl ColdFile {
                 if found == Some(*row) {
                     return Ok(());
                 }
-                let why = format!("the index has {row:?}, the records have {found:?}");
+                let found = found.map_or_else(|| "no record".to_owned(), |entry| entry.to_string());
+                let why = format!("the index has {row}, the file has {found}");
                 Err(self.indexed.input.blame(Error::corruption(why), row.at))
             })?;
         }
         if let Some((entry, _)) = records.next()? {
-            let why = format!("{entry:?} is in no row of the index");
+            let why = format!("{entry} is missing in the index");
             return Err(self.indexed.input.blame(Error::corruption(why), entry.at));
         }
         Ok(self.indexed.input.footer().file_len)
@@ -312,7 +312,7 @@ impl Records<'_> {
         let entry = decode_head(self.rest(), self.next).map_err(|e| self.blame(e))?;
         let len = len_of(&entry);
         if len > end - self.next {
-            return Err(self.blame(Error::corruption("a record that ends behind the last")));
+            return Err(self.blame(Error::corruption("a record ends after the end of the records")));
         }
         self.fill(len)?;
         self.next += len;

@@ -291,7 +291,7 @@ impl Collection {
         let mut logs = BTreeSet::new();
         for source in inputs {
             let meta = state.rows_of(*source);
-            let gone = || Error::not_found(format!("{source:?} has no rows to collect it by"));
+            let gone = || Error::not_found(format!("{source} has no index and cannot be collected"));
             let (file, directory) = RowFile::open(collector.store.context(), &meta.ok_or_else(gone)?)?;
             logs.extend(directory.logs.iter().map(|rows| rows.log));
             opened.push(Input { source: *source, file, directory });

@@ -96,8 +96,7 @@ fn refuse_other_engines(core: &Core) -> Result<()> {
     // Some manifests have no name for the key engine.
     let name = if other.name.is_empty() { "LavaKV" } else { other.name };
     let why = format!(
-        "the store has something of engine {name}, which a checkpoint of the logs would not have: take the checkpoint where the store \
-         is opened with both, which has both at one moment"
+        "the store has data of engine {name}, which a checkpoint of the logs would lack: open the store with both engines and take the checkpoint there"
     );
     Err(Error::new(ErrorKind::Unsupported, why).at_file(&core.context().dir))
 }
@@ -155,7 +154,9 @@ impl HeldFiles {
             copy.check()?;
             outcome?;
             if let Some((_, e)) = found.errors.into_iter().next() {
-                return Err(e.context("what is damaged cannot be copied: verify the store, or repair it"));
+                return Err(e.context(
+                    "damaged data cannot be copied: run 'lava verify' for a list, or 'lava repair'",
+                ));
             }
         }
         end.finish()
@@ -163,8 +164,10 @@ impl HeldFiles {
 
     fn copy_batch(&self, end: &mut LaneCopy<'_>, batch: &LoggedBatch<'_>) -> Result<()> {
         if batch.tenant != TENANT {
-            let why =
-                format!("the lane of records has a batch of engine {}, which is not here", batch.tenant.0);
+            let why = format!(
+                "the record lane has a batch of engine {}: open the store with that engine",
+                batch.tenant.0
+            );
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         let is_before = batch.first_seq < self.end;

@@ -7,6 +7,7 @@
 //! nearby positions, which compress well.
 
 use base::SeqNo;
+use std::fmt;
 
 /// Number of a logical log, never reused.
 pub type LogId = u64;
@@ -26,6 +27,15 @@ pub enum Source {
     Cold(u64),
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Group(ltn) => write!(f, "log group {ltn}"),
+            Source::Cold(number) => write!(f, "cold file {number}"),
+        }
+    }
+}
+
 /// The index entry of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
@@ -39,6 +49,13 @@ pub struct Entry {
     pub at: u64,
     /// Length of the record, bytes.
     pub len: u32,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Entry { log, lsn, seq, at, len } = self;
+        write!(f, "record {lsn} of log {log} (sequence {seq}, position {at}, length {len})")
+    }
 }
 
 /// Encodes a position in a group from the first block of the page and the position within the page,

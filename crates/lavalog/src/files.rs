@@ -56,8 +56,10 @@ impl RowFile {
             Role::Index { ltn } => {
                 let (file, directory) = IndexFile::open(file, meta.number, meta.uid)?;
                 if file.head().ltn != ltn {
-                    let why =
-                        format!("an index of group {} where that of group {ltn} belongs", file.head().ltn);
+                    let why = format!(
+                        "the index is of log group {}, expected was log group {ltn}",
+                        file.head().ltn
+                    );
                     return Err(Error::corruption(why).at_file(context.path(&meta.name())));
                 }
                 Ok((RowFile::Index(Arc::new(file)), directory))
@@ -143,7 +145,7 @@ impl RowFiles {
     /// `NotFound` if the source was collected; I/O errors of opening the file.
     pub fn of(&self, source: Source) -> Result<RowFile> {
         let meta = |source| read(&self.known).get(&source).copied();
-        let gone = || Error::not_found(format!("nothing has the rows of {source:?} any more"));
+        let gone = || Error::not_found(format!("the index of {source} was removed"));
         let found = meta(source).ok_or_else(gone)?;
         let opened =
             self.open.find(found.number, || RowFile::open(&self.context, &found).map(|(file, _)| file));
@@ -175,9 +177,8 @@ impl RowFiles {
             return Ok(rows);
         }
         let (first, last) = (lsns.start(), lsns.end());
-        let why = format!(
-            "records {first} to {last} of log {log} are not in the block of {source:?} that should lead to them"
-        );
+        let why =
+            format!("records {first} to {last} of log {log} are missing in their index block of {source}");
         Err(Error::corruption(why))
     }
 }

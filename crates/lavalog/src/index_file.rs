@@ -67,7 +67,7 @@ impl IndexHead {
             seqs: (reader.varint()?, reader.varint()?),
         };
         if !reader.is_empty() || head.seqs.0 > head.seqs.1 || head.seqs.1 > MAX_SEQ {
-            return Err(Error::corruption("the head of an index file is none"));
+            return Err(Error::corruption("the head of the index file is malformed"));
         }
         Ok(head)
     }

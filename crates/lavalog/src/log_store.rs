@@ -483,11 +483,11 @@ impl LogStore {
                 return Some(sound);
             }
             if let Some(e) = context.health.held_up(context.now_ns()) {
-                let why = "what the log engine has to do in the background is held up; it goes on when this has passed";
+                let why = "background work of the log engine is held up and resumes when this error is gone";
                 return Some(Err(e.context(why)));
             }
             let refused = context.health.out_of_space() && context.now_ns() >= end_ns;
-            let why = "there is no room for what the log engine has to do in the background: trim or delete, or make room";
+            let why = "no space for background work of the log engine: trim or delete logs, or free space";
             refused.then(|| Err(Error::new(ErrorKind::NoSpace, why).at_file(&context.dir)))
         })
     }

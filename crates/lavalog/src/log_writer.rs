@@ -54,7 +54,7 @@ fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted
             Op::Append { lsn, .. } => {
                 if lsn < before.trimmed_below || before.appended.contains(&lsn) {
                     let why = format!(
-                        "a batch that appends record {lsn} of log {} twice, or trims it first",
+                        "the batch appends record {lsn} of log {} twice, or after trimming it: split the batch",
                         log.name()
                     );
                     return Err(Error::invalid(why));

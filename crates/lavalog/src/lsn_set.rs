@@ -271,10 +271,13 @@ impl Builder {
         // The end fits the type, as the largest LSN is not the largest number.
         let end = run.first.checked_add(u64::from(run.count));
         if run.count == 0 || end.is_none() || run.bytes > u64::from(run.count) * RECORD_LEN_MAX as u64 {
-            return Err(Error::corruption(format!("a run of {} LSNs from {}", run.count, run.first)));
+            return Err(Error::corruption(format!(
+                "the length or the bytes of a run are out of range: {} LSNs from {}",
+                run.count, run.first
+            )));
         }
         if self.0.last().is_some_and(|last| last.last() >= run.first) {
-            return Err(Error::corruption("LSNs that do not ascend"));
+            return Err(Error::corruption("LSNs do not ascend"));
         }
         self.push_in_order(Some(run));
         Ok(())

@@ -265,7 +265,8 @@ impl Engine for LavaLog {
         let listed = |number: &u64| listed.as_ref().and_then(|engine| engine.files.get(number));
         for (number, file) in state.files.iter() {
             if listed(&number).is_none_or(|listed| listed.kind != file.role.kind()) {
-                let why = format!("the store does not list {}, or as another kind", file.name());
+                let why =
+                    format!("the store's list of files lacks {}, or has it as another kind", file.name());
                 return Err(damaged(Error::invalid(why)));
             }
         }

@@ -126,18 +126,23 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
         .filter(|file| !is_of_beginning(&file.name))
         .partition(|file| names::parse(&file.name).is_some());
     if let Some(file) = stores.first() {
-        let why =
-            format!("the store has lost its CURRENT, and has {}: repair it, or restore a backup", file.name);
+        let why = format!(
+            "CURRENT is missing, although the store has {}: repair the store, or restore a backup",
+            file.name
+        );
         return Err(Error::corruption(why).at_file(dir));
     }
     if let Some(file) = others.first() {
         let why =
-            format!("the directory holds no store but other files ({}): choose an empty one", file.name);
+            format!("the directory has no store, but other files ({}): choose an empty directory", file.name);
         return Err(Error::invalid(why).at_file(dir));
     }
     match options.create_if_missing {
         true => store::speed::check_place(env, dir),
-        false => Err(Error::not_found("there is no store of logs here").at_file(dir)),
+        false => {
+            Err(Error::not_found("the directory has no store of logs: name another one, or create the store")
+                .at_file(dir))
+        }
     }
 }
 
@@ -300,7 +305,7 @@ impl Restored {
             return;
         };
         let why = format!(
-            "what was in {} cannot be read, and nobody knows which records that was: restore it from a backup",
+            "the records of {} cannot be read, and their list is lost as well: restore the file from a backup",
             names.join(", ")
         );
         self.logs.set_lost(Error::corruption(why).at_file(context.path(first)));

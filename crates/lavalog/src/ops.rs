@@ -158,7 +158,7 @@ impl<'a> Op<'a> {
         };
         let len = self.bytes().map_or(0, <[u8]>::len);
         match self {
-            Op::Create { .. } if len == 0 => Err(Error::invalid("a log without a name")),
+            Op::Create { .. } if len == 0 => Err(Error::invalid("the name of a log is empty: give it one")),
             Op::Create { .. } if len > limits::NAME_LEN_MAX => {
                 too_large("the name of a log", len, limits::NAME_LEN_MAX)
             }
@@ -237,7 +237,7 @@ impl<'a> Batch<'a> {
         batch.len = end + carried.pieces.iter().map(|piece| piece.len()).sum::<usize>();
         batch.count = 1;
         if batch.len > limits::BATCH_LEN_MAX {
-            let why = format!("a batch that carries {} bytes of another engine: make several", batch.len);
+            let why = format!("an embedded batch of {} bytes is too large: split the batch", batch.len);
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         Ok(batch)
@@ -261,7 +261,10 @@ impl<'a> Batch<'a> {
         let at = self.len + head_len;
         let len = at + body.map_or(0, <[u8]>::len);
         if len > limits::BATCH_LEN_MAX || self.count == limits::OPS_MAX {
-            let why = format!("a batch of {} operations and {len} bytes: make several", self.count + 1);
+            let why = format!(
+                "a batch of {} operations and {len} bytes is too large: split the batch",
+                self.count + 1
+            );
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         self.head.push(lead);
@@ -337,18 +340,21 @@ impl<'a> Ops<'a> {
         let mut rest = Reader::new(batch);
         match rest.u8()? {
             VERSION => {}
-            0 => return Err(Error::corruption("a batch of log operations without a version")),
+            0 => return Err(Error::corruption("a batch of log operations has no version")),
             version => return Err(newer(format!("version {version} of batches of log operations"))),
         }
         if rest.is_empty() || batch.len() > limits::BATCH_LEN_MAX {
-            return Err(Error::corruption(format!("a batch of log operations of {} bytes", batch.len())));
+            return Err(Error::corruption(format!(
+                "a batch of log operations has {} bytes, which is out of range",
+                batch.len()
+            )));
         }
         Ok(Ops { rest, len: batch.len(), index: 0, before: Before::default(), failed: false })
     }
 
     fn read(&mut self) -> Result<OpRead<'a>> {
         if self.index == limits::OPS_MAX {
-            return Err(Error::corruption("a batch of too many log operations"));
+            return Err(Error::corruption("a batch has too many log operations"));
         }
         let r = &mut self.rest;
         let lead = r.u8()?;
@@ -357,7 +363,8 @@ impl<'a> Ops<'a> {
         if !(kind::CREATE..=kind::SET_METADATA).contains(&kind) || (next_lsn && kind != kind::APPEND) {
             return Err(newer(format!("kind {lead:#04x} of log operations")));
         }
-        let nothing_before = || Error::corruption("a log operation that refers to one that is not there");
+        let nothing_before =
+            || Error::corruption("a log operation refers to an earlier one, but is the first");
         let log = if same_log { self.before.log.ok_or_else(nothing_before)? } else { r.varint()? };
         let mut lsn = || match next_lsn {
             true => self.before.next_lsn.filter(|_| same_log).ok_or_else(nothing_before),

@@ -95,7 +95,7 @@ fn default_group(limit: Option<u64>) -> u64 {
 /// Returns the error for a write with durability `Volatile`.
 #[cold]
 pub(crate) fn never_volatile() -> Error {
-    Error::invalid("a record of a log is always in the log: ask for Durable or Buffered, not Volatile")
+    Error::invalid("a record cannot be Volatile: write it Durable or Buffered")
 }
 
 /// Range of the background I/O budget, bytes per second.

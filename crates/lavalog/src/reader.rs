@@ -19,7 +19,7 @@ pub(crate) struct Reader {
 
 /// Returns the error for a read that conflicts with changes of the writer.
 pub(crate) fn changed(dir: &Path) -> Error {
-    let why = "the process that writes the logs changed them meanwhile: open the store again";
+    let why = "the process that writes the logs replaced their files during the read: open the store again";
     Error::new(ErrorKind::Busy, why).at_file(dir)
 }
 

@@ -51,7 +51,7 @@ enum Rewritten {
 pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
     match page_of(at) {
         Some((block, pos)) => Ok(Place { ltn, block, pos }),
-        None => Err(Error::corruption(format!("log group {ltn} has no place {at}"))),
+        None => Err(Error::corruption(format!("position {at} is outside log group {ltn}"))),
     }
 }
 
@@ -142,7 +142,7 @@ impl Records {
                 Err(e) => Some((found, e)),
             };
         }
-        let why = "records were moved again and again while they were read: read them once more";
+        let why = "the records moved during every attempt to read them: read them again";
         Err(Error::new(ErrorKind::Busy, why))
     }
 
@@ -241,7 +241,7 @@ impl Records {
         if is_same {
             return rows;
         }
-        Err(Error::not_found(format!("the rows of {source:?} may have moved while they were read")))
+        Err(Error::not_found(format!("the index of {source} may have moved during the read")))
     }
 
     /// Waits for a job to rebuild an index file.
@@ -334,6 +334,6 @@ mod tests {
     fn a_place_that_no_group_has_is_damage() {
         assert_eq!(place_in(5, 4096).unwrap().block, 1);
         let e = place_in(5, u64::MAX).unwrap_err();
-        assert!(e.is_corruption() && e.message().starts_with("log group 5 has no place"), "{e}");
+        assert!(e.is_corruption() && e.message().ends_with("is outside log group 5"), "{e}");
     }
 }

@@ -99,8 +99,7 @@ impl LogStore {
         let sources = Sources::look(&few.env, path, &listing, None, &mut report)?;
         if !sources.others.is_empty() && !options.leave_out_others {
             let why = format!(
-                "engine {} keeps something in this store that the new store would not have: repair it as a store of that engine, which \
-                 saves the logs as well, or ask for the logs alone",
+                "the store has data of engine {}, which the new store would lack: repair the store with that engine, which saves the logs as well, or request the logs alone",
                 sources.others.join(", ")
             );
             return Err(Error::new(ErrorKind::Unsupported, why).at_file(path));

@@ -49,7 +49,7 @@ impl Room {
         if self.fill_ballast()? {
             return Ok(());
         }
-        let why = "the volume of the logs is full: trims and deletes go on; appends resume when these, or others, have made room";
+        let why = "the volume of the logs is full: trim or delete logs, or free space; appends then resume";
         Err(Error::new(ErrorKind::NoSpace, why).at_file(&self.store.context().dir))
     }
 

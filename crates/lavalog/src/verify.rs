@@ -201,7 +201,7 @@ fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
         let checkpoint = Checkpoint::open(recorded::up_to(file, meta.len), meta.number, meta.uid)?;
         let (own, floor) = (checkpoint.head().replay_from, core.store.manifest.state().floor);
         if own > floor {
-            let why = format!("the checkpoint is of operations below {own}, and the manifest says {floor}");
+            let why = format!("the checkpoint has the operations below {own}, but the manifest says {floor}");
             return Err(Error::corruption(why).at_file(context.path(&meta.name())));
         }
         checkpoint.verify()
@@ -221,10 +221,8 @@ fn tell_of_end(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> Role 
     if let Ok(len) = len
         && len > meta.len
     {
-        let why = format!(
-            "{} bytes lie behind its end: nothing is lost, and without them the file is as it was written",
-            len - meta.len
-        );
+        let why =
+            format!("{} bytes follow the end of the file: no data is lost; cut them off", len - meta.len);
         report.damaged(Error::corruption(why).at_file(context.path(&meta.name())), Vec::new());
     }
     meta.role
@@ -255,7 +253,7 @@ fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
         }
     }
     for name in strange {
-        let why = "a file that the manifest does not list: it takes room, and the next open removes it";
+        let why = "the file is not in the manifest: it takes space until the next open removes it";
         report.damaged(Error::corruption(why).at_file(core.context().path(&name)), Vec::new());
     }
 }
@@ -306,7 +304,7 @@ fn check_ledger(core: &Core, report: &mut VerifyReport) {
 
 fn hold_against(core: &Core, report: &mut VerifyReport, source: Source, counted: Size, live: Size) {
     if counted != live {
-        let why = format!("of {source:?} {counted:?} are alive, and the ledger has {live:?}");
+        let why = format!("{source} has {counted} alive, but the ledger has {live}");
         report.damaged(Error::corruption(why).at_file(&core.context().dir), Vec::new());
     }
 }

@@ -104,8 +104,9 @@ pub(super) fn rebuild(
 /// Returns an error if the log proves that the manifest has lost its end.
 fn lost_end(dir: &Path, found: &Found, lanes: &Lanes) -> Option<Error> {
     let (last, seen) = (found.witness.state.as_ref()?.store.edit_number, lanes.witness_edit());
-    let why =
-        format!("the manifest ends at edit {last}, but the log saw edit {seen} durable: its end is missing");
+    let why = format!(
+        "the manifest ends at edit {last}, but the log confirms edit {seen}: the end of the manifest is missing"
+    );
     (seen > last).then(|| Error::corruption(why).at_file(dir.join("MANIFEST")))
 }
 

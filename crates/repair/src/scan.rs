@@ -97,7 +97,7 @@ fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cac
     let seen = newest_edit_seen(env, files, cache);
     if seen > last {
         let why = format!(
-            "the manifest ends at edit {last}, but a table saw edit {seen} durable: its end is missing"
+            "the manifest ends at edit {last}, but a table confirms edit {seen}: the end of the manifest is missing"
         );
         return Some(Error::corruption(why).at_file(dir.join("MANIFEST")));
     }
@@ -105,7 +105,8 @@ fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cac
     // as evidence.
     let newest = env.fs.list(dir).and_then(|listing| newest_group(env, dir, &listing, state.store.uid));
     let (file, ltn) = newest.ok()?.filter(|(_, ltn)| *ltn >= state.store.next_ltn)?;
-    let why = format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing");
+    let why =
+        format!("{file} has log group {ltn}, which the manifest lacks: the end of the manifest is missing");
     Some(Error::corruption(why).at_file(dir.join("MANIFEST")))
 }
 

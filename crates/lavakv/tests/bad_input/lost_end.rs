@@ -135,7 +135,7 @@ fn a_repair_goes_by_the_edits_that_the_log_saw() {
         let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
         let report = repair::repair_in(&env(&damaged), DIR, &env(&damaged), "/repaired", &options).unwrap();
         assert!(contents(&Db::open_in(env(&damaged), "/repaired", small()).unwrap()) == model, "{offset}");
-        if report.damaged.iter().any(|damage| damage.why.contains("but the log saw edit")) {
+        if report.damaged.iter().any(|damage| damage.why.contains("but the log confirms edit")) {
             assert!(!report.from_manifest, "{offset}: {report:?}");
             refused(try_open(&damaged), ErrorKind::Corruption, &name);
             by_the_log += 1;

@@ -122,7 +122,7 @@ impl Directory {
             logs.push(rows);
         }
         if offset != end || !reader.is_empty() {
-            let why = format!("the blocks of a directory end at {offset}, the file has them up to {end}");
+            let why = format!("the blocks end at {offset} by the directory, but at {end} in the file");
             return Err(Error::corruption(why));
         }
         Ok((head, Directory { logs }))
@@ -130,18 +130,17 @@ impl Directory {
 }
 
 fn decode_log(reader: &mut Reader<'_>, least: Option<LogId>, mut offset: u64) -> Result<LogRows> {
-    let bad = |why: &str| Error::corruption(format!("a log in a directory has {why}"));
+    let bad = |why: &str| Error::corruption(format!("a log in the directory has {why}"));
     let id = reader.varint()?;
-    let log =
-        least.and_then(|least| least.checked_add(id)).ok_or_else(|| bad("an id above all there can be"))?;
+    let log = least.and_then(|least| least.checked_add(id)).ok_or_else(|| bad("an id out of range"))?;
     let low = reader.varint()?;
     let high = low.checked_add(reader.varint()?).filter(|&high| high <= MAX_SEQ);
-    let seqs = (low, high.ok_or_else(|| bad("a sequence above all there can be"))?);
+    let seqs = (low, high.ok_or_else(|| bad("a sequence out of range"))?);
     let mut lsns = Builder::default();
     let mut next = 0u64;
     for _ in 0..reader.varint()? {
-        let first = next.checked_add(reader.varint()?).ok_or_else(|| bad("an LSN above all there can be"))?;
-        let count = u32::try_from(reader.varint()?).map_err(|_| bad("more records than there can be"))?;
+        let first = next.checked_add(reader.varint()?).ok_or_else(|| bad("an LSN out of range"))?;
+        let count = u32::try_from(reader.varint()?).map_err(|_| bad("a record count out of range"))?;
         lsns.push_run(Run { first, count, bytes: reader.varint()? })?;
         next = first + u64::from(count);
     }

@@ -53,8 +53,9 @@ impl Input {
         let end = self.footer.file_len - FOOTER_LEN as u64;
         let lies_there = offset >= from && offset.checked_add(len).is_some_and(|e| e <= end);
         if !lies_there || len < SUM_LEN as u64 {
-            let why =
-                format!("{len} bytes that do not lie where this file has such: what led here is damaged");
+            let why = format!(
+                "a reference to {len} bytes outside the data of the file: the referring file is damaged"
+            );
             return Err(self.blame(Error::corruption(why), offset));
         }
         let mut bytes = vec![0; len as usize];
@@ -95,7 +96,7 @@ fn read_footer(file: &dyn ReadFile, kind: FileKind, uid: Uid) -> Result<Footer> 
 /// # Errors
 /// `Corruption` if there is no such footer; I/O errors.
 pub fn identity_of(file: &dyn ReadFile) -> Result<(FileKind, Uid)> {
-    let no_footer = || Error::corruption("no file of logs: it has no footer of one").at_file(file.path());
+    let no_footer = || Error::corruption("not a LavaLog file: it has no such footer").at_file(file.path());
     let at = file.len()?.checked_sub(FOOTER_LEN as u64).ok_or_else(no_footer)?;
     let mut bytes = [0; FOOTER_LEN];
     file.read_at(&mut bytes, at)?;

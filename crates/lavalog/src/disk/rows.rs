@@ -39,7 +39,9 @@ fn from_columns(log: LogId, [lsn, seq, at, len]: [u64; COLUMNS]) -> Result<Entry
         Ok(len) if seq <= MAX_SEQ && lsn <= LSN_MAX && len as usize <= RECORD_LEN_MAX => {
             Ok(Entry { log, lsn, seq, at, len })
         }
-        _ => Err(Error::corruption(format!("LSN {lsn}, sequence {seq} and length {len} are no record's"))),
+        _ => Err(Error::corruption(format!(
+            "LSN {lsn}, sequence {seq} or length {len} of a record is out of range"
+        ))),
     }
 }
 
@@ -87,7 +89,7 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
     let count = usize::from(reader.u8()?) + 1;
     let flags = reader.u8()?;
     if flags >> COLUMNS != 0 {
-        let why = format!("a block of rows with the flags {flags:#x}: it needs a newer release");
+        let why = format!("a block of rows has the unknown flags {flags:#x}: use a newer release");
         return Err(Error::new(ErrorKind::Unsupported, why));
     }
     let mut cells = vec![[0; COLUMNS]; count];
@@ -106,11 +108,11 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
         }
     }
     if !reader.is_empty() {
-        return Err(Error::corruption("a block of rows with bytes behind it"));
+        return Err(Error::corruption("a block of rows has trailing bytes"));
     }
     let rows = cells.into_iter().map(|row| from_columns(log, row)).collect::<Result<Vec<Entry>>>()?;
     if !rows.is_sorted_by(|a, b| a.lsn < b.lsn) {
-        return Err(Error::corruption("a block of rows whose LSNs do not ascend"));
+        return Err(Error::corruption("the LSNs in a block of rows do not ascend"));
     }
     Ok(rows)
 }

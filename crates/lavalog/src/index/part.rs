@@ -29,7 +29,9 @@ impl Packed {
     fn of(block: &Block) -> Result<Packed> {
         let Block { first, offset, len } = *block;
         if len >= 1 << LEN_BITS || offset >= 1 << (64 - LEN_BITS) {
-            return Err(Error::corruption(format!("a block of {len} bytes at {offset}")));
+            return Err(Error::corruption(format!(
+                "the length {len} or the offset {offset} of a block is out of range"
+            )));
         }
         Ok(Packed { first, place: offset << LEN_BITS | u64::from(len) })
     }
@@ -72,7 +74,7 @@ impl Part {
     pub fn of(source: Source, rows: &LogRows) -> Result<Part> {
         let blocks: Vec<Packed> = rows.blocks.iter().map(Packed::of).collect::<Result<_>>()?;
         let blocks = match blocks[..] {
-            [] => return Err(Error::corruption("a log in a directory has no blocks")),
+            [] => return Err(Error::corruption("a log in the directory has no blocks")),
             [block] => Blocks::One(block),
             _ => Blocks::Many(blocks.into_boxed_slice()),
         };

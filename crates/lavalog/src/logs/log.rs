@@ -115,7 +115,10 @@ impl Log {
     pub fn admit(&self, lsn: Lsn) -> Result<Option<Found>> {
         let below = self.live.trimmed_below();
         if lsn < below {
-            let why = format!("record {lsn} of log {} is trimmed: all below {} are", self.name, below);
+            let why = format!(
+                "record {lsn} of log {} was trimmed: the first record is at or above {}",
+                self.name, below
+            );
             return Err(Error::new(ErrorKind::Trimmed, why));
         }
         Ok(self.live.index().get(self.id, lsn))
@@ -131,8 +134,10 @@ impl Log {
 
     /// Returns the error for an append whose LSN has other bytes.
     pub fn exists(&self, lsn: Lsn) -> Error {
-        let why =
-            format!("log {} has a record {lsn} with other bytes: truncate it to write it anew", self.name);
+        let why = format!(
+            "log {} already has a record {lsn} with other bytes: truncate the log before writing it again",
+            self.name
+        );
         Error::new(ErrorKind::AlreadyExists, why)
     }
 

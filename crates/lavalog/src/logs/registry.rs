@@ -83,16 +83,19 @@ impl Registry {
     pub fn check_create(&self, name: &str) -> Result<()> {
         let too_large = |why: String| Err(Error::new(ErrorKind::TooLarge, why));
         if name.is_empty() {
-            return Err(Error::invalid("a log without a name"));
+            return Err(Error::invalid("the name of a log is empty: give it one"));
         }
         if name.len() > NAME_LEN_MAX {
-            return too_large(format!("the name of a log is over its limit of {NAME_LEN_MAX} bytes"));
+            return too_large(format!("the name of a log is longer than {NAME_LEN_MAX} bytes: shorten it"));
         }
         if self.names.contains_key(name) {
-            return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a log {name}")));
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                format!("a log {name} exists already: choose another name"),
+            ));
         }
         if self.logs.len() >= LOGS_MAX {
-            return too_large(format!("there are {LOGS_MAX} logs: delete one"));
+            return too_large(format!("the store has the maximum of {LOGS_MAX} logs: delete one"));
         }
         Ok(())
     }
@@ -102,7 +105,7 @@ impl Registry {
         if id < self.next_id {
             return Ok(());
         }
-        Err(Error::corruption(format!("an operation on log {id}, which was never created")))
+        Err(Error::corruption(format!("an operation on log {id}, although it was never created")))
     }
 
     pub(super) fn get_mut(&mut self, id: LogId) -> Option<&mut Log> {

@@ -1,6 +1,7 @@
 //! Runs of consecutive LSNs, and sizes of sets of records.
 
 use crate::entry::Lsn;
+use std::fmt;
 use std::iter::Sum;
 use std::ops::{AddAssign, Sub, SubAssign};
 
@@ -11,6 +12,14 @@ pub struct Size {
     pub records: u64,
     /// Bytes of the records, without metadata.
     pub bytes: u64,
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |n: u64| if n == 1 { "" } else { "s" };
+        let Size { records, bytes } = *self;
+        write!(f, "{records} record{} of {bytes} byte{}", plural(records), plural(bytes))
+    }
 }
 
 impl Size {

@@ -88,7 +88,7 @@ impl Known {
         }
         sources.log.displaced.iter().for_each(|e| report.damage(e));
         for path in sources.log.silent() {
-            let why = "no page is left of a log group that is kept as storage, or its file is missing";
+            let why = "a retained log group has no readable page, or its file is missing";
             report.damage(&Error::corruption(why).at_file(path));
             known.has_uncertain_gaps |=
                 group_of(sources, Some(path)).is_none_or(|ltn| !indexed.contains_key(&ltn));

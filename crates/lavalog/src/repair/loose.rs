@@ -96,5 +96,7 @@ fn head_at(bytes: &[u8], at: u64, end: u64) -> Option<(Entry, usize)> {
 
 /// Returns the error for damage among the records of a cold file.
 pub(super) fn damaged(file: &dyn ReadFile, at: u64) -> Error {
-    Error::corruption("bytes of a cold file that are no record").at_file(file.path()).at_offset(at)
+    Error::corruption("the bytes at this offset of the cold file are no record")
+        .at_file(file.path())
+        .at_offset(at)
 }

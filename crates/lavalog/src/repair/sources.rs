@@ -164,8 +164,7 @@ impl Sources {
             let hinted = hints.added.get(number);
             let is_hinted = hinted.is_some_and(|meta| !disk.known.contains_key(&meta.uid));
             if self.state.is_none() && !is_hinted && !hints.removed.contains(number) {
-                let why =
-                    "the footer of a file of logs is damaged: without a manifest nothing tells what it is";
+                let why = "the footer of a LavaLog file is damaged: without a manifest its role is unknown";
                 report.damage(&Error::corruption(why).at_file(dir.join(name)));
                 self.cold_is_lost |= name.ends_with(".e1-3");
                 self.index_is_lost |= name.ends_with(".e1-1");
@@ -222,12 +221,12 @@ fn lost_end(
     let (last, seen) = (state.store.edit_number, log.witness_edit);
     if seen > last {
         return lost(format!(
-            "the manifest ends at edit {last}, but the log saw edit {seen} durable: its end is missing"
+            "the manifest ends at edit {last}, but the log confirms edit {seen}: the end of the manifest is missing"
         ));
     }
     let newest = read::newest_group(env, dir, listing, state.store.uid).ok()?;
     let (file, ltn) = newest.filter(|(_, ltn)| *ltn >= state.store.next_ltn)?;
-    lost(format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing"))
+    lost(format!("{file} has log group {ltn}, which the manifest lacks: the end of the manifest is missing"))
 }
 
 /// Reads the file's own number, the first field of the directory of every kind: see
@@ -305,7 +304,7 @@ impl<'a> Disk<'a> {
         };
         let missing = |e: Error| match e.kind() {
             ErrorKind::NotFound => {
-                Error::corruption("a file of logs that the manifest names is missing").at_file(&path)
+                Error::corruption("a LavaLog file in the manifest is missing").at_file(&path)
             }
             _ => e,
         };

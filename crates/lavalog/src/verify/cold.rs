@@ -107,7 +107,7 @@ impl ColdCheck {
             }
             for row in now {
                 if self.next.is_some_and(|next| next != row.at) {
-                    let why = format!("there are bytes before {row:?} that are no record of the index");
+                    let why = format!("the index has no record for the bytes before {row}");
                     let path = self.file.path();
                     self.losses.note(&Error::corruption(why).at_file(path).at_offset(row.at));
                 }
@@ -134,7 +134,7 @@ impl ColdCheck {
 
     fn finish(&mut self, core: &Core, report: &mut VerifyReport) {
         if let Some(next) = self.next.filter(|next| *next != self.file.records_end()) {
-            let why = "there are bytes behind the last record of the index that are no record of it";
+            let why = "the index has no record for the bytes after its last one";
             self.losses.note(&Error::corruption(why).at_file(self.file.path()).at_offset(next));
         }
         report.checked.cold_files.add(1, self.meta.len);

@@ -257,7 +257,7 @@ impl GroupCheck {
             }
             Ok(()) => {
                 let why = format!(
-                    "the index leads to record {lsn} of log {log} in log group {}, and no batch there has it",
+                    "the index has record {lsn} of log {log} in log group {}, but no batch there contains it",
                     self.ltn
                 );
                 let e = Error::corruption(why).at_file(index_path(&core.store, self.ltn));
@@ -282,9 +282,11 @@ fn open_rows(core: &Core, meta: &FileMeta, ltn: u64) -> Result<(RowFile, Directo
     if let RowFile::Index(file) = &opened.0 {
         let IndexHead { group, filled, .. } = *file.head();
         if Some(group) != listed.uid || listed.retained_bytes.is_some_and(|bytes| bytes != filled) {
+            let uid = listed.uid.map_or_else(|| "unidentified".to_owned(), |uid| format!("{uid:?}"));
+            let bytes = listed.retained_bytes;
+            let bytes = bytes.map_or_else(|| "no recorded length".to_owned(), |n| format!("{n} bytes"));
             let why = format!(
-                "the index file is of a group {group:?} with {filled} bytes, and log group {ltn} is {:?} with {:?}",
-                listed.uid, listed.retained_bytes
+                "the index file is of a group {group:?} with {filled} bytes, but log group {ltn} is {uid} with {bytes}"
             );
             return Err(Error::corruption(why).at_file(core.context().path(&meta.name())));
         }
@@ -347,7 +349,7 @@ fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
         None => Ok(false),
         Some(row) if row == *entry => Ok(true),
         Some(row) => {
-            let why = format!("the index has {row:?}, and log group {ltn} has {entry:?}");
+            let why = format!("the index has {row}, but log group {ltn} has {entry}");
             let e = Error::corruption(why);
             Err(file.map_or(e.clone(), |file| e.at_file(file)))
         }

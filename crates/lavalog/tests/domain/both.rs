@@ -123,7 +123,7 @@ fn one_alone_leaves_the_other_as_it_was() {
 fn a_guest_that_nobody_opened_has_no_store() {
     let error = Beside::new(&log_options()).unwrap().store().unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::InvalidArgument);
-    assert!(error.message().contains("was not opened beside another engine"), "{error}");
+    assert!(error.message().contains("the log engine has no store yet"), "{error}");
 }
 
 #[test]

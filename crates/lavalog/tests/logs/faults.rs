@@ -271,7 +271,7 @@ fn who_waits_for_the_background_is_told_that_it_finds_no_room() {
     sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).path(".e1-1").sticky());
     let e = store.settle().unwrap_err();
     assert_eq!((e.kind(), e.file()), (ErrorKind::NoSpace, Some(Path::new(DIR))));
-    assert!(e.message().starts_with("there is no room for what the log engine has to do"), "{e}");
+    assert!(e.message().starts_with("no space for background work of the log engine"), "{e}");
     assert_eq!(log.read(1).unwrap().as_deref(), Some(&b"one"[..]));
     sim.clear_faults();
     store.settle().unwrap();

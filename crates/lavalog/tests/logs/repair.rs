@@ -209,7 +209,7 @@ fn a_group_that_is_missing_costs_its_records() {
         let damaged = sim.crash(CrashKind::ProcessKill, 6);
         damaged.env().fs.remove(path).unwrap();
         let report = check(&damaged, &whole, &path.display().to_string());
-        tells(&report, "no page is left of a log group that is kept as storage")
+        tells(&report, "a retained log group has no readable page")
     });
     assert!(told.count() > 0);
 }
@@ -227,7 +227,7 @@ fn a_file_without_footer_and_manifest_is_told() {
     let len = sim.env().fs.open(cold, Access::Buffered).unwrap().len().unwrap();
     (len - 40..len).for_each(|at| sim.flip_bit(cold, at, 0).unwrap());
     let report = check(&sim, &whole, "no footer");
-    assert!(tells(&report, "without a manifest nothing tells what it is"), "{report:?}");
+    assert!(tells(&report, "without a manifest its role is unknown"), "{report:?}");
 }
 
 /// Swapped files are identified by their own contents, even if the remaining manifest names only
@@ -267,7 +267,7 @@ fn a_manifest_without_its_end_is_found_out() {
         let damaged = sim.crash(CrashKind::ProcessKill, 8);
         damaged.overwrite(&path, *keep as u64, &vec![0; bytes.len() - keep]).unwrap();
         let report = check(&damaged, &whole, &format!("manifest without its end from {keep} on"));
-        tells(&report, "but the log saw edit")
+        tells(&report, "but the log confirms edit")
     });
     assert!(found_out.count() > 0);
 }

@@ -549,7 +549,7 @@ fn a_repair_of_one_half_says_how_both_are_saved() {
     db.close().unwrap();
     let (env, logs_only) = (machine.env(), LogRepairOptions { leave_out_others: true, ..Default::default() });
     let told = LogStore::repair_in(&env, "/store", &env, "/logs", &LogRepairOptions::default());
-    refused(told.unwrap_err(), "repair it as a store of that engine, which saves the logs as well");
+    refused(told.unwrap_err(), "repair the store with that engine, which saves the logs as well");
     let report = LogStore::repair_in(&env, "/store", &env, "/logs", &logs_only).unwrap();
     assert_eq!((report.records(), report.is_lossless()), (10, true));
     // A store with only logs stays one after a repair.
