@@ -75,7 +75,7 @@ fn open_file(path: &Path) -> Result<(Box<dyn Read>, u64)> {
         let file = std::fs::File::open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
-            return Err(std::io::Error::other("it is a directory"));
+            return Err(std::io::Error::other("the path is a directory; name a file"));
         }
         Ok((file, metadata.len()))
     };

@@ -166,7 +166,9 @@ impl LavaAppendFile {
         let alone = reach == Reach::Media && self.synced >= self.start && pieces.len() == 1;
         for (now, offset) in layout::cut(&pieces, &self.buf.as_slice()[..padded]) {
             let offset = offset.ok_or_else(|| {
-                Error::invalid("blocks of a file that is still written were punched out of it")
+                Error::invalid(
+                    "blocks of the file were punched out before it was closed: close it before punching",
+                )
             })?;
             match alone {
                 true => self.volume.durability.poisoned_by(self.volume.device.write_durable(now, offset))?,

@@ -41,7 +41,7 @@ impl Found<'_> {
 
 fn other_needed(device: &dyn BlockDevice, role: Role) -> Error {
     let (this, other) = (role.name(), role.other().name());
-    let why = format!("it is the {this} device of a volume of two: name its {other} device as well");
+    let why = format!("the device is the {this} device of a volume of two: name its {other} device as well");
     Error::invalid(why).at_file(device.path())
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn check_alone(device: &dyn BlockDevice, superblock: &Superblock) -> 
 fn find(device: &dyn BlockDevice) -> Result<Found<'_>> {
     let (superblock, _) = Slots::read(device)?.choose().map_err(|e| e.at_file(device.path()))?;
     let Some(bond) = superblock.devices.bond else {
-        let why = "it holds a volume of one device: name it alone";
+        let why = "the device has a volume of one device: name it alone";
         return Err(Error::invalid(why).at_file(device.path()));
     };
     Ok(Found { device, superblock, bond })
@@ -76,7 +76,7 @@ pub(crate) fn ground(devices: &Devices) -> Result<Ground> {
         (Ok(there), Err(e)) | (Err(e), Ok(there)) if e.kind() == ErrorKind::NotFound => {
             let (this, other) = (there.bond.role.name(), there.bond.role.other().name());
             let why = format!(
-                "it should be the {other} device of the volume on {}, which is the {this} device: name the one that was made with it",
+                "the {other} device of the volume is expected here, because {} is its {this} device: name the device formatted with it",
                 there.device.path().display()
             );
             return Err(e.context(why));
@@ -95,7 +95,9 @@ pub(crate) fn ground(devices: &Devices) -> Result<Ground> {
 fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
     if speed.bond.role == capacity.bond.role {
         let (name, missing) = (speed.bond.role.name(), speed.bond.role.other().name());
-        let why = format!("both are a volume's {name} device: name its {missing} device as the other one");
+        let why = format!(
+            "both devices are a {name} device: name the {missing} device of the volume as the second one"
+        );
         return Err(capacity.error(why));
     }
     let uids = |found: &Found<'_>| {
@@ -104,7 +106,7 @@ fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
     };
     if uids(speed) != uids(capacity) {
         let why = format!(
-            "it is the capacity device of another volume than {}: name the two that were made together",
+            "the capacity device belongs to another volume than {}: name two devices formatted together",
             speed.device.path().display()
         );
         return Err(capacity.error(why));
@@ -117,9 +119,9 @@ fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
     let (behind, ahead) = if ours.mounts > theirs.mounts { (capacity, speed) } else { (speed, capacity) };
     let (name, other) = (behind.bond.role.name(), ahead.device.path().display());
     Err(behind.error(match ours.mounts == theirs.mounts {
-        true => format!("it and {other} were mounted apart from each other: name two of the same time"),
+        true => format!("the device and {other} were mounted apart from each other: name two copies of the same time"),
         false => format!(
-            "it is an older copy of the {name} device: {other} was mounted {} times since; name the newest",
+            "the device is an older copy of the {name} device: {other} was mounted {} times since; name the newest copy",
             ahead.bond.mounts - behind.bond.mounts
         ),
     }))

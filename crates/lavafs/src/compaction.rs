@@ -116,9 +116,7 @@ pub(crate) fn encode_dump(
         }
     }
     if layout::blocks_of(&extents) < blocks(&parts) || named.len() > DUMP_EXTENTS_MAX {
-        return Err(crate::core::no_space(
-            "there is no room for a dump of the metadata; remove files".into(),
-        ));
+        return Err(crate::core::no_space("no space for a dump of the metadata; remove files".into()));
     }
     let len = (blocks(&parts) * BLOCK) as usize;
     let mut image = AlignedBuf::zeroed(if has_copy { 2 * len } else { len });

@@ -356,7 +356,7 @@ impl Core {
     pub(crate) fn release(&mut self, extents: &[Extent]) -> Result<()> {
         for &extent in extents {
             if !self.free.release(extent) {
-                return Err(Error::corruption(format!("the blocks {extent} were free already")));
+                return Err(Error::corruption(format!("the blocks {extent} are freed twice")));
             }
             if let Some(discards) = &mut self.discards {
                 discards.note(extent);

@@ -128,7 +128,10 @@ impl BlockDevice for Pair {
     }
 
     fn queue(self: Arc<Self>, _: Completions) -> Result<Box<dyn DeviceQueue>> {
-        Err(Error::new(ErrorKind::Unsupported, "two devices have no queue together; each has its own"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "a pair of devices has no common queue; use the queue of each device",
+        ))
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {

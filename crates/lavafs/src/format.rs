@@ -139,7 +139,7 @@ pub fn format_on(env: &Env, devices: &Devices, options: &FormatOptions) -> Resul
 /// Rejects a device that holds data.
 fn check_vacant(device: &dyn BlockDevice, force: bool) -> Result<()> {
     if !force && let Some(name) = occupant(device)? {
-        let why = format!("the device holds {name}; force it to make a volume all the same");
+        let why = format!("the device has {name}; force the format to overwrite it");
         return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(device.path()));
     }
     Ok(())
@@ -175,7 +175,7 @@ impl Units {
             return Ok(());
         }
         let why = format!(
-            "a volume of {} bytes is too small for these units; it needs {} bytes at least",
+            "a volume of {} bytes is too small for these units; give it {} bytes at least",
             blocks * BLOCK,
             least.max(4 * u64::from(self.files)) * BLOCK
         );

@@ -43,7 +43,7 @@ fn not_found(path: &Path) -> Error {
 }
 
 fn exists(path: &Path) -> Error {
-    Error::new(ErrorKind::AlreadyExists, "the name is taken").at_file(path)
+    Error::new(ErrorKind::AlreadyExists, "the name exists already; choose another one").at_file(path)
 }
 
 fn wrong(why: &str, path: &Path) -> Error {
@@ -319,7 +319,7 @@ fn check_pages(path: &Path, len: u64) -> Result<()> {
     if len.is_multiple_of(BLOCK) {
         return Ok(());
     }
-    let why = format!("a file written in place must have whole pages of {BLOCK} bytes, not {len} bytes");
+    let why = format!("a file written in place has {len} bytes, but needs a multiple of {BLOCK} bytes");
     Err(Error::invalid(why).at_file(path))
 }
 
@@ -328,7 +328,9 @@ fn find(core: &Core, path: &Path) -> Result<Ino> {
     let (dir, name) = file_of(path)?;
     match core.meta.directories().look_up(&dir, &name) {
         Some(ino) => Ok(ino),
-        None if core.meta.directories().has(&joined(&dir, &name)) => Err(wrong("it is a directory", path)),
+        None if core.meta.directories().has(&joined(&dir, &name)) => {
+            Err(wrong("the path is a directory; name a file", path))
+        }
         None => Err(not_found(path)),
     }
 }
@@ -408,9 +410,8 @@ impl FileSystem for LavaFs {
     fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
         self.process.check()?;
         if len == 0 || len > isize::MAX as usize {
-            return Err(
-                Error::invalid(format!("a scratch file of {len} bytes is not possible")).at_file(path)
-            );
+            return Err(Error::invalid(format!("the length of a scratch file is out of range: {len} bytes"))
+                .at_file(path));
         }
         let live = match self.reuse_zeroed(path, len as u64)? {
             Some(live) => live,
@@ -428,7 +429,7 @@ impl FileSystem for LavaFs {
         if core.meta.directories().has(&source) {
             check_vacant(&core, to)?;
             if source == target || target.starts_with(&format!("{source}/")) {
-                return Err(wrong("a directory cannot be moved into itself", to));
+                return Err(wrong("a directory cannot be moved into itself: choose another target", to));
             }
             self.volume.queue(&mut core, &Op::RenameDir { from: source, to: target })?;
             return Ok(());
@@ -559,7 +560,7 @@ impl FileSystem for LavaFs {
             return Err(not_found(dir));
         }
         if name.is_empty() || !core.meta.directories().is_empty(&name) {
-            return Err(wrong("the directory is not empty", dir));
+            return Err(wrong("the directory is not empty; remove its files first", dir));
         }
         self.volume.queue(&mut core, &Op::RemoveDir { dir: name })?;
         Ok(())
@@ -606,7 +607,7 @@ impl FileSystem for LavaFs {
         self.process.check()?;
         let mut core = lock(&self.volume.core);
         let ino = find(&core, path)?;
-        hold_lock(&mut core, ino, path, "somebody who reads")?;
+        hold_lock(&mut core, ino, path, "a reader")?;
         Ok(Box::new(LavaLock { volume: self.volume.clone(), ino }))
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn grow(volume: &Volume, role: Role, len: Option<u64>) -> Result<u64>
     let mut superblock = lock(&volume.superblock);
     let (has, is_two) = (superblock.blocks_of(role), superblock.geometry().is_two());
     if role == Role::Capacity && !is_two {
-        let why = "the volume has one device, which is none for capacity alone";
+        let why = "the volume has one device and no capacity device: grow its only device";
         return Err(Error::invalid(why).at_file(device.path()));
     }
     let most = if is_two { DEVICE_BLOCKS_MAX } else { VOLUME_BLOCKS_MAX };
@@ -68,12 +68,14 @@ fn wanted(device: &dyn BlockDevice, (has, most): (u64, u64), len: Option<u64>) -
     let wanted = len.unwrap_or((there / BLOCK).min(most) * BLOCK);
     if !wanted.is_multiple_of(BLOCK) || wanted < has_len {
         let why = format!(
-            "a volume of {has_len} bytes gets whole blocks of {BLOCK} bytes, and never fewer, not {wanted} bytes"
+            "a volume of {has_len} bytes cannot shrink or have partial blocks of {BLOCK} bytes: {wanted} bytes are no new size"
         );
         return Err(Error::invalid(why).at_file(device.path()));
     }
     if wanted > there || wanted / BLOCK > most {
-        let why = format!("a volume of {wanted} bytes does not fit on a device of {there} bytes");
+        let why = format!(
+            "a volume of {wanted} bytes does not fit on a device of {there} bytes: choose a smaller size"
+        );
         return Err(Error::invalid(why).at_file(device.path()));
     }
     Ok(wanted / BLOCK)

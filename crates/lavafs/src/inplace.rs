@@ -82,7 +82,7 @@ impl LavaInPlaceFile {
         let written = layout::cut(&pieces, data).try_for_each(|(now, at)| {
             let at = at.ok_or_else(|| {
                 Error::invalid(
-                    "the range was punched out of the file, which cannot be written there any more",
+                    "the range was punched out of the file and cannot be written again: write a new file",
                 )
             })?;
             write(now, at)
@@ -161,7 +161,9 @@ impl ScratchFile for LavaScratchFile {
         let pieces = layout::pieces(&view.extents, offset as u64, data.len() as u64);
         let mut stored_bytes = 0;
         for (now, at) in layout::cut(&pieces, data) {
-            let at = at.ok_or_else(|| fail(stored_bytes, Error::invalid("a scratch file has a hole")))?;
+            let at = at.ok_or_else(|| {
+                fail(stored_bytes, Error::invalid("the range is a hole of the scratch file: write elsewhere"))
+            })?;
             let written = self.volume.device.write_scratch(now, at);
             self.volume.forget_pages(&self.live, offset as u64, data.len() as u64);
             written.map_err(|e| fail(stored_bytes + e.stored_bytes, e.error))?;

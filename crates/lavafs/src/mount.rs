@@ -80,7 +80,9 @@ pub(crate) fn check_len(path: &Path, device_len: u64, blocks: u64) -> Result<()>
     if device_len >= wanted {
         return Ok(());
     }
-    let why = format!("the volume has {wanted} bytes, but the device only {device_len}: it was cut off");
+    let why = format!(
+        "the volume has {wanted} bytes, but the device only {device_len}: it was cut off; restore it from a copy"
+    );
     Err(Error::corruption(why).at_file(path))
 }
 

@@ -97,8 +97,8 @@ fn text(r: &mut Reader<'_>, limit: usize) -> Result<String> {
     let bytes = r.bytes()?;
     match std::str::from_utf8(bytes) {
         Ok(text) if text.len() <= limit => Ok(text.to_owned()),
-        Ok(_) => Err(Error::corruption(format!("a name of {} bytes", bytes.len()))),
-        Err(_) => Err(Error::corruption("a name that is not UTF-8")),
+        Ok(_) => Err(Error::corruption(format!("a name has {} bytes, which is out of range", bytes.len()))),
+        Err(_) => Err(Error::corruption("a name is not UTF-8")),
     }
 }
 
@@ -126,7 +126,7 @@ fn flag(r: &mut Reader<'_>) -> Result<bool> {
     match r.u8()? {
         0 => Ok(false),
         1 => Ok(true),
-        n => Err(Error::corruption(format!("a flag with the value {n}"))),
+        n => Err(Error::corruption(format!("a flag has the value {n}"))),
     }
 }
 
@@ -134,7 +134,9 @@ fn claim(r: &mut Reader<'_>) -> Result<Op> {
     let (ino, size, len) = (r.varint()?, r.varint()?, r.varint()?);
     match size.checked_sub(len).filter(|_| len <= CLAIM_LEN_MAX) {
         Some(from) => Ok(Op::Claim { ino, size, from, hash: r.u64()? }),
-        None => Err(Error::corruption(format!("a claim of {len} bytes of the file {ino}, which has {size}"))),
+        None => Err(Error::corruption(format!(
+            "a claim of {len} bytes exceeds the {size} bytes of the file {ino}"
+        ))),
     }
 }
 
@@ -251,7 +253,7 @@ impl Op {
                 Op::Jump { sequence, chain: r.u64()?, extents: extents(r)? }
             }
             16 => claim(r)?,
-            tag => return Err(Error::corruption(format!("an operation of the unknown kind {tag}"))),
+            tag => return Err(Error::corruption(format!("an operation has the unknown kind {tag}"))),
         })
     }
 
@@ -372,10 +374,10 @@ pub(crate) mod tests {
     #[test]
     fn what_no_release_writes_is_told() {
         let cases: [(&str, &[u8]); 5] = [
-            ("an operation of the unknown kind 99", &[99]),
-            ("a name that is not UTF-8", &[6, 0, 1, 0xff]),
-            ("a flag with the value 2", &[9, 1, 1, 2]),
-            ("a claim of 3 bytes of the file 1, which has 2", &[16, 1, 2, 3]),
+            ("an operation has the unknown kind 99", &[99]),
+            ("a name is not UTF-8", &[6, 0, 1, 0xff]),
+            ("a flag has the value 2", &[9, 1, 1, 2]),
+            ("a claim of 3 bytes exceeds the 2 bytes of the file 1", &[16, 1, 2, 3]),
             ("the number 4294967296 does not fit in 32 bits", &[11, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x10]),
         ];
         for (told, bytes) in cases {

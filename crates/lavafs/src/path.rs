@@ -23,13 +23,15 @@ pub(crate) fn dir_of(path: &Path) -> Result<String> {
             Component::RootDir | Component::CurDir => {}
             Component::ParentDir | Component::Prefix(_) => {
                 return Err(
-                    Error::invalid("a path on a LavaFS has no parent directories in it").at_file(path)
+                    Error::invalid("a path on a LavaFS cannot have '..': write it without").at_file(path)
                 );
             }
         }
     }
     if dir.len() > DIR_LEN_MAX {
-        return Err(Error::invalid(format!("a path of more than {DIR_LEN_MAX} bytes")).at_file(path));
+        return Err(
+            Error::invalid(format!("the path is longer than {DIR_LEN_MAX} bytes: shorten it")).at_file(path)
+        );
     }
     Ok(dir)
 }
@@ -39,7 +41,9 @@ pub(crate) fn file_of(path: &Path) -> Result<(String, String)> {
     let whole = dir_of(path)?;
     match crate::meta::parent(&whole) {
         Some((dir, name)) => Ok((dir.to_owned(), name.to_owned())),
-        None => Err(Error::new(ErrorKind::Io, "the root is a directory").at_file(path)),
+        None => {
+            Err(Error::new(ErrorKind::Io, "the root directory is no file: name a file in it").at_file(path))
+        }
     }
 }
 

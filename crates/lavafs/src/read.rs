@@ -27,8 +27,7 @@ fn check_range(live: &Live, view: &ReadView, path: &Path, (offset, len): (u64, u
     }
     let (size, readable) = (live.size(), view.readable);
     let why = format!(
-        "the file has {size} bytes (blocks for {readable}), which end before the {len} bytes to be read; \
-         it was cut off"
+        "the file has {size} bytes (blocks for {readable}), fewer than the {len} bytes to read; it was cut off"
     );
     Err(Error::corruption(why).at_file(path).at_offset(offset))
 }

@@ -130,7 +130,7 @@ fn owner(superblock: &Superblock) -> Owner {
 
 fn check_runs(superblock: &Superblock, runs: &[Extent]) -> Result<()> {
     if runs.is_empty() {
-        return Err(Error::corruption("the journal goes on in no blocks"));
+        return Err(Error::corruption("a journal link names no blocks"));
     }
     let geometry = superblock.geometry();
     runs.iter().try_for_each(|&e| geometry.check(e))
@@ -186,8 +186,7 @@ pub(crate) fn replay_as_far_as_possible(
         Some(e) => Some(e),
         // A journal writer always leaves space for the transaction that extends the journal.
         None if replayed.at >= stream.len => {
-            let why =
-                "the journal has no room behind its last transaction, as no release leaves it; run fsck";
+            let why = "the journal has no space after its last transaction; run fsck";
             Some(Error::corruption(why).at_file(device.path()))
         }
         None => replayed.missing(superblock, &mut stream)?,
@@ -212,7 +211,7 @@ fn read_part(stream: &mut Stream<'_>, superblock: &Superblock, at: u64, place: (
     let (header, hash, blocks) = (found.header, found.hash, found.blocks);
     let is_the_part = header.kind == Kind::Dump && header.sequence == superblock.checkpoint;
     if !is_the_part || (header.part, header.chain) != place {
-        return Err(Error::corruption("a part of another dump stands there"));
+        return Err(Error::corruption("the part belongs to another dump"));
     }
     Ok(Part { header, hash, blocks, ops: Op::decode_all(found.ops)? })
 }
@@ -274,12 +273,14 @@ fn read_dump(
         see(&Seen { offset, header: &h, ops: &ops });
         let (last, rest) = match ops.split_last() {
             Some((last, rest)) => (last, rest),
-            None => return Err(damaged(Error::corruption("an empty part"))),
+            None => return Err(damaged(Error::corruption("a part of the dump is empty"))),
         };
         rest.iter().try_for_each(|op| meta.apply(op).map(|_| ())).map_err(located)?;
         if let Op::Jump { sequence, chain, extents } = last {
             if *sequence != superblock.checkpoint + 1 {
-                return Err(damaged(Error::corruption(format!("a jump to transaction {sequence}"))));
+                return Err(damaged(Error::corruption(format!(
+                    "a jump leads to the wrong transaction {sequence}"
+                ))));
             }
             check_runs(superblock, extents).map_err(located)?;
             return Ok((meta, Jump { chain: *chain, extents: extents.clone(), dump: stream.runs }));
@@ -308,7 +309,7 @@ impl Replayed {
         let path = stream.device.path();
         Ok(by.map(|by| {
             let why = format!(
-                "transaction {lost} of the journal is damaged or missing, and {by} says that it was durable; run fsck"
+                "transaction {lost} of the journal is damaged or missing, although it was durable according to {by}; run fsck"
             );
             Error::corruption(why).at_file(path).at_offset(stream.offset(self.at))
         }))
@@ -406,13 +407,13 @@ impl Replayed {
                 Op::JournalSwitch { extents } => {
                     check_runs(superblock, extents).map_err(located)?;
                     if n + 1 != ops.len() {
-                        return Err(located(Error::corruption("a journal goes on behind its switch")));
+                        return Err(located(Error::corruption("the journal continues after its switch")));
                     }
                     self.behind.append(&mut stream.runs);
                     *stream = Stream::new(stream.device, extents.clone());
                     self.at = 0;
                 }
-                Op::Jump { .. } => return Err(located(Error::corruption("a jump outside a dump"))),
+                Op::Jump { .. } => return Err(located(Error::corruption("a jump is outside a dump"))),
                 op => drop(self.meta.apply(op).map_err(located)?),
             }
         }

@@ -184,7 +184,9 @@ impl Superblock {
     pub fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
         let mut r = Reader::new(bytes);
         if r.array::<8>()? != MAGIC {
-            return Err(Error::not_found("there is no LavaFS on it"));
+            return Err(Error::not_found(
+                "the device has no LavaFS: format it with mkfs, or name another device",
+            ));
         }
         let version = r.u32()?;
         let stored = r.u32()?;
@@ -199,7 +201,7 @@ impl Superblock {
         checksum::verify(&payload, uid, slot_offset(slot), stored)?;
         if version == 0 || version > VERSION {
             let why = format!(
-                "the volume has format {version}, this release reads those up to {VERSION}: use a newer one"
+                "the volume has format {version}, but this release reads formats up to {VERSION}: use a newer release"
             );
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
@@ -213,7 +215,9 @@ impl Superblock {
         let key = Uid(r.array()?);
         let block = r.u32()?;
         if u64::from(block) != BLOCK {
-            let why = format!("the volume has blocks of {block} bytes, this release reads {BLOCK}");
+            let why = format!(
+                "the volume has blocks of {block} bytes, but this release reads {BLOCK}: use another release"
+            );
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         let (unit_blocks, small_unit_blocks, journal_blocks) = (r.u32()?, r.u32()?, r.u32()?);
@@ -275,7 +279,7 @@ impl Superblock {
         }
         let leads = self.devices.bond.is_none_or(|bond| bond.role == Role::Speed);
         if self.dump.is_empty() == leads || self.generation == 0 || self.reached >= u64::MAX / 2 {
-            return Err(Error::corruption("a superblock that no release writes"));
+            return Err(Error::corruption("the superblock contradicts itself"));
         }
         self.dump.iter().try_for_each(|&e| geometry.check(e))
     }
@@ -296,7 +300,7 @@ impl Bond {
         let role = match r.u32()? {
             0 => Role::Speed,
             1 => Role::Capacity,
-            n => return Err(Error::corruption(format!("a device of the unknown role {n}"))),
+            n => return Err(Error::corruption(format!("a device has the unknown role {n}"))),
         };
         Ok(Bond { role, session: Uid(r.array()?), previous: Uid(r.array()?), mounts: r.u64()? })
     }
@@ -319,7 +323,10 @@ impl Slots {
     /// # Errors
     /// The errors of the device.
     pub fn read(device: &dyn BlockDevice) -> Result<Slots> {
-        let none = || Err(Error::not_found("the device is too small for a LavaFS").at_file(device.path()));
+        let none = || {
+            Err(Error::not_found("the device is too small for a LavaFS: use a larger one")
+                .at_file(device.path()))
+        };
         let mut found = [none(), none()];
         if device.len() < u64::from(HEAD_BLOCKS) * BLOCK {
             return Ok(Slots { found });

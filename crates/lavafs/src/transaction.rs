@@ -146,11 +146,11 @@ pub fn decode_header(owner: Owner, block: &[u8]) -> Option<(Header, usize)> {
 /// # Errors
 /// `Corruption` without an intact transaction of this volume.
 pub fn decode(owner: Owner, bytes: &[u8]) -> Result<Found<'_>> {
-    let (header, len) =
-        decode_header(owner, bytes).ok_or_else(|| Error::corruption("no transaction of this volume"))?;
+    let (header, len) = decode_header(owner, bytes)
+        .ok_or_else(|| Error::corruption("the block is no transaction of this volume"))?;
     let whole = bytes
         .get(..len)
-        .ok_or_else(|| Error::corruption(format!("a transaction of {len} bytes is cut short")))?;
+        .ok_or_else(|| Error::corruption(format!("a transaction of {len} bytes is truncated")))?;
     let mut r = Reader::new(whole);
     let _magic = r.u32()?;
     let stored = r.u32()?;

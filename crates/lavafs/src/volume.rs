@@ -149,7 +149,7 @@ impl Volume {
     /// Rejects writes to a read-only or poisoned volume.
     pub(crate) fn check_writable(&self, path: &Path) -> Result<()> {
         if self.options.read_only {
-            let why = "the volume is mounted for reading only";
+            let why = "the volume is mounted read-only: mount it for writing";
             return Err(Error::new(ErrorKind::ReadOnly, why).at_file(path));
         }
         self.durability.check_sound().map_err(|e| e.at_file(path))

@@ -153,8 +153,8 @@ fn a_volume_grows_with_its_image() {
         let grown = json(&fs(&s, &format!("grow {image} --json")));
         assert_eq!((&grown["total_bytes"], &grown["grown_bytes"]), (&(40 << 20).into(), &(8 << 20).into()));
         assert_eq!(json(&fs(&s, &format!("grow {image} --json")))["grown_bytes"], 0);
-        assert!(fails(&s, 2, &format!("grow {image} 32M")).contains("never fewer"));
-        assert!(fails(&s, 2, &format!("grow {image} 50000001")).contains("whole blocks"));
+        assert!(fails(&s, 2, &format!("grow {image} 32M")).contains("cannot shrink"));
+        assert!(fails(&s, 2, &format!("grow {image} 50000001")).contains("partial blocks"));
         fs(&s, &format!("cp {image} :/large back-{image}"));
         assert!(std::fs::read(s.path(&format!("back-{image}"))).unwrap() == bytes(20 << 20));
         assert_eq!(json(&fs(&s, &format!("fsck {image} --json")))["clean"], true);
@@ -317,9 +317,9 @@ fn a_volume_may_be_on_two_devices() {
     let log = log["name"].as_str().unwrap();
     assert!(fs(&s, &format!("stat large+fast /db/{log}")).contains("speed:"));
     for (line, told) in [
-        ("df large", "it is the capacity device of a volume of two: name its speed device as well"),
-        ("fsck fast", "it is the speed device of a volume of two: name its capacity device as well"),
-        ("grow large 200M", "it is the capacity device of a volume of two"),
+        ("df large", "the device is the capacity device of a volume of two: name its speed device as well"),
+        ("fsck fast", "the device is the speed device of a volume of two: name its capacity device as well"),
+        ("grow large 200M", "the device is the capacity device of a volume of two"),
     ] {
         assert!(fails(&s, 2, line).contains(told), "{line}");
     }

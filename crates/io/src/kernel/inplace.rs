@@ -42,7 +42,7 @@ impl KernelInPlaceFile {
     pub(super) fn create(path: &Path, len: u64, access: Access, engine: &Arc<Engine>) -> Result<Self> {
         if !len.is_multiple_of(PAGE as u64) {
             let why =
-                format!("a file written in place must have whole pages of {PAGE} bytes, not {len} bytes");
+                format!("a file written in place has {len} bytes, but needs a multiple of {PAGE} bytes");
             return Err(Error::invalid(why).at_file(path));
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;

@@ -211,7 +211,7 @@ impl FileSystem for SimFs {
     fn create_in_place(&self, path: &Path, len: u64, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
         if !len.is_multiple_of(PAGE as u64) {
             let why =
-                format!("a file written in place must have whole pages of {PAGE} bytes, not {len} bytes");
+                format!("a file written in place has {len} bytes, but needs a multiple of {PAGE} bytes");
             return Err(Error::invalid(why).at_file(path));
         }
         self.opening(OpKind::CreateInPlace, path, len, |world| {
@@ -370,7 +370,7 @@ impl FileSystem for SimFs {
     fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         self.opening(OpKind::Lock, path, 0, |world| {
             let ino = world.disk.file_at(path)?;
-            world.hold_lock(ino, path, "somebody who reads")?;
+            world.hold_lock(ino, path, "a reader")?;
             Ok(Box::new(SimLock(self.handle(world, ino, path))) as _)
         })
     }

@@ -71,8 +71,8 @@ fn one_of_two_is_refused_and_the_other_asked_for() {
     session(&sim, "a");
     let before = DEVICES.map(|name| sim.read_file(name).unwrap());
     for (name, told) in [
-        ("/fast", "it is the speed device of a volume of two: name its capacity device as well"),
-        ("/large", "it is the capacity device of a volume of two: name its speed device as well"),
+        ("/fast", "the device is the speed device of a volume of two: name its capacity device as well"),
+        ("/large", "the device is the capacity device of a volume of two: name its speed device as well"),
     ] {
         let device = || sim.device(name, 0).unwrap();
         refused(mount(&sim.env(), device(), MountOptions::default()), ErrorKind::InvalidArgument, told);
@@ -90,15 +90,20 @@ fn one_of_two_is_refused_and_the_other_asked_for() {
 fn devices_that_do_not_belong_together_are_refused() {
     let (sim, other) = (made(1), made(2));
     sim.write_file("/strange", &other.read_file("/large").unwrap()).unwrap();
-    let told = "it is the capacity device of another volume than /fast: name the two that were made together";
+    let told =
+        "the capacity device belongs to another volume than /fast: name two devices formatted together";
     refused(mounted(&sim, ["/fast", "/strange"]), ErrorKind::InvalidArgument, told);
-    let told = "both are a volume's capacity device: name its speed device as the other one";
+    let told = "both devices are a capacity device: name the speed device of the volume as the second one";
     refused(mounted(&sim, ["/strange", "/large"]), ErrorKind::InvalidArgument, told);
     let told = "it should be the speed device of the volume on /large, which is the capacity device";
     refused(mounted(&sim, ["/large", "/empty"]), ErrorKind::NotFound, told);
-    refused(mounted(&sim, ["/empty", "/empty-too"]), ErrorKind::NotFound, "there is no LavaFS on it");
+    refused(
+        mounted(&sim, ["/empty", "/empty-too"]),
+        ErrorKind::NotFound,
+        "the device has no LavaFS: format it with mkfs, or name another device",
+    );
     format(&sim.env(), &*sim.device("/one", LEN).unwrap(), &FormatOptions::small()).unwrap();
-    let told = "it holds a volume of one device: name it alone";
+    let told = "the device has a volume of one device: name it alone";
     refused(mounted(&sim, ["/one", "/large"]), ErrorKind::InvalidArgument, told);
     // Neither existing device is overwritten.
     for names in [["/new", "/large"], ["/one", "/new"]] {

@@ -57,7 +57,7 @@ fn what_cannot_be_given_back_or_taken_is_told_by_name() {
     let mut core = core();
     core.release(&[Extent::new(60, 4)]).unwrap();
     let twice = core.release(&[Extent::new(62, 4)]).unwrap_err();
-    assert!(twice.is_corruption() && twice.message().ends_with("were free already"), "{twice}");
+    assert!(twice.is_corruption() && twice.message().ends_with("are freed twice"), "{twice}");
     let full = core.allocate_journal(5).unwrap_err();
     assert_eq!(full.kind(), base::ErrorKind::NoSpace);
     assert_eq!(full.message(), "the journal needs 5 blocks and 4 are free; remove files");

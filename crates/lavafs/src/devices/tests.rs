@@ -45,7 +45,7 @@ fn bytes_are_where_their_numbers_say() {
     let e = ground.all.clone().queue(Completions::Simulated).unwrap_err();
     assert_eq!(
         (e.kind(), e.message()),
-        (ErrorKind::Unsupported, "two devices have no queue together; each has its own")
+        (ErrorKind::Unsupported, "a pair of devices has no common queue; use the queue of each device")
     );
 }
 

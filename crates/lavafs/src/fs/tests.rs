@@ -68,7 +68,10 @@ fn what_a_volume_cannot_do_is_told() {
     fs.create_dir_all(Path::new("/d")).unwrap();
     let past = fs.open(path, Access::Buffered).unwrap().read_at(&mut [0; 10], 1 << 30);
     let refused = [
-        (fs.rename(Path::new("/d"), Path::new("/d/e")), "a directory cannot be moved into itself"),
+        (
+            fs.rename(Path::new("/d"), Path::new("/d/e")),
+            "a directory cannot be moved into itself: choose another target",
+        ),
         (past, "the file has 100 bytes (blocks for "),
     ];
     assert_eq!(fs.open_in_place(path, Access::Direct).unwrap().len(), 0, "it has no whole page");
@@ -120,13 +123,16 @@ fn what_is_still_written_does_not_go_on_in_a_hole() {
     fs.punch_hole(Path::new("/a"), BLOCK, BLOCK).unwrap();
     let e = file.append(&[7; 9]).and_then(|()| file.sync(io::SyncKind::Full)).unwrap_err();
     assert_eq!(e.kind(), base::ErrorKind::InvalidArgument, "{e}");
-    assert_eq!(e.message(), "blocks of a file that is still written were punched out of it");
+    assert_eq!(
+        e.message(),
+        "blocks of the file were punched out before it was closed: close it before punching"
+    );
     let scratch = fs.create_scratch(Path::new("/s"), 2 * BLOCK as usize).unwrap();
     scratch.write(0, &[1; 9]).unwrap();
     fs.punch_hole(Path::new("/s"), BLOCK, BLOCK).unwrap();
     let partial = scratch.write(BLOCK as usize - 4, &[1; 9]).unwrap_err();
     assert_eq!((partial.stored_bytes, partial.error.kind()), (4, base::ErrorKind::InvalidArgument));
-    assert_eq!(partial.error.message(), "a scratch file has a hole");
+    assert_eq!(partial.error.message(), "the range is a hole of the scratch file: write elsewhere");
     assert_eq!(partial.error.file(), Some(Path::new("/s")));
 }
 

@@ -144,13 +144,16 @@ fn what_a_volume_cannot_grow_to_is_refused() {
     for (len, told) in [
         (
             OLD - BLOCK,
-            "a volume of 819200 bytes gets whole blocks of 4096 bytes, and never fewer, not 815104 bytes",
+            "a volume of 819200 bytes cannot shrink or have partial blocks of 4096 bytes: 815104 bytes are no new size",
         ),
         (
             OLD + 5,
-            "a volume of 819200 bytes gets whole blocks of 4096 bytes, and never fewer, not 819205 bytes",
+            "a volume of 819200 bytes cannot shrink or have partial blocks of 4096 bytes: 819205 bytes are no new size",
         ),
-        (NEW + BLOCK, "a volume of 1359872 bytes does not fit on a device of 1355776 bytes"),
+        (
+            NEW + BLOCK,
+            "a volume of 1359872 bytes does not fit on a device of 1355776 bytes: choose a smaller size",
+        ),
     ] {
         let e = fs.grow(Some(len)).unwrap_err();
         assert_eq!(
@@ -169,7 +172,8 @@ fn what_a_volume_cannot_grow_to_is_refused() {
     let fs = mounted(&sim, MountOptions::default()).unwrap();
     let cut = sim.read_file(DEVICE).unwrap()[..OLD as usize].to_vec();
     sim.write_file(DEVICE, &cut).unwrap();
-    let told = "the volume has 1355776 bytes, but the device only 819200: it was cut off";
+    let told =
+        "the volume has 1355776 bytes, but the device only 819200: it was cut off; restore it from a copy";
     let refused = [fs.grow(None).unwrap_err(), mounted(&sim, MountOptions::default()).unwrap_err()];
     for e in refused {
         assert!(e.is_corruption() && e.message() == told, "{e}");

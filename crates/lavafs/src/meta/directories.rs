@@ -105,7 +105,7 @@ impl Directories {
     /// Renames a directory and all paths below it.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> Result<()> {
         if from.is_empty() || !self.has(from) || !self.is_vacant(to) || is_below(to, from) {
-            return Err(contradiction(format!("the directory /{from} cannot become /{to}")));
+            return Err(contradiction(format!("the directory /{from} cannot be renamed to /{to}")));
         }
         let moved: Vec<Box<str>> =
             self.below(from).map(Box::from).chain(std::iter::once(Box::from(from))).collect();
@@ -144,7 +144,8 @@ impl Directories {
     /// Renames a file. Returns the file that the new name referred to before. If both names refer
     /// to the same file, both stay, as in POSIX.
     pub(super) fn rename_file(&mut self, from: (&str, &str), to: (&str, &str)) -> Result<Option<Ino>> {
-        let impossible = || contradiction(format!("/{}/{} cannot become /{}/{}", from.0, from.1, to.0, to.1));
+        let impossible =
+            || contradiction(format!("/{}/{} cannot be renamed to /{}/{}", from.0, from.1, to.0, to.1));
         let ino = self.look_up(from.0, from.1).ok_or_else(impossible)?;
         if !self.has(to.0) || self.has(&joined(to.0, to.1)) {
             return Err(impossible());

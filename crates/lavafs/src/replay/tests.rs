@@ -246,9 +246,9 @@ fn a_journal_that_contradicts_itself_is_told() {
     };
     let link = |name: &str, ino| Op::Link { dir: String::new(), name: name.into(), ino };
     let cases: Vec<(&str, Vec<Op>)> = vec![
-        ("a jump outside a dump", vec![jump()]),
-        ("a journal goes on behind its switch", vec![switch(), next()]),
-        ("the journal goes on in no blocks", vec![Op::JournalExtend { extents: Vec::new() }]),
+        ("a jump is outside a dump", vec![jump()]),
+        ("the journal continues after its switch", vec![switch(), next()]),
+        ("a journal link names no blocks", vec![Op::JournalExtend { extents: Vec::new() }]),
         (
             "an empty hole",
             vec![file(800, 8), link("h", 800), Op::Extend { ino: 800, extents: vec![Extent::hole(0)] }],
@@ -298,9 +298,9 @@ fn a_dump_that_contradicts_itself_is_told() {
         part
     };
     let told = told_of_dump(vec![next(900)], 2);
-    assert!(told.ends_with("a jump to transaction 2"), "{told}");
+    assert!(told.ends_with("a jump leads to the wrong transaction 2"), "{told}");
     let told = told_of_dump(vec![Vec::new()], 1);
-    assert!(told.ends_with("an empty part"), "{told}");
+    assert!(told.ends_with("a part of the dump is empty"), "{told}");
 }
 
 /// Writes the metadata as a repair does, to a volume without enough free blocks.
@@ -324,6 +324,6 @@ fn metadata_without_room_for_its_dump_is_told() {
     let parts = vec![vec![0; 9000]];
     let e = encode_dump(owner, (9, 5), parts, &jump, &[Extent::new(397, 2)]).unwrap_err();
     assert_eq!(e.kind(), base::ErrorKind::NoSpace, "{e}");
-    assert_eq!(e.message(), "there is no room for a dump of the metadata; remove files");
+    assert_eq!(e.message(), "no space for a dump of the metadata; remove files");
     assert_eq!(sim.state_hash(), before, "nothing is written");
 }

@@ -135,14 +135,15 @@ fn resealed(of: &Superblock, at: usize, field: &[u8]) -> Vec<u8> {
 #[test]
 fn each_field_that_cannot_be_is_told() {
     let cases = [
-        (8, 99u32, "the volume has format 99, this release reads those up to "),
-        (56, 8192, "the volume has blocks of 8192 bytes, this release reads 4096"),
+        (8, 99u32, "the volume has format 99, but this release reads formats up to "),
+        (56, 8192, "the volume has blocks of 8192 bytes, but this release reads 4096: use another release"),
         (76, 9, "a volume of 9 devices"),
         (144, 9999, "a dump of 9999 runs of blocks"),
     ];
     let one = cases.map(|(at, field, told)| (sample(), at, field, told));
-    let two = [(76, 1u32, "a volume of format 3 with 1 devices"), (704, 2, "a device of the unknown role 2")]
-        .map(|(at, field, told)| (sample_of(Role::Speed), at, field, told));
+    let two =
+        [(76, 1u32, "a volume of format 3 with 1 devices"), (704, 2, "a device has the unknown role 2")]
+            .map(|(at, field, told)| (sample_of(Role::Speed), at, field, told));
     for (of, at, field, told) in one.into_iter().chain(two) {
         let e = Superblock::decode(&resealed(&of, at, &field.to_le_bytes()), 0).unwrap_err();
         assert!(e.message().starts_with(told), "{told}: {e}");
