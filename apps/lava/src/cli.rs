@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_promised_options_of_the_benchmark_are_there() {
+    fn documented_benchmark_options_are_accepted() {
         let line = "lava bench overwrite --value-size 1 --num 2 --updates 3 --distribution zipf --threads 4 --rate 5 --sync \
             --db d --json f";
         assert!(parse(line).is_ok());

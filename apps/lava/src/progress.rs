@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_is_told_with_its_rate_and_what_is_left() {
+    fn reading_progress_shows_rate_and_remaining_time() {
         let text = |read, total| reading_text("verify", read, total, Duration::from_secs(2));
         assert_eq!(text(4 << 20, 16 << 20), "verify: read 4.00 MiB of about 16.00 MiB at 2.00 MiB/s, 2 s");
         assert_eq!(text(4 << 20, 0), "verify: read 4.00 MiB at 2.00 MiB/s, 2 s");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_reads_is_counted() {
+    fn process_read_bytes_are_counted() {
         let before = bytes_read();
         assert!(!std::fs::read_to_string("/proc/self/status").unwrap().is_empty());
         assert!(bytes_read() > before);

@@ -199,7 +199,7 @@ fn standard_input_is_read_in_bounded_memory() {
 
 /// Files of a store with holes behind their ends; some are longer than memory.
 #[test]
-fn files_that_are_looked_into_take_bounded_memory() {
+fn dumping_oversized_files_takes_bounded_memory() {
     let s = Scratch::new("dump");
     let rows: String = (0..2000).map(|i| format!("k{i:04}\t{}\n", "v".repeat(i % 1000))).collect();
     s.ok(&["import", s.file("rows.tsv", rows.as_bytes()).to_str().unwrap()]);

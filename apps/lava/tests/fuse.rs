@@ -24,7 +24,7 @@ fn comes_up(child: &mut Child, file: &Path) -> bool {
 }
 
 #[test]
-fn a_volume_is_listed_read_and_looked_at() {
+fn a_fuse_mount_lists_and_reads_files() {
     let s = Scratch::new("fuse");
     if !Path::new("/dev/fuse").exists() {
         println!("skipped: there is no /dev/fuse");

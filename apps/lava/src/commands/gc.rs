@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_tells_rate_and_rest() {
+    fn progress_shows_rate_and_remaining_time() {
         let mut progress =
             GcProgress { remaining_bytes: 3 << 20, elapsed_ns: 2_000_000_000, ..GcProgress::default() };
         assert!(progress_text(&progress).contains("not known yet"));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewrite_says_how_to_go_on_while_something_is_left() {
+    fn an_unfinished_rewrite_prints_the_command_to_continue() {
         let mut progress = CompactProgress { rewritten_tables: 1, remaining_tables: 2, ..Default::default() };
         assert!(rewritten_text(&progress, "--from x").contains("1 table, 2 left"));
         assert!(rewritten_text(&progress, "--from x").ends_with("to go on later: --from x"));

@@ -192,7 +192,7 @@ mod tests {
         rubbish{\nlavastore_broken{store=\"x\nlavastore_broken{store=\"x\"} y\n";
 
     #[test]
-    fn a_page_is_read_and_what_is_no_sample_left_out() {
+    fn metrics_page_parser_skips_malformed_samples() {
         let page = MetricsPage::parse(TEXT);
         assert_eq!((page.sum("gets_total"), page.sum("broken")), (7.0, 0.0));
         assert_eq!(page.sum_of("level_files", "level", "0"), 5.0);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_lie_between_the_bounds_around_them_and_never_above_the_largest() {
+    fn quantiles_interpolate_within_buckets_up_to_the_maximum() {
         let all = MetricsPage::parse(TEXT).histogram("t", Some(("op", "get")));
         assert_eq!((all.count, all.sum, all.up_to.len()), (21.0, 5.5, 2));
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");

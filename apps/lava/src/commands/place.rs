@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plus_is_between_two_devices_where_it_can_be() {
+    fn a_plus_separates_devices_if_one_part_exists() {
         let dir = env!("CARGO_MANIFEST_DIR");
         let two = |a: &str, b: &str| format!("{dir}/{a}+{dir}/{b}");
         let names = |path: &str| parts(Path::new(path)).len();

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_are_told_by_name_and_never_as_zero_where_they_are_not_known() {
+    fn holders_are_named_and_unknown_holders_are_not_zero() {
         let backup = Holder { id: 3, name: "backup".to_owned(), kept_bytes: 5_000_000, ..Holder::default() };
         let nameless = Holder { id: 4, ..Holder::default() };
         let mut space = Space { holders: vec![backup, nameless], snapshots: 2, ..Space::default() };

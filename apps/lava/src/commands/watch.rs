@@ -447,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_fits_on_the_screen() {
+    fn watch_output_fits_the_terminal() {
         let text: String = (0..60).map(|i| format!("{i} {}\n", "x".repeat(100))).collect();
         let shown = fitted(&text, 24, 80);
         assert!(

@@ -46,7 +46,7 @@ fn a_right_store_verifies_and_damage_is_found() {
 }
 
 #[test]
-fn the_write_under_way_may_be_there_or_not() {
+fn an_unacknowledged_write_may_be_present_or_absent() {
     let dir = scratch("newer");
     let data = DataSet::load(Source::Generated(10)).unwrap();
     let mut ledger = Ledger::new(&data);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_any_length_make_the_same_member_as_the_whole() {
+    fn streamed_compression_does_not_depend_on_piece_length() {
         let values: [&[u8]; 6] = [
             b"",
             b"plain",

@@ -113,7 +113,7 @@ fn untidy_indexes_are_read() {
 }
 
 #[test]
-fn names_tell_the_format() {
+fn file_extension_selects_the_format() {
     let of = |name: &str| Format::of_name(Path::new(name));
     assert_eq!(of("/x/deb_dists_main_binary-amd64_Packages.lz4"), Some(Format::Packages));
     assert_eq!(of("Packages.gz"), Some(Format::Packages));
@@ -124,7 +124,7 @@ fn names_tell_the_format() {
 
 /// Values longer than a piece, with characters at every position of its border.
 #[test]
-fn long_values_are_written_in_pieces_as_they_were_at_once() {
+fn long_values_streamed_in_pieces_equal_whole_output() {
     let mut rng = Rng::new(5);
     for shift in 0..8 {
         let mut value = vec![b'a'; (16 << 10) - shift];
@@ -147,7 +147,7 @@ fn long_values_are_written_in_pieces_as_they_were_at_once() {
 }
 
 #[test]
-fn a_line_over_the_limit_is_passed_and_the_next_is_read() {
+fn an_overlong_line_is_skipped() {
     let long = "x".repeat(100);
     for (format, text) in [
         (Format::Tsv, format!("a\t1\n{long}\t2\nb\t{}\nc\t\n", "v".repeat(30))),

@@ -164,7 +164,7 @@ fn separated_values_are_shown_and_their_garbage_collected() {
 }
 
 #[test]
-fn how_values_are_stored_changes_and_stays_as_it_was_said() {
+fn value_storage_options_can_change_and_persist() {
     let s = Scratch::new("toggle");
     let options = |s: &Scratch| json(&s.ok(&["stats", "--json"]))["families"][0]["options"].clone();
     let mut files = Vec::new();
@@ -264,7 +264,7 @@ fn damage_is_an_error_of_verify() {
 }
 
 #[test]
-fn an_export_goes_on_behind_damage_if_it_is_told_to() {
+fn export_with_skip_damaged_continues_after_damage() {
     let s = Scratch::new("skip");
     // Three tables in level 0 with disjoint ranges.
     for (part, from) in ["a", "b", "c"].into_iter().zip([0, 100, 200]) {
@@ -321,7 +321,7 @@ fn table_with(s: &Scratch, key: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn mistakes_are_one_line_and_make_nothing() {
+fn usage_errors_print_one_line_and_create_no_files() {
     let s = Scratch::new("mistakes");
     for args in [
         &["get", "k"][..],
@@ -359,7 +359,7 @@ fn mistakes_are_one_line_and_make_nothing() {
 }
 
 #[test]
-fn bench_reports_what_is_promised_and_cleans_up() {
+fn bench_reports_documented_fields_and_cleans_up() {
     let s = Scratch::new("bench");
     for workload in ["overwrite", "readwhilewriting"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lava"));
@@ -400,7 +400,7 @@ fn benched(s: &Scratch, line: &str) -> (serde_json::Value, String) {
 }
 
 #[test]
-fn bench_recovery_opens_what_a_killed_process_left() {
+fn bench_recovery_opens_the_store_of_a_killed_process() {
     let s = Scratch::new("bench-recovery");
     let line = "bench recovery --log-size 3000000 --families 2 --json r.json";
     let (told, text) = benched(&s, line);
@@ -419,7 +419,7 @@ fn bench_recovery_opens_what_a_killed_process_left() {
 }
 
 #[test]
-fn bench_scale_meta_describes_a_store_that_is_nowhere() {
+fn bench_scale_meta_describes_a_synthetic_store() {
     let s = Scratch::new("bench-scale-meta");
     let (told, text) = benched(&s, "bench scale-meta --terabytes 0.01 --value-size 1000 --json r.json");
     assert!(text.contains("149 names each"), "{text}");
@@ -431,7 +431,7 @@ fn bench_scale_meta_describes_a_store_that_is_nowhere() {
 }
 
 #[test]
-fn bench_tail_reports_what_was_due_and_cleans_up() {
+fn bench_tail_reports_scheduled_requests_and_cleans_up() {
     let s = Scratch::new("bench-tail");
     let report = |options: &str| {
         let line = format!(
@@ -485,7 +485,7 @@ fn bench_compares_policies_and_cleans_up() {
 }
 
 #[test]
-fn bench_tells_the_parts_of_the_durable_write_path_apart() {
+fn bench_ablation_measures_each_durable_write_mechanism() {
     let s = Scratch::new("bench-spandb");
     let line = "bench ablation --spandb --pairs 1 --num 500 --value-size 100 --writers 4 --seconds 0.1 --json r.json";
     let (told, text) = benched(&s, line);
@@ -494,7 +494,7 @@ fn bench_tells_the_parts_of_the_durable_write_path_apart() {
 }
 
 #[test]
-fn the_demonstration_holds() {
+fn demo_verifies() {
     let s = Scratch::new("demo");
     for _ in 0..2 {
         // The second run finds the store of the first one and replaces it.

@@ -73,7 +73,7 @@ fn a_good_store() {
 /// The reader may be gone before the first byte: then a command still works, silently and
 /// successfully. An unwritable standard output is an error.
 #[test]
-fn nobody_reads_what_is_printed() {
+fn commands_survive_a_closed_stdout_pipe() {
     let s = store("unread");
     let help: [&[&str]; 5] = [
         &["help"],

@@ -23,7 +23,7 @@ fn bytes(len: usize) -> Vec<u8> {
 /// A closed pipe ends a command quietly, a full one with its status; the volume is unchanged either
 /// way.
 #[test]
-fn nobody_reads_what_is_printed_of_volumes() {
+fn fs_commands_survive_a_closed_stdout_pipe() {
     let s = Scratch::new("fs-unread");
     fs(&s, "mkfs image --size 64M --sparse");
     s.file("small", b"hello\n");
@@ -101,7 +101,7 @@ fn files_go_in_and_out() {
 }
 
 #[test]
-fn an_image_is_made_once_and_whole() {
+fn mkfs_creates_a_complete_image_and_never_overwrites() {
     let s = Scratch::new("fs-mkfs");
     assert!(fails(&s, 2, "mkfs image").contains("--size"));
     for (size, what) in [("5000", "whole blocks"), ("1M", "too small")] {
@@ -462,7 +462,7 @@ fn a_volume_in_use_is_not_touched() {
 
 /// Files without a volume and missing paths are reported; no file is created.
 #[test]
-fn what_is_no_volume_is_left_alone() {
+fn fs_commands_leave_non_volumes_unchanged() {
     let s = Scratch::new("fs-none");
     s.file("text", b"dear\n");
     s.file("large", &vec![1; 16 << 20]);

@@ -14,7 +14,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn the_process_that_has_the_store_open_makes_it_and_it_has_every_durable_write() {
+fn the_store_owner_makes_checkpoints_with_all_durable_writes() {
     let s = Scratch::new("live-checkpoint");
     let db = Db::open(s.path("db")).unwrap();
     let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -115,7 +115,7 @@ fn signal(child: &Child, signal: i32) {
 }
 
 #[test]
-fn a_stopped_process_is_in_use_and_one_that_is_killed_leaves_the_store_to_the_command() {
+fn checkpoint_waits_for_a_stopped_owner_and_replaces_a_dead_one() {
     let s = Scratch::new("live-checkpoint-killed");
     let mut child = holder(&s);
     signal(&child, libc::SIGSTOP);

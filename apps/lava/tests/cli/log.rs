@@ -35,7 +35,7 @@ fn append(s: &Scratch, line: &str, input: &[u8]) -> std::process::Output {
 }
 
 #[test]
-fn records_go_in_and_come_out() {
+fn appended_log_records_are_read_back() {
     let s = Scratch::new("log");
     assert_eq!(ok(&s, "append orders apples pears"), "");
     let told = json(&ok(&s, "append orders plums --json"));
@@ -87,7 +87,7 @@ fn records_go_in_and_come_out() {
 }
 
 #[test]
-fn many_records_come_in_several_batches_and_gaps_hide_none() {
+fn many_log_records_span_batches_and_gaps() {
     let s = Scratch::new("log-many");
     let lines: String = (1..=2500).map(|n| format!("{n}\n")).collect();
     assert_eq!(
@@ -109,7 +109,7 @@ fn many_records_come_in_several_batches_and_gaps_hide_none() {
 }
 
 #[test]
-fn what_is_not_there_is_named_and_nothing_is_made() {
+fn missing_stores_and_logs_are_named_and_not_created() {
     let s = Scratch::new("log-none");
     std::fs::create_dir(s.path("home")).unwrap();
     std::fs::write(s.path("home").join("letter"), b"dear").unwrap();
@@ -141,7 +141,7 @@ fn what_is_not_there_is_named_and_nothing_is_made() {
 
 /// The store is complete and has no keys yet.
 #[test]
-fn a_store_of_logs_alone_is_no_damaged_store_of_keys() {
+fn a_store_of_logs_without_keys_is_not_reported_as_damaged() {
     let s = Scratch::new("log-alone");
     ok(&s, "append a x");
     for line in ["get k", "scan", "export -", "gc --dry-run", "verify"] {
@@ -161,7 +161,7 @@ fn a_store_of_logs_alone_is_no_damaged_store_of_keys() {
 
 /// Reports of the store include its logs, with and without keys.
 #[test]
-fn the_ledgers_of_a_store_have_its_logs() {
+fn space_reports_include_logs() {
     let s = Scratch::new("log-ledgers");
     ok(&s, "append orders apples pears");
     ok(&s, "append a\\tb x");
@@ -217,7 +217,7 @@ fn the_ledgers_of_a_store_have_its_logs() {
 }
 
 #[test]
-fn a_store_that_is_held_is_not_waited_for() {
+fn log_commands_fail_at_once_on_a_locked_store() {
     let s = Scratch::new("log-held");
     ok(&s, "append a x");
     let mut holder =
@@ -242,7 +242,7 @@ fn a_store_that_is_held_is_not_waited_for() {
 }
 
 #[test]
-fn a_tail_follows_what_others_append() {
+fn tail_follows_appends_of_other_processes() {
     let s = Scratch::new("log-follow");
     ok(&s, "append a 1 2 3");
     let mut tail = lava(&s.0)
@@ -266,7 +266,7 @@ fn a_tail_follows_what_others_append() {
 
 /// Damage in sealed log groups loses only the damaged records.
 #[test]
-fn a_damaged_record_is_named_and_the_others_are_read() {
+fn a_damaged_log_record_is_reported_and_the_rest_is_read() {
     let s = Scratch::new("log-damaged");
     for round in 1..=6 {
         let records: Vec<String> = (0..10).map(|i| format!("r{round}-{i:02}-").repeat(1500)).collect();
@@ -304,7 +304,7 @@ fn a_damaged_record_is_named_and_the_others_are_read() {
 }
 
 #[test]
-fn nobody_reads_what_is_printed_of_logs() {
+fn log_commands_survive_a_closed_stdout_pipe() {
     let s = Scratch::new("log-unread");
     ok(&s, "append a one two three");
     for line in
@@ -393,7 +393,7 @@ fn a_volume_holds_logs() {
 
 /// Keys written together with records by a killed process are only in the log of records.
 #[test]
-fn keys_that_only_the_log_has_are_read_and_written() {
+fn unflushed_keys_beside_logs_are_read_and_written() {
     use lavastore::{Db, LogBatch, LogOptions, Options, WriteBatch};
     let s = Scratch::new("log-both");
     let logs = LogOptions { group_bytes: Some(1 << 20), ..LogOptions::default() };
@@ -423,7 +423,7 @@ fn keys_that_only_the_log_has_are_read_and_written() {
 
 /// A benchmark opens the store of a killed one and checks all required records.
 #[test]
-fn a_benchmark_recovers_what_another_left() {
+fn bench_log_recovers_the_store_of_a_killed_run() {
     let s = Scratch::new("log-recover");
     let run = |args: &[&str]| {
         let common = ["bench", "log", "--db", "left", "--logs", "3", "--writers", "2", "--seconds", "0.1"];

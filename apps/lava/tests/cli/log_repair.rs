@@ -39,7 +39,7 @@ fn a_store_of_logs_without_current_comes_back() {
 }
 
 #[test]
-fn a_loss_is_told_and_is_exit_status_5() {
+fn data_loss_is_reported_with_exit_status_5() {
     let s = Scratch::new("log-repair-loss");
     store(&s);
     // Whether an index file covers this page depends on the progress of background work.
@@ -67,7 +67,7 @@ fn a_loss_is_told_and_is_exit_status_5() {
 }
 
 #[test]
-fn where_there_are_no_logs_none_are_made() {
+fn log_repair_of_a_store_without_logs_creates_none() {
     let s = Scratch::new("log-repair-none");
     std::fs::create_dir(s.path("db")).unwrap();
     assert!(s.fails(8, &["log", "repair", "--dry-run"]).contains("no store of logs"));
@@ -77,7 +77,7 @@ fn where_there_are_no_logs_none_are_made() {
 }
 
 #[test]
-fn keys_and_logs_come_back_together() {
+fn repair_restores_keys_and_logs_together() {
     let s = Scratch::new("log-repair-both");
     store(&s);
     s.ok(&["put", "apples", "98", "--add-engine"]);

@@ -12,7 +12,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn an_ending_that_names_no_format_is_refused() {
+fn an_unknown_file_extension_is_refused() {
     let s = Scratch::new("endings");
     s.ok(&["put", "k", "v"]);
     for name in ["out.csv", "out.csv.gz", "out.parquet", "out"] {
@@ -73,7 +73,7 @@ fn an_import_that_fails_at_once_leaves_no_store() {
 }
 
 #[test]
-fn malformed_records_are_passed_on_request() {
+fn malformed_records_are_skipped_on_request() {
     let s = Scratch::new("malformed");
     let mut rows = String::new();
     for i in 0..100 {
@@ -143,7 +143,7 @@ fn families_are_listed_made_and_dropped() {
 }
 
 #[test]
-fn sizes_come_out_as_they_went_in() {
+fn sizes_use_binary_units_for_input_and_output() {
     let s = Scratch::new("units");
     assert!(s.ok(&["fs", "mkfs", "image", "--size", "64M", "--sparse"]).contains("64.00 MiB"));
     assert!(s.ok(&["fs", "mkfs", "second", "--size", "16MiB", "--sparse"]).contains("16.00 MiB"));
@@ -152,7 +152,7 @@ fn sizes_come_out_as_they_went_in() {
 }
 
 #[test]
-fn one_thing_is_singular() {
+fn counts_of_one_use_the_singular() {
     let s = Scratch::new("singular");
     s.file("one.tsv", b"a\t1\n");
     assert!(s.ok(&["import", "one.tsv"]).contains("imported 1 record,"));
@@ -171,7 +171,7 @@ fn one_thing_is_singular() {
 /// A second Ctrl-C would end the process at once; the first one ends it at a record, and it dies of
 /// the signal.
 #[test]
-fn an_interrupted_import_says_where_to_go_on() {
+fn an_interrupted_import_prints_where_to_resume() {
     use std::os::unix::process::ExitStatusExt;
     let s = Scratch::new("interrupted");
     let mut child = lava(&s.0)
@@ -203,7 +203,7 @@ fn an_interrupted_import_says_where_to_go_on() {
 }
 
 #[test]
-fn a_rewrite_that_is_done_does_not_say_how_to_go_on() {
+fn a_finished_rewrite_prints_no_continuation() {
     let s = Scratch::new("rewritten");
     s.file("rows.tsv", b"a\t1\nb\t2\n");
     s.ok(&["import", "rows.tsv"]);

@@ -33,7 +33,7 @@ fn check(text: &str) {
 }
 
 #[test]
-fn counters_are_those_of_the_running_process_and_go_up() {
+fn stats_reads_live_counters_of_the_running_process() {
     let s = Scratch::new("metrics");
     s.ok(&["put", "k", "v"]);
     let nobody = s.fails(8, &["stats", "--prometheus"]);
@@ -103,7 +103,7 @@ fn wait_for(mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn the_process_that_has_the_store_is_watched() {
+fn watch_shows_the_process_that_owns_the_store() {
     let s = Scratch::new("watch");
     s.ok(&["put", "k", "v"]);
     let nobody = s.fails(8, &["stat", "--watch", "--count", "1"]);
@@ -201,7 +201,7 @@ fn a_watch_ends_with_its_reader_and_with_the_process_it_watches() {
 }
 
 #[test]
-fn a_speed_disk_is_told_with_its_levels() {
+fn watch_shows_the_fast_tier_and_its_levels() {
     let s = Scratch::new("watch-speed");
     let options =
         Options { metrics_file: Some("METRICS".into()), speed: Some(s.path("fast")), ..Options::default() }

@@ -11,7 +11,7 @@ fn of_import(s: &Scratch, name: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn arguments_that_cannot_be_are_named() {
+fn invalid_arguments_are_named() {
     let s = Scratch::new("arguments");
     s.ok(&["put", "k", "v"]);
     let cases: [(&[&str], &str); 23] = [
@@ -52,7 +52,7 @@ fn arguments_that_cannot_be_are_named() {
 }
 
 #[test]
-fn lines_that_are_no_records_are_named() {
+fn malformed_lines_are_named() {
     let s = Scratch::new("lines");
     let cases: [(&str, &[u8], &str); 11] = [
         ("a.jsonl", b"nonsense\n", "line 1: no JSON object"),
@@ -104,7 +104,7 @@ fn packed_files_that_are_cut_off_are_named() {
 }
 
 #[test]
-fn places_that_hold_something_else_are_left_alone() {
+fn foreign_files_and_directories_are_left_unchanged() {
     let s = Scratch::new("places");
     let file = s.file("file", b"x");
     let below = file.join("below");

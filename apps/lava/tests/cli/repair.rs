@@ -53,7 +53,7 @@ fn a_store_without_current_or_manifest_comes_back() {
 }
 
 #[test]
-fn a_loss_is_told_and_is_exit_status_5() {
+fn data_loss_is_reported_with_exit_status_5() {
     let s = Scratch::new("repair-loss");
     store(&s);
     erase(&s, ".ksst");
@@ -80,7 +80,7 @@ fn a_loss_is_told_and_is_exit_status_5() {
 /// Losses of a killed store with volatile writes are unknown: the report is neither damage nor a
 /// complete salvage.
 #[test]
-fn unknown_alone_is_exit_status_3() {
+fn possible_loss_without_certain_loss_is_exit_status_3() {
     use lavastore::{Db, LogBatch, LogOptions, Options, WriteBatch, WriteOptions};
     for volatile in [0, 2] {
         let s = Scratch::new(&format!("repair-unknown-{volatile}"));

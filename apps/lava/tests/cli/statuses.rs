@@ -19,7 +19,7 @@ fn the_table_is_printed_and_complete() {
 }
 
 #[test]
-fn a_key_that_is_not_there_is_not_damage() {
+fn a_missing_key_is_not_reported_as_damage() {
     let s = Scratch::new("missing");
     s.ok(&["put", "k", "v"]);
     assert!(s.fails(4, &["get", "other"]).contains("key not found: other"));
@@ -63,7 +63,7 @@ fn a_file_is_no_store() {
 }
 
 #[test]
-fn a_store_in_use_says_by_whom() {
+fn a_locked_store_names_its_holder() {
     let s = Scratch::new("in-use");
     s.ok(&["put", "k", "v"]);
     let mut holder = lava(&s.0)
@@ -86,7 +86,7 @@ fn a_store_in_use_says_by_whom() {
 }
 
 #[test]
-fn a_full_volume_is_told() {
+fn a_full_volume_is_reported_with_exit_status_6() {
     let s = Scratch::new("full");
     assert!(
         lava(&s.0).args(["fs", "mkfs", "image", "--size", "64M", "--sparse"]).status().unwrap().success()
@@ -133,7 +133,7 @@ fn a_mistake_leads_to_the_help_of_its_command() {
 }
 
 #[test]
-fn gigabytes_are_not_loaded_unseen() {
+fn a_large_benchmark_load_needs_confirmation() {
     let s = Scratch::new("unseen");
     let output = lava(&s.0).args(["bench", "read"]).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

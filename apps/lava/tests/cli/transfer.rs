@@ -51,7 +51,7 @@ fn standard_output_has_a_name() {
 }
 
 #[test]
-fn an_export_is_there_when_it_is_whole() {
+fn an_export_appears_only_when_complete() {
     let s = Scratch::new("export");
     for key in ["a", "b"] {
         s.ok(&["put", key, "1"]);
@@ -97,7 +97,7 @@ fn an_export_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn an_import_that_was_cut_off_goes_on() {
+fn a_truncated_import_resumes() {
     let s = Scratch::new("resume");
     let lines: Vec<String> =
         (0..3000).map(|i| format!("k{:04}\t{i} {}\n", i % 2000, "v".repeat(200))).collect();
@@ -118,7 +118,7 @@ fn an_import_that_was_cut_off_goes_on() {
 }
 
 #[test]
-fn an_import_that_was_killed_goes_on() {
+fn a_killed_import_resumes() {
     let s = Scratch::new("killed");
     let lines: String = (0..20_000).map(|i| format!("k{i:06}\t{}\n", "v".repeat(100))).collect();
     let mut child = lava(&s.0)

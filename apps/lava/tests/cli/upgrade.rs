@@ -67,7 +67,7 @@ fn a_store_of_logs() {
 }
 
 #[test]
-fn where_there_is_no_store() {
+fn upgrade_of_a_missing_store_is_refused() {
     let s = Scratch::new("upgrade-nothing");
     s.fails(8, &["upgrade"]);
     assert!(!s.path("db").exists());

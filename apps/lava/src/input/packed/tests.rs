@@ -51,7 +51,7 @@ fn text() -> Vec<u8> {
 
 /// All members of a file are read, not only the first.
 #[test]
-fn members_one_behind_the_other_are_all_read() {
+fn concatenated_members_are_all_read() {
     for (name, pack) in PACKS {
         let parts = [b"one\t1\n".to_vec(), text(), Vec::new(), b"three\t3\n".to_vec()];
         let packed: Vec<u8> = parts.iter().flat_map(|part| pack(part)).collect();
@@ -72,7 +72,7 @@ fn packed_and_plain_input_reads_alike() {
 }
 
 #[test]
-fn what_follows_a_member_and_is_none_is_an_error_that_names_its_place() {
+fn trailing_garbage_after_a_member_is_an_error_with_its_offset() {
     for (name, pack) in PACKS {
         let packed = pack(&text());
         let other = if name == "gzip" { lz4(b"x") } else { gzip(b"x") };
@@ -88,7 +88,7 @@ fn what_follows_a_member_and_is_none_is_an_error_that_names_its_place() {
 }
 
 #[test]
-fn a_file_that_ends_within_a_member_is_an_error_wherever_it_ends() {
+fn a_truncated_member_is_an_error_at_every_length() {
     let long: Vec<u8> = (0..40_000u64).flat_map(|i| (i * i * 0x9e37_79b9).to_le_bytes()).collect();
     for (name, pack) in PACKS {
         let (first, second) = (pack(b"first\n"), pack(b"second\n"));
@@ -124,7 +124,7 @@ fn damage_is_an_error() {
 }
 
 #[test]
-fn skippable_frames_are_passed() {
+fn skippable_frames_are_skipped() {
     let skippable =
         |len: u32| [&[0x5a, 0x2a, 0x4d, 0x18][..], &len.to_le_bytes(), &vec![7; len as usize]].concat();
     for pack in [lz4 as Pack, zstd] {
