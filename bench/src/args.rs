@@ -575,7 +575,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_policy_without_a_name_is_each_of_them_and_of_ablation_alone() {
+    fn policy_without_a_name_selects_all_in_ablation_only() {
         let told = |line: &str| (args(line).policy, args(line).check().is_ok());
         assert_eq!(told("ablation --policy --num 5"), (Policy::Each, true));
         assert_eq!(told("ablation --policy vlsm"), (Policy::Vlsm, true));

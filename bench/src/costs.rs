@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_are_what_grew() {
+    fn costs_are_counter_differences() {
         let counters = |bytes: u64, stalls: u64| Counters {
             process: ProcessCounters {
                 write_bytes: bytes,

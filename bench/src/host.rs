@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_and_counters_are_read() {
+    fn clock_advances_and_process_counters_are_readable() {
         let start = now_ns();
         wait_until(start + 2_000_000);
         assert!(now_ns() >= start + 2_000_000);

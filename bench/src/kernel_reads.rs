@@ -76,7 +76,7 @@ mod tests {
     use crate::host::{DeviceCounters, ProcessCounters};
 
     #[test]
-    fn what_grew_is_told_for_each_get() {
+    fn kernel_read_growth_is_reported_per_get() {
         let at = |read_calls, read_bytes, device| Counters {
             process: ProcessCounters { read_calls, read_bytes, ..ProcessCounters::default() },
             device,

@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_finds_no_new_low_is_given_up() {
+    fn throttle_gives_up_if_space_does_not_shrink() {
         let (admitted_, waited_ns, _) = admitted(10 * STEP_NS, |ns| 200 + (ns / STEP_NS) % 3);
         assert!(!admitted_);
         assert_eq!(waited_ns, 10 * STEP_NS);
     }
 
     #[test]
-    fn a_writer_that_is_told_to_stop_does_not_wait() {
+    fn a_stopped_writer_does_not_wait() {
         let watch = Watch::new(1);
         watch.note(5);
         assert!(!Throttle::new(&watch, u64::MAX).admit(&AtomicBool::new(true)));

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_behind_a_backlog_takes_no_memory() {
+    fn merging_backlogged_requests_takes_constant_memory() {
         let mut late = Recorder::new(0);
         (0..1000).for_each(|n| late.complete(n * MS, 500 * MS + n * MS, 1, 1));
         assert_eq!(late.pending.len(), 1);

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_for_people() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!(human_bytes(999), "999 B");
         assert_eq!(human_bytes(3 << 19), "1.50 MiB");
         assert_eq!(

@@ -293,7 +293,7 @@ mod tests {
     use crate::host::WorkDir;
 
     #[test]
-    fn a_small_store_frees_what_was_deleted() {
+    fn a_small_store_frees_the_space_of_deletes() {
         let dir = std::env::temp_dir().join(format!("bench-rest-test-{}", std::process::id()));
         let dir = WorkDir::fresh(&dir).unwrap();
         let args = RestArgs { num: 3_000, value_size: 1_000, deleted: 50, still: 1, seed: 7 };

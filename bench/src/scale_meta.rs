@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_run_tells_counts_and_times() {
+    fn a_small_run_reports_counts_and_times() {
         let report = run(&args()).unwrap();
         assert_eq!((report.tables, report.tables_made, report.names_per_table), (3, 3, 149));
         assert!(report.sums_bytes > 0 && report.manifest_bytes > 0 && report.times.walk_ms > 0.0);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_be_are_refused() {
+    fn invalid_options_are_refused() {
         let refused = |args: ScaleMetaArgs, name: &str| {
             let told = args.check().unwrap_err().to_string();
             assert!(told.starts_with(name), "{told}");

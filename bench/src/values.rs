@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_have_the_promised_means() {
+    fn value_lengths_have_the_specified_means() {
         for sizes in [ValueSizes::Mixed8k, ValueSizes::Pareto1k] {
             let mean = sizes.total(100_000) as f64 / 100_000.0;
             assert!((mean / sizes.mean() - 1.0).abs() < 0.02, "{sizes}: {mean} instead of {}", sizes.mean());

@@ -72,7 +72,7 @@ fn the_readme_shows_the_record() {
 }
 
 #[test]
-fn figures_are_told_with_three_digits_and_losses_like_gains() {
+fn figures_have_three_digits_for_losses_and_gains() {
     assert_eq!(thousands(221_571.3), "222,000");
     assert_eq!(thousands(7_484.0), "7,480");
     assert_eq!(thousands(52.4), "52");

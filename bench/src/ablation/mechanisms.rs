@@ -233,7 +233,7 @@ mod tests {
     use crate::lava::Lava;
 
     #[test]
-    fn runs_of_a_pair_differ_in_the_mechanism_alone() {
+    fn paired_runs_differ_only_in_the_mechanism() {
         let known: Vec<&str> =
             ROWS.iter().flat_map(|(_, adds)| adds.iter().copied()).chain(OTHER_SWITCHES).collect();
         let args = args("ablation --mechanisms --without correlated");

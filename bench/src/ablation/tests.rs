@@ -34,7 +34,7 @@ fn measured(line: &str) -> (AblationReport, Vec<(Ablation, bool)>, Vec<String>) 
 }
 
 #[test]
-fn every_switch_is_in_one_row_or_not_of_the_paper() {
+fn every_switch_belongs_to_one_row_or_to_other_switches() {
     let in_rows = ROWS.iter().flat_map(|(_, adds)| adds.iter().copied());
     let all: Vec<&str> = in_rows.chain(OTHER_SWITCHES).collect();
     let distinct: BTreeSet<&str> = all.iter().copied().collect();
@@ -43,7 +43,7 @@ fn every_switch_is_in_one_row_or_not_of_the_paper() {
 }
 
 #[test]
-fn rows_add_one_mechanism_each_and_the_last_is_the_engine_as_it_is() {
+fn each_row_adds_a_mechanism_up_to_the_full_engine() {
     let plain = args("ablation");
     let first = Ablation::without(without(&plain, 0).iter().map(String::as_str)).unwrap();
     let only_others = Ablation {
@@ -82,7 +82,7 @@ fn rows_add_one_mechanism_each_and_the_last_is_the_engine_as_it_is() {
 }
 
 #[test]
-fn all_rows_run_in_fresh_directories_and_every_other_round_backwards() {
+fn rows_run_in_fresh_directories_and_alternating_order() {
     let line = "ablation --num 300 --value-size 600 --updates 600 --pairs 2 --distribution zipf \
         --space-limit 200000000 --memtable-bytes 65536 --file-bytes 65536";
     let (report, opened, steps) = measured(line);
@@ -110,7 +110,7 @@ fn all_rows_run_in_fresh_directories_and_every_other_round_backwards() {
 }
 
 #[test]
-fn the_json_has_every_promised_field() {
+fn json_has_every_documented_field() {
     let (report, ..) = measured("ablation --num 200 --values mixed-8k --updates 300 --pairs 1");
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!((&json["workload"], &json["rounds"]), (&"ablation".into(), &1.into()));
@@ -139,7 +139,7 @@ fn the_json_has_every_promised_field() {
 }
 
 #[test]
-fn ratios_are_those_of_a_round() {
+fn ratios_are_computed_within_a_round() {
     let row = |mb_per_s: &[f64]| vec![mb_per_s.to_vec(); FIGURES.len()];
     let values = [row(&[10.0, 20.0, 40.0]), row(&[20.0, 20.0, 20.0]), row(&[30.0, 40.0, 60.0])];
     let figure = &figures(&values, 2)["mb_per_s"];

@@ -161,7 +161,7 @@ fn full_with(fault: Fault) -> Full {
 }
 
 #[test]
-fn what_a_full_store_must_not_do_is_found() {
+fn contract_violations_of_a_full_store_are_detected() {
     assert!(full_with(Fault::None).is_kept());
     let forgets = full_with(Fault::Forgets);
     assert!(forgets.reads_wrong > 0 && forgets.text().contains("NOT KEPT"), "{forgets:?}");
@@ -173,7 +173,7 @@ fn what_a_full_store_must_not_do_is_found() {
 }
 
 #[test]
-fn a_store_that_grows_above_a_changed_limit_is_found() {
+fn growth_above_a_changed_limit_is_detected() {
     let changed_with = |fault, seconds| {
         let opener = Opens { fault, ..Opens::default() };
         let options = BenchArgs { space_limit: Some(SpaceLimit::Bytes(FULL_BYTES)), ..options() };
@@ -188,7 +188,7 @@ fn a_store_that_grows_above_a_changed_limit_is_found() {
 }
 
 #[test]
-fn on_a_volume_the_keys_follow_its_size_and_both_stores_are_told() {
+fn key_count_follows_the_volume_and_both_stores_are_reported() {
     let parent = std::env::temp_dir().join(format!("bench-volume-test-{}", std::process::id()));
     let opener = Opens { volume: Some((parent.clone(), FULL_BYTES)), ..Opens::default() };
     let told = BenchArgs { volume: Some(parent.clone()), ..options() };
@@ -226,7 +226,7 @@ fn on_a_volume_the_keys_follow_its_size_and_both_stores_are_told() {
 }
 
 #[test]
-fn what_is_not_told_has_the_defaults_of_the_contract() {
+fn unset_options_take_the_contract_defaults() {
     let args = BenchArgs { num: None, value_size: None, seconds: None, ..options() };
     let told = with_defaults(&args);
     assert_eq!((told.num, told.value_size, told.seconds), (Some(65_536), Some(16_000), Some(600.0)));

@@ -49,7 +49,7 @@ fn zipf_draws_the_popular_ranks_as_often_as_it_should() {
 }
 
 #[test]
-fn tiny_key_spaces_work() {
+fn distributions_stay_within_tiny_key_spaces() {
     for n in 1..5 {
         let mut rng = Rng::new(n);
         for distribution in [crate::Distribution::Zipf, crate::Distribution::Pareto] {
@@ -62,7 +62,7 @@ fn tiny_key_spaces_work() {
 }
 
 #[test]
-fn by_paretos_law_a_fifth_gets_four_fifths_at_every_scale() {
+fn pareto_gives_a_fifth_of_keys_four_fifths_of_draws() {
     let (n, draws) = (1_000_000, 400_000);
     let mut rng = Rng::new(5);
     let ranks: Vec<u64> = (0..draws).map(|_| pareto_rank(n, &mut rng)).collect();

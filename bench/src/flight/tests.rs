@@ -10,7 +10,7 @@ fn run(line: &str) -> crate::Report {
 
 /// Scans in flight do the same work as threads with iterators, and their results are checked.
 #[test]
-fn scans_in_flight_read_what_iterators_read() {
+fn asynchronous_scans_read_the_same_as_iterators() {
     let line = "async --workload scan --num 3000 --value-size 100 --reads 400 --scan-length 7 --depth 1";
     let (one, threads) = (run(line), run(&format!("{line} --blocking")));
     assert_eq!((one.ops, &one.ops_hash), (400, &threads.ops_hash));
@@ -25,7 +25,7 @@ fn scans_in_flight_read_what_iterators_read() {
 }
 
 #[test]
-fn other_mixes_are_what_they_were() {
+fn each_mix_runs_its_operation_kinds() {
     for (mix, kinds) in [("read", "get"), ("write", "put"), ("mixed", "get put")] {
         let report = run(&format!(
             "async --workload {mix} --num 500 --value-size 50 --reads 300 --updates 300 --depth 9"
@@ -35,7 +35,7 @@ fn other_mixes_are_what_they_were() {
 }
 
 #[test]
-fn a_scan_that_makes_no_sense_is_refused() {
+fn invalid_scan_options_are_refused() {
     assert!(args("async --workload scan --depth 1024 --scan-length 100").check().is_ok());
     for line in ["ycsb --workload scan", "async --workload e", "async --workload scan --depth 5000"] {
         assert!(args(line).check().is_err(), "{line}");

@@ -85,7 +85,7 @@ impl LogEngine for Shared {
 }
 
 #[test]
-fn an_engine_that_loses_a_record_is_found_out() {
+fn a_lost_record_is_detected() {
     let honest = Shared(std::sync::Arc::default());
     let report = run(&args(), &honest, Path::new("/")).unwrap();
     assert_eq!(report.index_bytes_ratio, Some(0.001));
@@ -96,7 +96,7 @@ fn an_engine_that_loses_a_record_is_found_out() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     for (wrong, word) in [
         (LogArgs { writers: 0, ..args() }, "writer"),
         (LogArgs { writers: 4, ..args() }, "writer"),
@@ -131,7 +131,7 @@ fn a_writer_may_append_several_at_once() {
 }
 
 #[test]
-fn readers_follow_and_reads_come_after() {
+fn tail_readers_run_during_appends_and_reads_after_them() {
     let parent = crate::host::WorkDir::fresh(
         &std::env::temp_dir().join(format!("bench-tails-{}", std::process::id())),
     );
@@ -152,7 +152,7 @@ fn readers_follow_and_reads_come_after() {
 }
 
 #[test]
-fn each_record_may_bring_a_put_along() {
+fn appends_may_embed_a_put_each() {
     let parent = crate::host::WorkDir::fresh(
         &std::env::temp_dir().join(format!("bench-joint-{}", std::process::id())),
     );
@@ -171,7 +171,7 @@ fn each_record_may_bring_a_put_along() {
 /// Exiting without a close leaves the state of a killed process. In this test the forgotten store
 /// would keep its lock, so the file is compared with a closed store.
 #[test]
-fn what_must_be_there_is_written_down_and_looked_for() {
+fn required_log_ends_are_recorded_and_checked() {
     let parent =
         crate::host::WorkDir::fresh(&std::env::temp_dir().join(format!("bench-ends-{}", std::process::id())));
     let parent = parent.unwrap();

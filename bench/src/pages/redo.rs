@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_and_what_is_none_is_refused() {
+    fn redo_record_round_trips_and_malformed_is_refused() {
         let redo = Redo { page: 7, at: 16_380, bytes: b"abcd" };
         let mut record = Vec::new();
         redo.encode(&mut record);

@@ -58,7 +58,7 @@ fn a_wrong_page_is_found() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     let wrong = [
         PageServerArgs { pages: 3, ..args(Mix::ReadWrite) },
         PageServerArgs { writers: 5, ..args(Mix::ReadWrite) },

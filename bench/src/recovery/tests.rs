@@ -34,7 +34,7 @@ fn recovered(args: &RecoveryArgs, dir: &Path) -> Result<RecoveryReport> {
 }
 
 #[test]
-fn what_was_written_is_there_and_what_it_took_is_told() {
+fn recovery_finds_all_records_and_reports_its_cost() {
     let dir = work_dir("all");
     let args = args("--log-size 300000 --families 3 --threads 2 --batch 7 --value-size 100 --memory 4000000");
     assert_eq!(args.records(), 300_000_u64.div_ceil(124));
@@ -51,7 +51,7 @@ fn what_was_written_is_there_and_what_it_took_is_told() {
 }
 
 #[test]
-fn a_key_that_is_lost_is_told() {
+fn a_lost_key_is_reported() {
     let dir = work_dir("lost");
     let fewer = args("--log-size 10000 --value-size 100");
     filled(&fewer, dir.path());
@@ -62,7 +62,7 @@ fn a_key_that_is_lost_is_told() {
 }
 
 #[test]
-fn a_process_that_fails_is_told() {
+fn a_failed_fill_process_is_reported() {
     let failed = fill_and_kill(&mut Command::new("false")).unwrap_err();
     assert!(failed.to_string().contains("the process that fills the store failed"), "{failed}");
     let mut says = Command::new("echo");
@@ -70,7 +70,7 @@ fn a_process_that_fails_is_told() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     for (line, why) in [
         ("--value-size 7", "--value-size must be 8"),
         ("--families 0", "--families must be 1"),

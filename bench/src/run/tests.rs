@@ -77,7 +77,7 @@ fn run_once(line: &str) -> Report {
 
 /// The kinds of operations are reported separately, and only written bytes count as written.
 #[test]
-fn mixes_tell_their_kinds_apart() {
+fn latencies_are_reported_per_operation_kind() {
     let kinds = |line: &str| {
         let report = run_once(line);
         let kinds: Vec<_> = report.latency.keys().cloned().collect();
@@ -117,7 +117,7 @@ fn every_workload_reports() {
 }
 
 #[test]
-fn a_load_that_changes_tells_each_phase() {
+fn each_phase_of_a_changing_load_is_reported() {
     let line = "ycsb --num 200 --value-size 76 --phases mixed,write,c --seconds 0.05 --threads 2";
     let report = run_once(line);
     let mixes: Vec<_> = report.phases.iter().map(|phase| phase.mix.name()).collect();
@@ -133,7 +133,7 @@ fn a_load_that_changes_tells_each_phase() {
 }
 
 #[test]
-fn phases_that_make_no_sense_are_refused() {
+fn invalid_phases_are_refused() {
     for (line, why) in [
         ("ycsb --phases a,b", "--seconds"),
         ("ycsb --phases a,b --seconds 1 --workload c", "in place of"),
@@ -176,7 +176,7 @@ fn a_store_that_loses_data_fails_the_run() {
 }
 
 #[test]
-fn the_json_has_every_promised_field() {
+fn json_has_every_documented_field() {
     let json = serde_json::to_value(run_once("overwrite --num 50 --value-size 20")).unwrap();
     let promised = "workload ops seconds ops_per_s mb_per_s mb_per_s_settled p50_us p99_us p999_us max_us user_bytes \
         device_bytes_written device_bytes_read write_amplification space_peak_ratio space_settled_ratio reads_per_get \
@@ -195,7 +195,7 @@ fn unknown_mechanisms_are_refused_with_the_list() {
 }
 
 #[test]
-fn a_limit_is_a_multiple_of_what_is_loaded() {
+fn a_relative_limit_multiplies_the_loaded_bytes() {
     assert_eq!(args("overwrite --num 1000 --value-size 76 --space-limit 1.5x").limit_bytes(), Some(150_000));
     assert_eq!(args("overwrite --num 1000 --space-limit 77777").limit_bytes(), Some(77_777));
     assert_eq!(args("overwrite --num 1000").limit_bytes(), None);

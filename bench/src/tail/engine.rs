@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_those_since_the_first_look_and_are_held_to_the_budget() {
+    fn waits_since_the_start_are_compared_with_the_budget() {
         let before = Histograms { waits: vec![("l0", of(&[90_000_000]))], ..Histograms::default() };
         let l0 = of(&[90_000_000, 1_000_000, 2_000_000, 30_000_000]);
         let after = Histograms {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn one_report_stands_for_itself_and_several_are_a_list() {
+    fn several_reports_are_serialized_as_a_list() {
         let json = |runs: &TailRuns| serde_json::to_value(runs).unwrap();
         let one = TailRuns { points: vec![point(80.0)] };
         assert_eq!(json(&one), serde_json::to_value(&one.points[0]).unwrap());

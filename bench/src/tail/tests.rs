@@ -40,7 +40,7 @@ fn only(runs: TailRuns) -> TailReport {
 }
 
 #[test]
-fn what_is_due_at_a_rate_is_done() {
+fn all_requests_of_a_rate_are_executed() {
     for (line, count) in [
         ("--rate 2000 --load 50", 200),
         ("--rate 2000 --load 50 --clients separate --read-share 0.5", 200),
@@ -63,7 +63,7 @@ fn what_is_due_at_a_rate_is_done() {
 }
 
 #[test]
-fn the_rate_is_found_and_the_load_is_a_part_of_it() {
+fn load_is_a_fraction_of_the_found_rate() {
     let report = report("--load 20 --read-share 0.5");
     assert!(report.sustained_per_s > 0.0 && !report.found_by_second.is_empty());
     assert!((report.rate_per_s / report.sustained_per_s - 0.2).abs() < 1e-9);
@@ -130,7 +130,7 @@ fn the_rate_is_found_once_for_all_loads() {
 }
 
 #[test]
-fn bursts_are_told_one_by_one() {
+fn each_burst_is_reported() {
     let line = "--rate 1000 --burst 3x100ms --idle 0.2s --seconds 0.55 --read-share 0.5";
     for line in [line.to_owned(), format!("{line} --clients separate")] {
         let report = report(&line);
@@ -183,7 +183,7 @@ fn a_closed_loop_has_clients_and_no_rate() {
 }
 
 #[test]
-fn the_engine_tells_its_waits_and_the_probes_what_the_device_takes() {
+fn report_includes_engine_waits_and_device_probes() {
     let report = report("--rate 1000 --load 95 --seconds 0.5 --read-share 0");
     let times = report.engine_times.as_ref().unwrap();
     assert_eq!(times.stall_budget_us, Some(10_000.0));
@@ -209,14 +209,14 @@ fn the_engine_tells_its_waits_and_the_probes_what_the_device_takes() {
 }
 
 #[test]
-fn threads_are_parted_as_the_operations_are() {
+fn threads_are_split_by_read_share() {
     let parted: Vec<u64> = [0.1, 0.5, 0.9].map(|share| readers(4, share)).into();
     assert_eq!(parted, [1, 2, 3]);
     assert_eq!((readers(2, 0.99), readers(8, 0.01)), (1, 1));
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     for (line, told) in [
         ("--load 0", "--load must be"),
         ("--load NaN", "--load must be"),
@@ -323,7 +323,7 @@ fn a_client_that_fails_ends_the_run_of_all() {
 }
 
 #[test]
-fn all_that_was_due_while_one_was_slow_is_late() {
+fn requests_due_during_a_slow_one_count_as_late() {
     static ODD: Odd = Odd { put: Some((FILLED + 20, Becomes::Slow(300_000_000))), puts: AtomicU64::new(0) };
     let args = args("--read-share 0 --threads 1 --rate 100 --load 100 --seconds 1");
     let report = only(run(&args, &&ODD, fresh().path()).unwrap());

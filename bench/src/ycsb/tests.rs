@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MIXES: [Mix; 6] = [Mix::A, Mix::B, Mix::C, Mix::D, Mix::E, Mix::F];
 
 #[test]
-fn kinds_come_as_often_as_they_should() {
+fn operation_kinds_have_the_shares_of_their_mix() {
     for mix in MIXES {
         let (mixture, mut rng) = (Mixture::of(mix), Rng::new(7));
         let mut counts: BTreeMap<Kind, f64> = BTreeMap::new();
@@ -25,7 +25,7 @@ fn kinds_come_as_often_as_they_should() {
 
 /// Threads insert disjoint new keys, and read only existing ones.
 #[test]
-fn threads_insert_apart_and_ask_for_what_is_there() {
+fn threads_insert_disjoint_keys_and_read_existing_ones() {
     for mix in MIXES {
         let space = Space::new(&args("ycsb --num 500 --value-size 50 --distribution zipf"));
         let mut inserted = BTreeSet::new();
@@ -55,7 +55,7 @@ fn threads_insert_apart_and_ask_for_what_is_there() {
 }
 
 #[test]
-fn what_was_inserted_last_comes_before_what_was_loaded_last() {
+fn latest_ranks_inserted_keys_before_loaded_ones() {
     let mut inserts = Inserts::new(10, 1, 4);
     assert_eq!((inserts.latest(0), inserts.latest(9)), (9, 0));
     assert_eq!((inserts.insert(), inserts.insert()), (11, 15));

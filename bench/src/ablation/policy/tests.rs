@@ -19,7 +19,7 @@ fn measured(line: &str) -> (PolicyReport, Vec<String>) {
 }
 
 #[test]
-fn rows_differ_in_policy_and_sizes_alone() {
+fn rows_differ_only_in_policy_and_sizes() {
     let plain = rows(&args("ablation --policy --value-size 200"));
     let told = |at: usize| {
         let args = &plain[at].1;
@@ -69,7 +69,7 @@ fn every_row_has_the_same_requests_and_its_own_settings() {
 }
 
 #[test]
-fn the_json_has_every_promised_field() {
+fn json_has_every_documented_field() {
     // Small enough to be compacted, with small tables.
     let (report, steps) = measured(&format!(
         "{SMALL} --pairs 1 --find-seconds 0.1 --sweep growth=4,8 --file-bytes 65536 --memtable-bytes 65536"
@@ -99,7 +99,7 @@ fn the_json_has_every_promised_field() {
 }
 
 #[test]
-fn ratios_are_those_to_the_first_row() {
+fn ratios_compare_with_the_first_row() {
     let row = |values: &[f64]| vec![values.to_vec(); FIGURES.len()];
     let all = [row(&[10.0, 20.0, 40.0]), row(&[20.0, 20.0, 20.0])];
     assert_eq!(figures(&all, 1)["ops_per_s"].over_first, Some(Spread { median: 1.0, min: 0.5, max: 2.0 }));
@@ -107,7 +107,7 @@ fn ratios_are_those_to_the_first_row() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     for (line, told) in [
         ("ablation --sweep growth=8", "--sweep is of ablation --policy alone"),
         ("ablation --policy --sweep growth=1", "--sweep: growth must be 2 to 1000"),

@@ -9,7 +9,7 @@ fn names(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_row_differs_in_its_part_alone() {
+fn a_row_differs_only_in_its_mechanism() {
     let part = "one at a time; blocking, 4 wait; blocking, 16 wait; blocking; blocking, 2 loggers; blocking, 3 loggers; \
                 blocking, loggers found; asynchronous; asynchronous, 2 loggers; asynchronous, 3 loggers; \
                 asynchronous, loggers found";
@@ -34,7 +34,7 @@ fn a_row_differs_in_its_part_alone() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     for line in [
         "sync --spandb",
         "ablation --spandb --policy",

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_and_times_are_what_was_told() {
+    fn bursts_and_times_parse_and_round_trip() {
         let burst: Burst = "3x10s".parse().unwrap();
         assert_eq!((burst.times, burst.span.seconds), (3.0, 10.0));
         assert_eq!("2.5x100ms".parse::<Burst>().unwrap().span.seconds, 0.1);

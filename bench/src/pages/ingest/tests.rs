@@ -17,7 +17,7 @@ fn ingesting() -> PageServerArgs {
 }
 
 #[test]
-fn segments_are_written_about_once_and_are_there_beside_the_mix_and_after_opening_again() {
+fn ingested_segments_are_written_once_and_survive_reopen() {
     let dir = dir();
     let ingest = |nth: u64| {
         let own = dir.path().join(nth.to_string());
@@ -123,7 +123,7 @@ fn an_engine_without_ingestion_gets_pages() {
 }
 
 #[test]
-fn what_is_no_run_of_pages_is_refused() {
+fn an_invalid_segment_length_is_refused() {
     for segment_bytes in [0, 16_383, 16_385, 2 << 30] {
         let ingest = IngestArgs { segments: 1, segment_bytes };
         assert!(PageServerArgs { ingest, ..args(Mix::ReadWrite) }.check().is_err(), "{segment_bytes}");

@@ -42,7 +42,7 @@ fn page(server: &PageServer, number: u64, lsn: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_comes_behind_a_gap_is_applied_when_the_gap_is_closed_and_pages_are_as_of_their_lsn() {
+fn records_after_a_gap_apply_once_the_gap_is_filled() {
     let dir = dir();
     let server =
         PageServer::open(LavaPages { site: LogSite::machine() }.open(dir.path(), &args()).unwrap(), 2)
@@ -68,7 +68,7 @@ fn what_comes_behind_a_gap_is_applied_when_the_gap_is_closed_and_pages_are_as_of
 }
 
 #[test]
-fn a_page_is_folded_keeps_two_versions_and_is_the_same_after_opening_again() {
+fn folded_pages_keep_two_versions_and_survive_reopen() {
     let dir = dir();
     let server =
         PageServer::open(LavaPages { site: LogSite::machine() }.open(dir.path(), &args()).unwrap(), 2)
@@ -121,7 +121,7 @@ fn a_page_is_folded_keeps_two_versions_and_is_the_same_after_opening_again() {
 /// A page that is constantly rewritten: its reader is superseded between the choice of an LSN and
 /// the read.
 #[test]
-fn a_reader_that_is_overtaken_reads_what_is_kept() {
+fn a_superseded_reader_reads_a_retained_version() {
     let dir = dir();
     let args = PageServerArgs { pages: 2, ..args() };
     let engine = LavaPages { site: LogSite::machine() }.open(dir.path(), &args).unwrap();

@@ -98,7 +98,7 @@ fn run_limited(collects: bool, knows: bool, line: &str) -> Report {
 }
 
 #[test]
-fn a_writer_waits_for_an_engine_that_comes_down() {
+fn a_writer_waits_until_space_falls_below_the_limit() {
     // Far more pages than the limit, so that some sample finds it reached.
     let line = "overwrite --num 100 --value-size 20 --updates 60000 --space-limit 200000";
     let report = run_limited(true, false, line);
@@ -116,7 +116,7 @@ fn a_writer_waits_for_an_engine_that_comes_down() {
 }
 
 #[test]
-fn an_engine_that_does_not_come_down_ends_the_run_early() {
+fn a_run_ends_early_if_space_stays_above_the_limit() {
     let line = "overwrite --num 100 --value-size 20 --threads 2 --updates 100000000 --space-limit 200000 \
         --limit-patience 0.05";
     let report = run_limited(false, false, &line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -127,7 +127,7 @@ fn an_engine_that_does_not_come_down_ends_the_run_early() {
 }
 
 #[test]
-fn an_engine_that_knows_of_limits_is_only_watched() {
+fn an_engine_with_its_own_limit_is_not_throttled() {
     let report =
         run_limited(false, true, "overwrite --num 100 --value-size 20 --updates 300 --space-limit 200000");
     let limit = report.limit.unwrap();

@@ -39,7 +39,7 @@ fn requests_count_for_the_burst_in_which_they_were_due() {
 }
 
 #[test]
-fn what_is_offered_is_the_sum_of_all_queues() {
+fn offered_load_sums_all_queues() {
     assert_eq!(plan(&[queue()]).offered, [100, 100]);
     assert_eq!(plan(&[queue(), queue()]).offered, [200, 200]);
     let cut = Queue::open(Schedule::Bursts(BURSTS), 0, 3 * SECOND + SECOND / 4, SECOND);
@@ -52,7 +52,7 @@ fn what_is_offered_is_the_sum_of_all_queues() {
 }
 
 #[test]
-fn memory_and_level_0_are_back_when_they_stay_so() {
+fn memory_and_level_0_recovery_must_last() {
     let looks = [
         look(0, 8, 5, 0),
         look(500, 90, 6, 4 * MS),

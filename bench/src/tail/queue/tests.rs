@@ -23,7 +23,7 @@ fn bursts(per_s: f64) -> Schedule {
 }
 
 #[test]
-fn a_burst_is_followed_by_nothing() {
+fn no_requests_are_due_between_bursts() {
     let schedule = bursts(3000.0);
     let within = |from: u64, to: u64| schedule.due_before(to * SECOND) - schedule.due_before(from * SECOND);
     for period in [0, 30, 300] {
@@ -38,7 +38,7 @@ fn a_burst_is_followed_by_nothing() {
 }
 
 #[test]
-fn what_is_due_before_a_time_is_what_the_schedule_says() {
+fn due_count_agrees_with_due_times() {
     for schedule in [Schedule::Steady(333.3), bursts(77.7), bursts(0.01)] {
         for ns in [1, SECOND / 3, 9 * SECOND, 10 * SECOND, 31 * SECOND, 100 * SECOND] {
             let count = schedule.due_before(ns);
@@ -64,7 +64,7 @@ fn taken(queue: &Queue, took: impl Fn(u64) -> u64) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn a_request_is_taken_when_it_is_due_and_late_ones_one_after_the_other() {
+fn requests_start_when_due_and_late_ones_back_to_back() {
     const MS: u64 = 1_000_000;
     let queue = Queue::open(Schedule::Steady(1000.0), 5 * SECOND, 10 * MS, SECOND);
     // The third request takes 4 ms: the next ones are delayed, less and less so.
@@ -77,7 +77,7 @@ fn a_request_is_taken_when_it_is_due_and_late_ones_one_after_the_other() {
 }
 
 #[test]
-fn what_is_too_late_is_left_with_the_time_at_which_it_was_due() {
+fn requests_left_at_the_end_keep_their_due_times() {
     let queue = Queue::open(Schedule::Steady(10.0), 0, SECOND, SECOND);
     let all = taken(&queue, |_| SECOND / 2);
     assert_eq!(all.len(), 4, "one each half second, for two seconds");
@@ -97,7 +97,7 @@ fn a_closed_loop_ends_by_number_or_by_time() {
 }
 
 #[test]
-fn every_request_is_taken_once_whoever_asks() {
+fn every_request_is_taken_by_exactly_one_client() {
     let queue = Queue::closed(0, 20_000, u64::MAX);
     let stop = AtomicBool::new(false);
     let mut all: Vec<u64> = std::thread::scope(|scope| {
@@ -117,7 +117,7 @@ fn every_request_is_taken_once_whoever_asks() {
 }
 
 #[test]
-fn nobody_takes_after_a_stop() {
+fn no_request_is_taken_after_a_stop() {
     let queue = Queue::closed(0, 5, u64::MAX);
     assert!(queue.take(&AtomicBool::new(false)).is_some());
     assert_eq!(queue.take(&AtomicBool::new(true)), None);

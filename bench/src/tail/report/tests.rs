@@ -8,7 +8,7 @@ fn sample(seconds: f64, bytes: u64, waits_ns: &[(&str, u64)]) -> Space {
 }
 
 #[test]
-fn waits_are_told_in_the_second_in_which_they_were_seen() {
+fn waits_are_attributed_to_the_second_they_occur_in() {
     let samples = [
         sample(0.0, 10, &[("memory", 5 * MS), ("l0", 0)]),
         sample(1.0, 30, &[("memory", 5 * MS), ("l0", 300 * MS)]),
@@ -25,7 +25,7 @@ fn waits_are_told_in_the_second_in_which_they_were_seen() {
 }
 
 #[test]
-fn a_backlog_at_the_end_is_told() {
+fn a_backlog_at_the_end_is_reported() {
     let mut report = TailReport { kept_up: true, ..TailReport::default() };
     assert!(report.table().contains("kept up"));
     report.kept_up = false;
@@ -35,7 +35,7 @@ fn a_backlog_at_the_end_is_told() {
 }
 
 #[test]
-fn waits_are_told_by_cause() {
+fn waits_are_reported_by_cause() {
     let mut report = TailReport::default();
     assert_eq!(report.waits(), "the engine does not say");
     report.wait_seconds = Some(1.5);
@@ -45,7 +45,7 @@ fn waits_are_told_by_cause() {
 }
 
 #[test]
-fn writes_and_reads_are_one_progress_and_two_latencies() {
+fn writes_and_reads_share_progress_but_not_latencies() {
     let recorder = |ops: &[(u64, u64)]| {
         let mut record = Recorder::by_second(0);
         ops.iter().for_each(|(due, end)| record.complete(due * MS, end * MS, 1, 10));
