@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_damage_wherever_it_is_and_never_a_newer_version() {
+    fn a_flipped_bit_is_damage_and_never_a_newer_version() {
         for (version, newest) in [(1, 1), (1, 3), (3, 3)] {
             let footer = sealed(version);
             assert_eq!(judge(&footer, MASK, newest), State::Sound);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_newer_whatever_its_checksum_covers() {
+    fn a_newer_version_is_recognized_despite_its_checksum() {
         assert_eq!(judge(&sealed(2), MASK, 1), State::Newer(2));
         let mut footer = sealed(4);
         footer[SUM_AT] ^= 1;

@@ -48,7 +48,7 @@ fn loom_a_task_with_another_waker_is_woken_by_that() {
 
 /// A future that is dropped while it is resolved, and a completer that is dropped.
 #[test]
-fn loom_either_part_may_go() {
+fn loom_either_side_of_a_completion_may_be_dropped() {
     check(3, || {
         let (completer, completion) = pending::<u8>();
         let other = thread::spawn(move || completer.resolve(Ok(7)));

@@ -23,7 +23,7 @@ impl Count {
 }
 
 #[test]
-fn the_task_that_asked_last_is_woken_and_gets_the_answer_once() {
+fn the_last_polling_task_is_woken_and_gets_one_answer() {
     let (first, last) = (Arc::new(Count::default()), Arc::new(Count::default()));
     let (completer, mut completion) = pending::<u8>();
     assert!(first.poll(&mut completion).is_pending());
@@ -39,7 +39,7 @@ fn the_task_that_asked_last_is_woken_and_gets_the_answer_once() {
 }
 
 #[test]
-fn nobody_waits_for_one_who_has_gone() {
+fn dropping_either_side_of_a_completion_ends_the_wait() {
     let task = Arc::new(Count::default());
     let (completer, mut completion) = pending::<()>();
     assert!(task.poll(&mut completion).is_pending());
@@ -56,7 +56,7 @@ fn nobody_waits_for_one_who_has_gone() {
 }
 
 #[test]
-fn a_function_is_called_once_whether_it_is_resolved_or_given_up() {
+fn a_callback_runs_once_on_resolve_or_drop() {
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
     let completer = || {
         let told = told.clone();

@@ -17,7 +17,7 @@ fn of(values: &[u64]) -> Distribution {
 }
 
 #[test]
-fn buckets_follow_one_another_without_a_gap_and_none_is_too_wide() {
+fn buckets_are_contiguous_and_of_bounded_width() {
     let mut lower = 0;
     for bucket in 0..BUCKETS {
         let upper = upper_of(bucket);
@@ -36,7 +36,7 @@ fn buckets_follow_one_another_without_a_gap_and_none_is_too_wide() {
 }
 
 #[test]
-fn extremes_have_their_buckets() {
+fn extreme_values_are_counted() {
     let all = of(&[0, 1, VALUE_MAX, VALUE_MAX + 1, u64::MAX]);
     assert_eq!((all.count(), all.max()), (5, u64::MAX));
     assert_eq!((all.quantile(0.0), all.quantile(0.2), all.quantile(0.4)), (0, 0, 1));
@@ -63,7 +63,7 @@ fn quantiles_are_never_too_low_and_at_most_a_sixteenth_too_high() {
 }
 
 #[test]
-fn to_merge_is_to_have_recorded_all() {
+fn merging_equals_recording_all_values() {
     for seed in 0..100 {
         let (a, b) = (values(seed, 50), values(seed + 1000, 1 + seed as usize));
         let mut merged = of(&a);
@@ -77,7 +77,7 @@ fn to_merge_is_to_have_recorded_all() {
 }
 
 #[test]
-fn nothing_that_threads_record_at_once_is_lost() {
+fn concurrent_recording_loses_no_value() {
     let shared = Histogram::frequent();
     let of_thread = |t: u64| values(t, 20_000);
     std::thread::scope(|scope| {
@@ -90,7 +90,7 @@ fn nothing_that_threads_record_at_once_is_lost() {
 }
 
 #[test]
-fn samples_count_for_all_and_keep_no_rhythm() {
+fn samples_are_scaled_and_not_periodic() {
     let times = Histogram::frequent();
     let rounds = 4096;
     let turns: Vec<u64> = (0..EACH_FIRST + rounds * ONE_IN).map(|_| times.turn()).collect();
@@ -107,7 +107,7 @@ fn samples_count_for_all_and_keep_no_rhythm() {
 }
 
 #[test]
-fn what_came_since_is_what_a_histogram_of_its_own_would_have() {
+fn histogram_difference_equals_a_separate_histogram() {
     for seed in 0..50 {
         let (old, new) = (values(2 * seed, 200), values(2 * seed + 1, 100));
         let before = of(&old);

@@ -31,7 +31,7 @@ fn marks_are_given_once_and_are_not_zero() {
 }
 
 #[test]
-fn a_value_is_dropped_at_home_and_leaked_in_a_child() {
+fn values_are_dropped_in_the_parent_and_leaked_in_a_fork() {
     let (cell, counted) = (new_cell(), Rc::new(()));
     let owned =
         |counted: &Rc<()>| Owned { process: process(cell), value: ManuallyDrop::new(counted.clone()) };

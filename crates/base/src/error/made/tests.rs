@@ -1,10 +1,10 @@
 use crate::Error;
 use std::process::Command;
 
-/// Run by [`errors_are_recorded_where_they_are_made`] in a process with the variable set.
+/// Run by [`errors_are_recorded_with_their_source_location`] in a process with the variable set.
 #[test]
 #[ignore = "makes errors for another test"]
-fn errors_are_made() {
+fn errors_are_created_in_a_child_process() {
     for n in 0..3 {
         let _ = Error::corruption(format!("made {n} times"));
     }
@@ -13,11 +13,11 @@ fn errors_are_made() {
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "reads the record")]
-fn errors_are_recorded_where_they_are_made() {
+fn errors_are_recorded_with_their_source_location() {
     let record = std::env::temp_dir().join(format!("lavastore-errors-made-{}", std::process::id()));
     let program = std::env::current_exe().unwrap();
     let child = Command::new(program)
-        .args(["--ignored", "--exact", "error::made::tests::errors_are_made"])
+        .args(["--ignored", "--exact", "error::made::tests::errors_are_created_in_a_child_process"])
         .env(super::VARIABLE, &record)
         .output();
     assert!(child.unwrap().status.success());

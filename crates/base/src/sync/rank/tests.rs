@@ -25,7 +25,7 @@ fn locks() -> (Low, Middle, High, Leaf) {
 }
 
 #[test]
-fn the_right_order_is_taken() {
+fn ascending_ranks_are_accepted() {
     let (low, middle, high, leaf) = locks();
     let told = refusal(|| {
         let first = lock(&low);
@@ -44,7 +44,7 @@ fn the_right_order_is_taken() {
 }
 
 #[test]
-fn a_wrong_order_is_refused_with_both_names_and_where() {
+fn a_wrong_order_panics_with_both_ranks_and_locations() {
     let (low, middle, high, _) = locks();
     let told = refusal(|| {
         let _first = lock(&high);
@@ -89,7 +89,7 @@ fn a_wrong_order_is_refused_with_both_names_and_where() {
 }
 
 #[test]
-fn nothing_is_taken_inside_of_a_leaf_but_a_higher_one() {
+fn only_a_higher_leaf_may_be_locked_inside_a_leaf() {
     let (low, _, high, leaf) = locks();
     let others: [&dyn Fn(); 2] = [&|| drop(lock(&low)), &|| drop(lock(&high))];
     for other in others {
@@ -114,7 +114,7 @@ fn nothing_is_taken_inside_of_a_leaf_but_a_higher_one() {
 }
 
 #[test]
-fn one_of_a_rank_unless_it_says_why() {
+fn two_locks_of_one_rank_need_permission() {
     let (first, second) = (Low::new(1), Low::new(2));
     let told = refusal(|| {
         let _held = lock(&first);
@@ -130,7 +130,7 @@ fn one_of_a_rank_unless_it_says_why() {
 }
 
 #[test]
-fn trying_is_free_and_counts_for_what_comes() {
+fn try_lock_ignores_rank_but_counts_as_held() {
     let (low, middle, high, _) = locks();
     let told = refusal(|| {
         let first = lock(&high);
@@ -154,7 +154,7 @@ fn trying_is_free_and_counts_for_what_comes() {
 }
 
 #[test]
-fn waiting_gives_the_lock_up_and_takes_it_in_order() {
+fn a_condition_wait_releases_and_retakes_in_rank_order() {
     let (low, middle, high, _) = locks();
     let condition = Condvar::new();
     let short = Duration::from_millis(1);
@@ -180,7 +180,7 @@ fn waiting_gives_the_lock_up_and_takes_it_in_order() {
 }
 
 #[test]
-fn each_thread_has_its_own() {
+fn held_ranks_are_per_thread() {
     let (low, _, high, _) = locks();
     let told = refusal(|| {
         let _held = lock(&high);
@@ -200,7 +200,7 @@ fn each_thread_has_its_own() {
 }
 
 #[test]
-fn a_turn_has_a_rank_as_a_lock_has() {
+fn a_turn_is_ranked_like_a_lock() {
     let (low, _, high, _) = locks();
     let told = refusal(|| {
         let _held = lock(&low);
@@ -222,7 +222,7 @@ fn a_turn_has_a_rank_as_a_lock_has() {
 }
 
 #[test]
-fn a_thread_that_panics_may_take_what_it_needs_to_end() {
+fn a_panicking_thread_may_lock_in_any_order() {
     struct Ends<'a>(&'a Low);
     impl Drop for Ends<'_> {
         fn drop(&mut self) {
@@ -269,7 +269,7 @@ fn the_page_shows_the_order_of_the_ranks() {
 }
 
 #[test]
-fn ranks_are_in_order_and_say_what_they_guard() {
+fn ranks_are_sorted_and_documented() {
     assert!(Rank::ALL.is_sorted_by(|a, b| a < b));
     let first_leaf = Rank::ALL.iter().position(|rank| rank.is_leaf()).unwrap();
     assert!(Rank::ALL[first_leaf..].iter().all(|rank| rank.is_leaf()), "leaves are last");
@@ -278,7 +278,7 @@ fn ranks_are_in_order_and_say_what_they_guard() {
 }
 
 #[test]
-fn a_thread_knows_what_it_holds() {
+fn holds_reports_the_ranks_of_this_thread() {
     let (low, middle, ..) = locks();
     assert!(!holds::<Writer>());
     let held = (lock(&low), read(&middle));
