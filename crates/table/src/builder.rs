@@ -151,8 +151,11 @@ impl KsstBuilder {
         let entry = key::InternalKey::decode(ikey).map_err(|e| self.refuse(e))?;
         let (user_key, trailer) = key::split(ikey);
         if user_key.len() > limits::KEY_LEN_MAX || value.len() > limits::VALUE_LEN_MAX {
-            let why =
-                format!("an entry with a key of {} and a value of {} bytes", user_key.len(), value.len());
+            let why = format!(
+                "a key of {} bytes or a value of {} bytes is too long for a table: shorten it",
+                user_key.len(),
+                value.len()
+            );
             return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
         }
         let shared = self.shared_with_last(user_key, trailer)?;
@@ -170,7 +173,7 @@ impl KsstBuilder {
                 self.add_inline(user_key, shared, trailer, expiry, value)?;
             }
             other => {
-                let why = format!("a table has no point entries of kind {other:?}");
+                let why = format!("a table has no point entries of kind {other}");
                 return Err(self.refuse(Error::invalid(why)));
             }
         }
@@ -334,7 +337,7 @@ impl KsstBuilder {
             return Ok(());
         }
         if t.start.len().max(t.end.len()) > limits::KEY_LEN_MAX {
-            let why = "a range tombstone with a key over the limit";
+            let why = "a key of a range tombstone is too long: shorten it";
             return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
         }
         if t.seq > MAX_SEQ {
@@ -400,7 +403,7 @@ impl KsstBuilder {
 
     fn write_rest(mut self) -> Result<(FinishedTable, Sink)> {
         if self.is_empty() {
-            return Err(self.refuse(Error::invalid("a table without entries")));
+            return Err(self.refuse(Error::invalid("the table has no entries: add one before finishing")));
         }
         let largest_point = match self.properties.entries {
             0 => Vec::new(),

@@ -112,7 +112,7 @@ pub(crate) fn decompress_behind(head: &[u8], compression: Compression, payload: 
     before.copy_from_slice(head);
     let len = decompress_into(compression, reader.rest(), raw);
     if len != Some(raw_len) {
-        return Err(Error::corruption(format!("{} data that does not decompress", compression.name())));
+        return Err(Error::corruption(format!("{} data cannot be decompressed", compression.name())));
     }
     Ok(block)
 }

@@ -145,7 +145,7 @@ fn list<C: BlockCursor>(
             writeln!(out, "block {:>10} +{:<8} {name} up to \"{separator}\" seq {seq}", h.offset, h.len)
                 .map_err(refused)?;
             if h.offset < end {
-                let e = Error::corruption("an index that leads back to an earlier block");
+                let e = Error::corruption("the index points back to an earlier block");
                 return Err(table.file.locate(e, h.offset));
             }
             end = h.end();

@@ -111,5 +111,5 @@ pub(crate) fn read_fields(
 
 /// Converts a number to a smaller type.
 pub(crate) fn small<T: TryFrom<u64>>(v: u64) -> Result<T> {
-    T::try_from(v).map_err(|_| Error::corruption(format!("{v} where a smaller number was expected")))
+    T::try_from(v).map_err(|_| Error::corruption(format!("the number {v} is out of range")))
 }

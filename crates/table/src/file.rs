@@ -115,7 +115,7 @@ impl TableFile {
     fn check(&self, handle: BlockHandle) -> Result<usize> {
         let fits = handle.end() <= self.frames_end && handle.len <= FRAME_LEN_MAX as u64;
         if !fits || handle.len < TRAILER_LEN as u64 {
-            let why = format!("a block of {} bytes that does not lie in the file", handle.len);
+            let why = format!("a block of {} bytes is outside the file", handle.len);
             return Err(self.locate(Error::corruption(why), handle.offset));
         }
         Ok(handle.len as usize)
@@ -163,7 +163,7 @@ impl TableFile {
         let ends = handles.iter().map(BlockHandle::end);
         for (begin, next) in handles.iter().map(|h| h.offset).chain([self.frames_end]).zip(ends.chain([0])) {
             if begin != end {
-                let why = format!("blocks overlap or leave a gap: what follows begins at {begin}");
+                let why = format!("blocks overlap or leave a gap: the next one begins at {begin}");
                 return Err(self.locate(Error::corruption(why), end));
             }
             end = next;

@@ -64,14 +64,14 @@ pub fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
 pub fn may_contain(filter: &[u8], hash: u64) -> Result<bool> {
     let (count, lines) = match filter.split_last() {
         Some((&count, lines)) if lines.len() % LINE_LEN == 0 && !lines.is_empty() => (count, lines),
-        _ => return Err(Error::corruption("a filter partition of a wrong length")),
+        _ => return Err(Error::corruption("a filter partition has the wrong length")),
     };
     if count == 0 || count > PROBES_MAX {
         return Err(Error::corruption(format!("a filter partition with {count} probes")));
     }
     let start = line_of(hash, lines.len() / LINE_LEN) * LINE_LEN;
     let Some(line) = lines.get(start..).and_then(|rest| rest.first_chunk::<LINE_LEN>()) else {
-        return Err(Error::corruption("a filter partition of a wrong length"));
+        return Err(Error::corruption("a filter partition has the wrong length"));
     };
     let mut present = true;
     for (byte, bit) in probes(hash, count) {

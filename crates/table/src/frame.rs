@@ -51,12 +51,12 @@ pub fn mask(frame: &mut [u8], uid: Uid, offset: u64) {
 /// # Errors
 /// `Corruption` if the frame is not the one written there; `Unsupported` for an unknown codec.
 pub fn open(frame: &[u8], uid: Uid, offset: u64) -> Result<(Compression, &[u8])> {
-    let short = || Error::corruption("a block shorter than its trailer").at_offset(offset);
+    let short = || Error::corruption("the block is shorter than its trailer").at_offset(offset);
     let (body, sum) = frame.split_last_chunk::<4>().ok_or_else(short)?;
     checksum::verify(body, uid, offset, u32::from_le_bytes(*sum))?;
     let (&codec, payload) = body.split_last().ok_or_else(short)?;
     let codec = Compression::from_u8(codec).ok_or_else(|| {
-        let why = format!("a block with the unknown codec {codec}: it needs a newer release");
+        let why = format!("the block has the unknown codec {codec}: use a newer release");
         Error::new(ErrorKind::Unsupported, why).at_offset(offset)
     })?;
     Ok((codec, payload))
@@ -71,7 +71,7 @@ pub fn check_codecs(codecs: u64) -> Result<()> {
     match unknown {
         None => Ok(()),
         Some(n) => {
-            let why = format!("a table with the unknown codec {n}: use a newer release");
+            let why = format!("the table has the unknown codec {n}: use a newer release");
             Err(Error::new(ErrorKind::Unsupported, why))
         }
     }

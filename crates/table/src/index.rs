@@ -127,7 +127,7 @@ impl<const N: usize> IndexShape<N> {
         let rows = reader.length(block.len())?;
         let flags = reader.u8()?;
         if flags & !HAS_TRAILERS != 0 {
-            return Err(Error::corruption("an index block with unknown flags"));
+            return Err(Error::corruption("an index block has unknown flags"));
         }
         let prefix_len = reader.length(block.len())?;
         let prefix = at(&reader);

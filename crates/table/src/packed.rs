@@ -120,7 +120,7 @@ impl Packed {
         }
         let at = block.len().saturating_sub(reader.rest().len());
         let bits = count.checked_mul(width as usize);
-        let len = bits.ok_or_else(|| Error::corruption("a packed column longer than memory"))?.div_ceil(8);
+        let len = bits.ok_or_else(|| Error::corruption("a packed column is longer than memory"))?.div_ceil(8);
         reader.take(len)?;
         Ok(Packed { base, width, at })
     }

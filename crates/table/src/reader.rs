@@ -228,7 +228,7 @@ impl Ksst {
         let counted = dependencies.iter().fold(0u64, |sum, d| sum.saturating_add(d.count));
         let ascend = dependencies.is_sorted_by(|a, b| a.blob_id < b.blob_id);
         if !ascend || counted != self.properties.references {
-            let why = "the list of what the references need is not that of the table";
+            let why = "the list of referenced files is not the list of the table";
             return Err(located(Error::corruption(why)));
         }
         Ok(dependencies)
@@ -335,7 +335,7 @@ impl Parts {
             }
         }
         if properties.identity.uid != tail.file.uid {
-            return Err(at(meta.offset)(Error::corruption("properties of another file")).into());
+            return Err(at(meta.offset)(Error::corruption("the properties belong to another file")).into());
         }
         frame::check_codecs(properties.codecs).map_err(at(meta.offset))?;
         if let Some(seq) = global_seq {

@@ -62,7 +62,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Section>> {
         let offset = reader.varint()?;
         let len = reader.length(FRAME_LEN_MAX)? as u64;
         if tag >= 128 {
-            let why = format!("table with a section of kind {tag}: use a newer release");
+            let why = format!("the table has an unknown section of kind {tag}: use a newer release");
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         sections.push(Section { tag, handle: BlockHandle { offset, len } });
@@ -72,7 +72,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Section>> {
     }
     let once = |tag| sections.iter().filter(|s| s.tag == tag).count();
     if once(PROPERTIES) != 1 || once(TOP_REFERENCES) > 1 || once(TOP_INLINE) > 1 {
-        return Err(Error::corruption("a meta index without properties, or with a section twice"));
+        return Err(Error::corruption("the meta index has no properties, or has a section twice"));
     }
     Ok(sections)
 }

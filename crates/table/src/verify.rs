@@ -234,8 +234,7 @@ impl Ksst {
         if stated == counted {
             return Ok(());
         }
-        let why =
-            format!("the properties are not what the table holds: stated {stated:?}, counted {counted:?}");
+        let why = format!("the properties do not match the table: stated {stated:?}, counted {counted:?}");
         Err(self.file.locate(Error::corruption(why), self.meta.offset))
     }
 }
@@ -278,7 +277,7 @@ impl Walk {
         self.pass(stream);
         if before != self.separator {
             let offset = stream.index_handle(p).offset;
-            return Err(bad(table, "the top index does not agree with a partition", offset));
+            return Err(bad(table, "the top index does not match a partition", offset));
         }
         Ok(0)
     }
@@ -340,7 +339,7 @@ impl Walk {
         if stated == (self.entries, min_seq, max_seq) {
             return Ok(());
         }
-        Err(bad(table, "the top index does not state what its stream holds", table.meta.offset))
+        Err(bad(table, "the top index does not match its stream", table.meta.offset))
     }
 
     fn block<C: BlockCursor>(
@@ -368,7 +367,7 @@ impl Walk {
         if !cursor.valid()
             || !self.separator.is_empty() && key::compare(cursor.key(), &self.separator).is_le()
         {
-            return Err(bad(table, "a block that begins before its place", handle.offset));
+            return Err(bad(table, "a block begins before its place", handle.offset));
         }
         while cursor.valid() {
             self.entry(table, &cursor, filter, counts, handle.offset)?;
@@ -377,7 +376,7 @@ impl Walk {
         let trailer = index.shape.separator(&index.block, self.row, &mut self.separator);
         self.separator.extend_from_slice(&trailer.to_le_bytes());
         if key::compare(&self.last, &self.separator).is_gt() {
-            return Err(bad(table, "a block that ends behind its separator", handle.offset));
+            return Err(bad(table, "a block ends after its separator", handle.offset));
         }
         Ok(handle.len)
     }
@@ -394,13 +393,13 @@ impl Walk {
         let (ikey, value) = (cursor.key(), cursor.value());
         let entry = key::InternalKey::decode(ikey).map_err(here)?;
         if !self.last.is_empty() && key::compare(&self.last, ikey).is_ge() {
-            return Err(bad(table, "keys that do not ascend", offset));
+            return Err(bad(table, "the keys do not ascend", offset));
         }
         if let Some(filter) = filter
             && (self.last.is_empty() || key::user_key(&self.last) != entry.user_key)
             && !filter::may_contain(filter, hash::key_hash(entry.user_key)).map_err(here)?
         {
-            return Err(bad(table, "a key that its filter denies", offset));
+            return Err(bad(table, "the filter denies a key of the table", offset));
         }
         let p = &mut counts.properties;
         if entry.kind == ValueKind::Reference {

@@ -48,19 +48,19 @@ pub(super) fn encode(identity: &SegmentIdentity, user_key: &[u8]) -> Vec<u8> {
 pub(super) fn decode(bytes: &[u8], uid: Uid) -> Result<(SegmentIdentity, Vec<u8>)> {
     let (body, sum) = bytes
         .split_last_chunk::<SUM_LEN>()
-        .ok_or_else(|| Error::corruption("a header shorter than its checksum"))?;
+        .ok_or_else(|| Error::corruption("the header is shorter than its checksum"))?;
     checksum::verify(body, uid, 0, u32::from_le_bytes(*sum))?;
     let mut r = Reader::new(body);
     let number = r.varint()?;
     let family = u32::try_from(r.varint()?).map_err(|_| Error::corruption("family id over 32 bits"))?;
     let (edit, created_unix_seconds, flags) = (r.varint()?, r.varint()?, r.varint()?);
     if flags != 0 {
-        let why = format!("value segment with flags {flags:#x}: use a newer release");
+        let why = format!("the value segment has unknown flags {flags:#x}: use a newer release");
         return Err(Error::new(ErrorKind::Unsupported, why));
     }
     let user_key = r.bytes()?.to_vec();
     if user_key.len() > limits::KEY_LEN_MAX || !r.is_empty() {
-        return Err(Error::corruption("the header holds no sound key, or more than a key"));
+        return Err(Error::corruption("the header has no valid key, or trailing bytes"));
     }
     Ok((SegmentIdentity { number, uid, family, edit, created_unix_seconds }, user_key))
 }

@@ -116,7 +116,7 @@ impl SegmentReader {
         let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= self.footer.raw_len);
         let Some(end) = end else {
             return Err(Error::invalid(format!(
-                "{} bytes from {offset} of a value of {}",
+                "{} bytes from offset {offset} exceed a value of {} bytes: read less",
                 buf.len(),
                 self.footer.raw_len
             ))
@@ -325,7 +325,7 @@ impl SegmentCheck {
         }
         let at_end = self.next == u64::from(footer.chunks);
         if at_end && !self.met.any && checksum::checksum(&self.sums) != self.stated {
-            let why = "the chunks are sound, but their checksums are not those the footer was made of";
+            let why = "the chunks are valid, but their checksums do not match the footer";
             let e = Error::corruption(why).at_offset(u64::from(footer.header_len)).at_file(file.path());
             self.met.sound::<()>(Err(e));
         }

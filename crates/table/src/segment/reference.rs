@@ -57,7 +57,7 @@ impl SegmentReference {
             checksum: r.u32()?,
         };
         if reference.file == 0 {
-            return Err(Error::corruption("a segment reference without a file"));
+            return Err(Error::corruption("a segment reference has no file"));
         }
         if r.is_empty() { Ok(reference) } else { Err(Error::corruption("bytes after a segment reference")) }
     }
@@ -121,7 +121,7 @@ impl RecordReference {
     pub fn decode(bytes: &[u8]) -> Result<RecordReference> {
         let mut r = Reader::new(bytes);
         if r.u8()? != 0 {
-            return Err(Error::corruption("a reference of another kind than to a record"));
+            return Err(Error::corruption("the reference is not a reference to a record"));
         }
         let reference = RecordReference {
             file: r.varint()?,
@@ -176,7 +176,7 @@ mod tests {
         let uid = Uid::from_words(1, 2);
         let segment = SegmentReference { file: 0, uid, raw_len: 1, stored_len: 2, checksum: 3 };
         let e = SegmentReference::decode(&segment.encode()).unwrap_err();
-        assert_eq!(e.message(), "a segment reference without a file");
+        assert_eq!(e.message(), "a segment reference has no file");
         let record = RecordReference { file: 7, uid, offset: 0, raw_len: 1, stored_len: 2, synced_bytes: 3 };
         let e = RecordReference::decode(&[&record.encode()[..], &[0]].concat()).unwrap_err();
         assert_eq!(e.message(), "bytes after a record reference");

@@ -181,7 +181,7 @@ impl VsstBuilder {
         let sound = user_key.len() <= limits::KEY_LEN_MAX && seq <= MAX_SEQ;
         if !sound || value.len() > limits::VALUE_LEN_MAX {
             let why = format!(
-                "a record with a key of {} and a value of {} bytes, sequence {seq}",
+                "a record with a key of {} bytes, a value of {} bytes and sequence {seq} is out of range",
                 user_key.len(),
                 value.len()
             );
@@ -360,12 +360,12 @@ impl VsstBuilder {
     /// the file.
     pub fn finish(mut self, took_over: Vec<u64>) -> Result<FinishedVsst> {
         if self.is_empty() {
-            return Err(self.refuse(Error::invalid("a vSST without records")));
+            return Err(self.refuse(Error::invalid("the vSST has no records: add one before finishing")));
         }
         let own = self.properties.identity.number;
         if !took_over.is_sorted_by(|a, b| a < b) || took_over.contains(&own) {
             return Err(
-                self.refuse(Error::invalid("BlobIds taken over ascend and do not name the file itself"))
+                self.refuse(Error::invalid("the inherited BlobIds do not ascend, or name the file itself"))
             );
         }
         self.properties.took_over = took_over;

@@ -102,7 +102,7 @@ impl DenseCursor {
         let mut reader = Reader::new(&block);
         let flags = reader.u8()?;
         if flags & !HAS_OFFSETS != 0 {
-            return Err(Error::corruption("a dense partition with unknown flags"));
+            return Err(Error::corruption("a dense partition has unknown flags"));
         }
         // A row has at least five bytes: an older version of a key has no suffix, and neither has
         // the empty key.
@@ -125,7 +125,7 @@ impl DenseCursor {
     pub(crate) fn advance(&mut self) -> Result<bool> {
         if self.rows_left == 0 {
             if self.at != self.block.len() {
-                return Err(Error::corruption("bytes after the last row of a dense partition"));
+                return Err(Error::corruption("a dense partition has trailing bytes"));
             }
             return Ok(false);
         }

@@ -72,7 +72,7 @@ fn list(vsst: &Vsst, at: &Node, levels: u8, end: &mut u64, out: &mut dyn Write) 
     for row in 0..at.rows() {
         let handle = at.handle(row);
         if levels == 0 && handle.offset < *end {
-            let e = Error::corruption("a directory that leads back to an earlier frame");
+            let e = Error::corruption("the directory points back to an earlier frame");
             return Err(vsst.file.locate(e, handle.offset));
         }
         let mut user = Vec::new();

@@ -197,7 +197,7 @@ impl Group<'_> {
     pub(crate) fn offset(&self, ordinal: usize) -> Result<u64> {
         let distance = self.offsets.get(ordinal);
         let offset = distance.and_then(|d| self.first_offset.checked_add(d));
-        offset.ok_or_else(|| Error::corruption("an index frame without the offset of a record"))
+        offset.ok_or_else(|| Error::corruption("an index frame lacks the offset of a record"))
     }
 }
 
@@ -230,11 +230,11 @@ impl<'a> IndexFrame<'a> {
         let start = self.shape.column(self.body, 0, row) as usize;
         let first_offset = self.shape.column(self.body, 1, row);
         let bytes = self.body.get(start..self.start);
-        let bytes = bytes.ok_or_else(|| Error::corruption("a group outside of its index frame"))?;
+        let bytes = bytes.ok_or_else(|| Error::corruption("a group is outside its index frame"))?;
         let block = critbit::Block::parse(bytes)?;
         let offsets = Offsets::parse(bytes.get(block.encoded_len()..).unwrap_or_default())?;
         if offsets.len() != block.len() {
-            return Err(Error::corruption("a crit-bit block with another number of offsets"));
+            return Err(Error::corruption("a crit-bit block has the wrong number of offsets"));
         }
         Ok(Group { block, offsets, first_offset })
     }
@@ -263,7 +263,7 @@ impl Node {
     fn parse(block: Block, start: usize) -> Result<Node> {
         let shape = IndexShape::parse(&block, start)?;
         if shape.rows() == 0 {
-            return Err(Error::corruption("an empty node of a directory"));
+            return Err(Error::corruption("a node of the directory is empty"));
         }
         Ok(Node { block, shape })
     }
@@ -301,7 +301,9 @@ impl Directory {
     pub(crate) fn open(block: Block) -> Result<Directory> {
         let levels = Reader::new(&block).u8()?;
         if levels > LEVELS_MAX {
-            return Err(Error::corruption(format!("a directory of {levels} levels")));
+            return Err(Error::corruption(format!(
+                "the directory has {levels} levels, which is out of range"
+            )));
         }
         Ok(Directory { root: Node::parse(block, 1)?, levels })
     }

@@ -137,9 +137,7 @@ impl VsstKeys {
         self.cursor.load(block).map_err(here)?;
         let is_torn = std::mem::take(&mut self.is_torn);
         if self.cursor.next_offset_units() != expected && !is_torn && !self.vsst.properties.segment {
-            return Err(here(Error::corruption(
-                "a dense partition that does not go on where the last ended",
-            )));
+            return Err(here(Error::corruption("a dense partition does not continue the one before it")));
         }
         self.partition += 1;
         Ok(())
@@ -151,13 +149,15 @@ impl VsstKeys {
         let here = |e| self.vsst.file.locate(e, self.handle(self.partition.saturating_sub(1)).offset);
         let len = self.cursor.row.units.saturating_mul(u64::from(self.vsst.alignment()));
         if len > RECORD_LEN_MAX as u64 {
-            return Err(here(Error::corruption(format!("a record of {len} bytes, which cannot be"))));
+            return Err(here(Error::corruption(format!(
+                "the length of a record is out of range: {len} bytes"
+            ))));
         }
         let end = self.cursor.next_offset_units().checked_mul(u64::from(self.vsst.alignment()));
         if end.is_some_and(|end| end <= self.vsst.properties.record_bytes) {
             return Ok(());
         }
-        Err(here(Error::corruption("a dense key whose record lies behind the last")))
+        Err(here(Error::corruption("the record of a dense key is after the last record")))
     }
 
     fn handle(&self, partition: usize) -> BlockHandle {

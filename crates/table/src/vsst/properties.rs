@@ -91,7 +91,7 @@ impl VsstProperties {
                     while !field.is_empty() {
                         let step = field.varint()?;
                         let next = last.checked_add(step);
-                        last = next.ok_or_else(|| Error::corruption("BlobIds that do not ascend"))?;
+                        last = next.ok_or_else(|| Error::corruption("the BlobIds do not ascend"))?;
                         p.took_over.push(last);
                     }
                 }
@@ -117,7 +117,7 @@ impl VsstProperties {
             && self.record_bytes.is_multiple_of(alignment)
             && self.record_bytes / alignment >= self.entries
             && self.min_seq <= self.max_seq;
-        if sound { Ok(()) } else { Err(Error::corruption("properties that contradict themselves")) }
+        if sound { Ok(()) } else { Err(Error::corruption("the properties contradict themselves")) }
     }
 }
 

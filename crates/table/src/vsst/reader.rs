@@ -91,13 +91,13 @@ impl Vsst {
             let mut all = sections.iter().filter(|s| s.tag == tag);
             let only = all.next().filter(|_| all.next().is_none()).map(|s| s.handle);
             only.ok_or_else(|| {
-                at(tail.meta.offset)(Error::corruption("a vSST without a part, or with one twice"))
+                at(tail.meta.offset)(Error::corruption("the vSST lacks a part, or has one twice"))
             })
         };
         let handle = one(sections::PROPERTIES)?;
         let properties = VsstProperties::decode(&tail.read(handle, source)?).map_err(at(handle.offset))?;
         if properties.identity.uid != uid || properties.record_bytes > tail.file.frames_end {
-            return Err(at(handle.offset)(Error::corruption("properties of another file")).into());
+            return Err(at(handle.offset)(Error::corruption("the properties belong to another file")).into());
         }
         frame::check_codecs(properties.codecs).map_err(at(handle.offset))?;
         for codec in [Compression::Lz4, Compression::Zstd] {
@@ -240,7 +240,7 @@ impl Vsst {
         let len = wanted.reference.stored_len;
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.properties.record_bytes);
         if !fits || len > RECORD_LEN_MAX as u64 {
-            let why = format!("a record of {len} bytes does not lie there");
+            let why = format!("a record of {len} bytes does not fit at this offset");
             return Err(self.file.locate(Error::corruption(why), offset).into());
         }
         let block = self.file.bytes(BlockHandle { offset, len }, Role::Record, source)?;

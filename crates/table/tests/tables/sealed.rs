@@ -132,7 +132,7 @@ fn every_byte_of_a_table() {
             }
         }
     }
-    met.expect(&["a block that leads back to earlier keys", "a top index with a wrong number of partitions"]);
+    met.expect(&["a block repeats earlier keys", "the top index has the wrong number of partitions"]);
 }
 
 fn values(count: u64) -> Values {
@@ -180,7 +180,7 @@ fn every_byte_of_a_vsst() {
             }
         }
     }
-    met.expect(&["a malformed index frame", "an index frame without the offset of a record"]);
+    met.expect(&["a malformed index frame", "an index frame lacks the offset of a record"]);
 }
 
 /// Records have their own checksums.
@@ -216,8 +216,8 @@ fn every_byte_of_a_record() {
         offset += len;
     }
     met.expect(&[
-        "a record that is not the one its dense key says",
-        "a record with a codec that the properties do not name",
+        "the record does not match its dense key",
+        "the properties lack the codec of a record",
         "a record is damaged",
     ]);
 }
@@ -231,13 +231,18 @@ fn what_no_file_holds_is_refused() {
     let tombstone = |end: Vec<u8>, seq| RangeTombstone { start: b"a".to_vec(), end, seq };
     let e = b.add_range_tombstone(&tombstone(long, 1)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::TooLarge);
-    assert!(e.message().ends_with("a range tombstone with a key over the limit"), "{e}");
+    assert!(e.message().ends_with("a key of a range tombstone is too long: shorten it"), "{e}");
     let e = b.add_range_tombstone(&tombstone(b"b".to_vec(), MAX_SEQ + 1)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     assert!(e.message().ends_with("a sequence over 56 bits"), "{e}");
     let options = VsstOptions { compression: Compression::None, alignment: 8 };
     let b = VsstBuilder::new(file(), Path::new(PATH), identity(), &options, None);
-    assert!(b.finish(vec![]).unwrap_err().message().ends_with("a vSST without records"));
+    assert!(
+        b.finish(vec![])
+            .unwrap_err()
+            .message()
+            .ends_with("the vSST has no records: add one before finishing")
+    );
     // Files that are too short for a footer.
     for len in [0, 63] {
         let e = table::footer::uid_of(&*MemRead::new(vec![0; len])).unwrap_err();

@@ -37,7 +37,7 @@ fn an_index_without_the_last_key_is_told() {
     let index = std::mem::take(&mut builder.index);
     builder.add(b"z", 5, &[1; 40]).unwrap();
     builder.index = index;
-    assert_eq!(told(&env, builder), "an index that ends before the last key");
+    assert_eq!(told(&env, builder), "the index ends before the last key");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_record_that_no_key_leads_to_is_told() {
     }
     let gone = builder.arrived.as_mut().unwrap().remove(1);
     builder.properties.record_bytes += gone.lens.stored_len;
-    assert_eq!(told(&env, builder), "records that leave a gap or overlap");
+    assert_eq!(told(&env, builder), "the records leave a gap or overlap");
 }
 
 /// Readers allocate by this length.
@@ -60,7 +60,7 @@ fn a_key_of_a_record_that_is_longer_than_any_is_told() {
     builder.add(b"a", 5, &[1; 40]).unwrap();
     let units = record::RECORD_LEN_MAX as u64 / 8 + 1;
     builder.dense.push(b"b", 0, Row { seq: 5, raw_len: 40, units, offset_units: 0 });
-    assert_eq!(told(&env, builder), format!("a record of {} bytes, which cannot be", units * 8));
+    assert_eq!(told(&env, builder), format!("the length of a record is out of range: {} bytes", units * 8));
 }
 
 #[test]
