@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use std::cmp::Ordering;
+use std::fmt;
 
 /// The sequence number of a write: every entry of every batch has one of its own.
 pub type SeqNo = u64;
@@ -48,6 +49,24 @@ pub enum ValueKind {
     Rollback = 10,
     /// Sorts before every real kind of the same sequence; used only in seek targets.
     Seek = 255,
+}
+
+impl fmt::Display for ValueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ValueKind::Deletion => "deletion",
+            ValueKind::Value => "value",
+            ValueKind::Merge => "merge",
+            ValueKind::SingleDeletion => "single deletion",
+            ValueKind::Reference => "reference",
+            ValueKind::RangeDeletion => "range deletion",
+            ValueKind::PlacedReference => "placed reference",
+            ValueKind::Prepare => "prepare",
+            ValueKind::Commit => "commit",
+            ValueKind::Rollback => "rollback",
+            ValueKind::Seek => "seek",
+        })
+    }
 }
 
 impl ValueKind {

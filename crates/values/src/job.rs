@@ -326,7 +326,8 @@ impl GcJob {
             return Ok(Next::End(self.replaced()));
         }
         if let Some(file) = self.gc.inputs.iter().find(|v| v.global_seq.is_some()) {
-            let why = format!("vSST {} was ingested: its records cannot be collected yet", file.number);
+            let why =
+                format!("vSST {} was ingested: collect its records after the next compaction", file.number);
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         Ok(Next::Go(State::Survey(0, 0)))
@@ -467,8 +468,8 @@ impl GcJob {
         let (found, expected) = (self.lookup.whole_live, self.names.expected());
         if found != expected {
             let why = format!(
-                "tables reference {expected} values in vSSTs {:?}, of which {found} are there: verify the store",
-                self.gc.numbers().collect::<Vec<_>>()
+                "tables reference {expected} values in vSSTs {}, but {found} exist: run 'lava verify'",
+                self.gc.numbers().map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
             );
             return Err(Error::corruption(why));
         }

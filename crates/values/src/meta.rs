@@ -34,7 +34,7 @@ fn class_from(class: u8) -> Result<VsstClass> {
     [VsstClass::Mixed, VsstClass::Hot, VsstClass::Cold].into_iter().find(|c| *c as u8 == class).ok_or_else(
         || {
             let why =
-                format!("vSST class {class} is not known to this release: use the one that wrote the file");
+                format!("vSST class {class} is unknown to this release: use the release that wrote the file");
             Error::new(ErrorKind::Unsupported, why)
         },
     )

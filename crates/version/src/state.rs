@@ -24,6 +24,7 @@ use crate::uses::{Net, ReferenceChange};
 use crate::version::{Level, Version};
 use base::{Error, Result, SeqNo};
 use derived::Directory;
+use std::fmt;
 use std::sync::Arc;
 use store::IdMap;
 use store::manifest::Ground;
@@ -61,6 +62,15 @@ pub enum Place {
         /// Family of the vSST.
         family: FamilyId,
     },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Table { family, level } => write!(f, "a table at level {level} of family {family}"),
+            Place::Vsst { family } => write!(f, "a vSST of family {family}"),
+        }
+    }
 }
 
 /// The key-value engine at one edit number. A clone costs a few reference counts.

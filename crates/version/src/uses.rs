@@ -405,7 +405,7 @@ pub(crate) fn decode_changes(r: &mut Reader<'_>) -> Result<Vec<ReferenceChange>>
         let previous = changes.last().map(|last| last.blob_id);
         let blob_id = previous.unwrap_or(0).saturating_add(step);
         if previous.is_some_and(|previous| previous >= blob_id) {
-            return Err(Error::corruption("sums of references that are not in ascending order of blob ids"));
+            return Err(Error::corruption("the sums of references are not in ascending order of blob ids"));
         }
         let (tables, count) = (signed(r)?, signed(r)?);
         let (raw_bytes, stored_bytes) = (signed(r)?, signed(r)?);

@@ -330,11 +330,9 @@ impl Batch {
 #[cold]
 fn stranger(input: &Vsst, window: &Window, entry: &Entry) -> Error {
     let key = window.user_key(entry).escape_ascii();
-    Error::corruption(format!(
-        "the record of another key where that of \"{key}\" should be: verify the store"
-    ))
-    .at_file(input.file().path())
-    .at_offset(entry.offset)
+    Error::corruption(format!("the record of key \"{key}\" has another key: run 'lava verify'"))
+        .at_file(input.file().path())
+        .at_offset(entry.offset)
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ impl Draft<'_, '_> {
 
     fn occupy(&mut self, number: u64, place: Place, table: Option<Arc<FileMeta>>) -> Result<()> {
         if let Some(old) = self.state.index.insert(number, Slot { place, table }) {
-            return refuse(format!("file {number} exists already ({:?})", old.place));
+            return refuse(format!("file {number} exists already ({})", old.place));
         }
         self.ground.take_number(number)
     }
@@ -141,7 +141,10 @@ impl Draft<'_, '_> {
                 self.family(family)?.remove_file(level as usize, table);
                 Ok(())
             }
-            _ => refuse(format!("table {number} is not at level {level} of family {family} but {place:?}")),
+            _ => {
+                let place = place.map_or_else(|| "not listed".to_owned(), |place| place.to_string());
+                refuse(format!("table {number} is not at level {level} of family {family}, but {place}"))
+            }
         }
     }
 
@@ -256,7 +259,7 @@ impl Draft<'_, '_> {
                 }
                 Ok(())
             }
-            place => refuse(format!("file {number} cannot be shared: {place:?}")),
+            None => refuse(format!("file {number} cannot be shared: it is not listed")),
         }
     }
 

@@ -14,7 +14,7 @@ use store::field::damaged;
 pub(super) fn verify(state: &KvState) -> Result<()> {
     let mut index = IdMap::new();
     let mut occupy = |number: u64, place: Place| match index.insert(number, place) {
-        Some(other) => fault(format!("file {number} is both {other:?} and {place:?}")),
+        Some(other) => fault(format!("file {number} is both {other} and {place}")),
         None => Ok(()),
     };
     let mut names = BTreeSet::new();

@@ -42,7 +42,7 @@ fn a_state_that_contradicts_itself_is_found_out() {
     let cases: Vec<(&str, Meddle)> = vec![
         ("column family 0 is out of place", Box::new(|s| family(s, |f| f.id = 1))),
         ("a version does not have all levels", of_version(|v| drop(v.levels.pop()))),
-        ("file 10 is both Table", of_version(|v| level(v, 2, vec![table(10, 0, 1, (1, 2))]))),
+        ("file 10 is both a table", of_version(|v| level(v, 2, vec![table(10, 0, 1, (1, 2))]))),
         (
             "tables 13 and 14 are out of order at level 1",
             of_version(|v| level(v, 1, vec![table(13, 0, 5, (1, 2)), table(14, 5, 6, (1, 2))])),
