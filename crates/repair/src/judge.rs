@@ -98,7 +98,7 @@ pub(super) fn judge(found: &mut Found) -> Plan {
                 ignored += 1;
                 continue;
             }
-            let why = "a table that a compaction replaced: what it has beside the outputs may be garbage";
+            let why = "the table was replaced by a compaction: its entries may be garbage";
             let at = LostRange::at(&Error::corruption(why).at_file(&table.place.path));
             found.report.lose(LostRange {
                 family: Some(table.family),

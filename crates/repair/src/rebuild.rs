@@ -114,8 +114,7 @@ fn lost_end(dir: &Path, found: &Found, lanes: &Lanes) -> Option<Error> {
 /// had.
 fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans: bool) -> Result<()> {
     if !has_guest && lanes.has_records() {
-        let why =
-            "a page of the lane that keeps records: only the engine whose records they are can save them";
+        let why = "a page belongs to the record lane: repair the store with the engine of the records";
         return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
     }
     let has_keys = match &found.witness.state {
@@ -124,7 +123,7 @@ fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans
         None => plans || found.files.have_keys(),
     };
     if has_guest && !has_keys {
-        let why = "there are logs in this store and no keys: repair it as a store of logs";
+        let why = "the store has logs and no keys: repair it as a store of logs";
         return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
     }
     Ok(())
@@ -256,7 +255,7 @@ fn tell_what_may_come_back(lanes: &Lanes, plan: &Plan, report: &mut RepairReport
         for change in repairing::decode(payload)?.2 {
             let family = change?.family;
             if first_seq < begins && silent.remove(&family) {
-                let why = "a batch of both engines whose changes of keys may have been deleted since";
+                let why = "the keys of an embedded batch may have been deleted since";
                 let at = Error::corruption(why).at_file(&place.path).at_offset(place.offset);
                 report.lose(LostRange {
                     family: Some(family),
@@ -508,7 +507,7 @@ impl Replay<'_> {
         let lost = match (change.kind, record) {
             (_, Some(Ok(record))) => return self.target.put(family, change.key, &record.value),
             (_, Some(Err(reference))) => {
-                let why = "a value that the log refers to was durable and is gone";
+                let why = "a durable value in a reference of the log is missing";
                 let path = place.path.with_file_name(names::vsst(reference.file));
                 Error::corruption(why).at_file(path).at_offset(reference.offset)
             }
@@ -528,7 +527,9 @@ impl Replay<'_> {
             (ValueKind::RangeDeletion, _) => return self.delete_range(seq, change),
             (kind, _) if kind.is_tombstone() => return self.target.delete(family, change.key),
             (kind, _) => {
-                let why = format!("the log has a change of kind {kind:?}, which this release cannot replay");
+                let why = format!(
+                    "the log has a change of kind {kind}, unknown to this release: use a newer release"
+                );
                 Error::corruption(why).at_file(&place.path).at_offset(place.offset)
             }
         };

@@ -143,7 +143,7 @@ impl Found {
             Some(place) => Ok(place.clone()),
             None => match self.files.named.get(&meta.kind()) {
                 Some(place) => Ok(Place { len: place.len.min(meta.len), ..place.clone() }),
-                None => Err(Error::corruption("a table that the manifest names is missing").at_file(&path)),
+                None => Err(Error::corruption("a table of the manifest is missing").at_file(&path)),
             },
         };
         let opened = place.and_then(|place| {
@@ -154,7 +154,7 @@ impl Found {
             Ok((place, (table, missing))) => {
                 let is_moved = place.path != path;
                 if is_moved {
-                    let why = "this is the file of another table: names were exchanged";
+                    let why = "the file has the contents of another table: names were swapped";
                     self.report.damage(&Error::corruption(why).at_file(&place.path));
                 } else if self.files.named.get(&meta.kind()).is_some_and(|p| p.len != meta.len) {
                     let why = format!("the file should have {} bytes", meta.len);
@@ -241,7 +241,8 @@ impl Found {
             if let Some(number) = kind.table()
                 && there.insert(number)
             {
-                let why = "the footer of a table is damaged: without a manifest nothing tells what it is";
+                let why =
+                    "the footer of a table is damaged: without a manifest its level and keys are unknown";
                 self.lose_unlisted(&Error::corruption(why).at_file(dir.join(kind.to_string())), number);
             }
         }
@@ -258,7 +259,7 @@ impl Found {
         };
         let missing: Vec<u64> = missing.into_iter().filter(|number| !replaced(number)).collect();
         for number in missing {
-            let why = "a table that the manifest names is missing";
+            let why = "a table of the manifest is missing";
             let kind = match self.witness.tables.get(&number) {
                 Some(TableWitness::Added(_, meta)) => meta.kind(),
                 _ => FileKind::Ksst(number),

@@ -131,7 +131,7 @@ impl Values {
                 // The file has no readable footer: search the file with the expected name.
                 Some(place) => (expected, Place { len: place.len.min(meta.len), ..place.clone() }),
                 None => {
-                    let why = "a file of values that the manifest names is missing";
+                    let why = "a file of values in the manifest is missing";
                     let error = Error::corruption(why).at_file(self.dir.join(meta.kind().to_string()));
                     self.missing.add(names, error);
                     return;
@@ -210,7 +210,7 @@ impl Values {
             }
         }
         Err(first.or_else(|| self.missing.of(name)).unwrap_or_else(|| {
-            let why = "the file of a value is missing, or does not say what it is";
+            let why = "the file of a value is missing, or its header is damaged";
             Error::corruption(why).at_file(self.dir.join(names::vsst(name)))
         }))
     }
@@ -278,7 +278,7 @@ impl Values {
     pub fn segment(&mut self, key: &[u8], reference: &SegmentReference) -> Result<Arc<SegmentReader>> {
         let index = self.by_uid.get(&reference.uid).copied();
         let missing = || {
-            let why = "a segment that the log refers to is missing, or does not say what it is";
+            let why = "a segment in a reference of the log is missing, or its header is damaged";
             Error::corruption(why).at_file(self.dir.join(names::vsst(reference.file)))
         };
         let index = index.ok_or_else(missing)?;

@@ -78,8 +78,8 @@ fn changes_that_lead_nowhere_are_reported_and_all_else_is_saved() {
     assert_eq!(
         reasons,
         [
-            "the log has a change of kind Merge, which this release cannot replay",
-            "a segment that the log refers to is missing, or does not say what it is",
+            "the log has a change of kind merge, unknown to this release: use a newer release",
+            "a segment in a reference of the log is missing, or its header is damaged",
             "a segment holds the value of another key",
         ]
     );

@@ -343,7 +343,7 @@ fn tables_whose_names_were_exchanged_are_told_and_nothing_is_lost() {
     fs.rename(&path("aside"), &path(&tables[1])).unwrap();
     let (report, db) = repair(&sim);
     assert!(report.is_lossless(), "{report:?}");
-    assert!(told(&report, "this is the file of another table: names were exchanged"), "{report:?}");
+    assert!(told(&report, "the file has the contents of another table: names were swapped"), "{report:?}");
     same(&db, &models);
 }
 

@@ -562,7 +562,7 @@ fn a_repair_of_one_half_says_how_both_are_saved() {
         }
         let env = logs.env();
         let told = Db::repair_in(&env, "/logs", &env, "/repaired", &RepairOptions::default());
-        refused(told.unwrap_err(), "there are logs in this store and no keys");
+        refused(told.unwrap_err(), "the store has logs and no keys");
     }
     // A store without logs has none after a repair.
     let machine = SimEnv::new(8);

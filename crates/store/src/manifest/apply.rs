@@ -158,9 +158,7 @@ fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Resul
         return refuse(format!("engine {id} cannot be added: its id is taken, or its name too long"));
     }
     if id.0 > ENGINE_ID_MAX {
-        return Err(newer(format!(
-            "engine {id}: an id above {ENGINE_ID_MAX}, for which the log has no room,"
-        )));
+        return Err(newer(format!("engine {id}: an id above {ENGINE_ID_MAX}, too large for the log,")));
     }
     check_gone(state, id)?;
     state.engines.add(id, name, format)
