@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_as_many_bytes_as_it_says() {
+    fn ghosts_remember_the_configured_bytes() {
         let mut ghosts = Ghosts::new(1600, 1024);
         for n in 0..1000 {
             ghosts.record(hash(n), 10);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_in_quanta() {
+    fn ghost_ages_are_counted_in_quanta() {
         let mut ghosts = Ghosts::new(1600, 64);
         ghosts.record(hash(1), 100);
         ghosts.record(hash(2), 300);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn no_slots_no_memory() {
+    fn zero_slots_allocate_no_memory() {
         let mut ghosts = Ghosts::new(0, 3);
         ghosts.record(1, 1);
         assert_eq!(ghosts.take(1), None);

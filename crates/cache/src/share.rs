@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moves_to_the_side_with_more_returns_and_stops_at_the_clamp() {
+    fn share_moves_toward_higher_returns_up_to_the_clamp() {
         let mut share = Share::new();
         assert_eq!(share.split(1001), (500, 501));
         let moves = (0..20_000).filter(|_| share.count(Segment::Index)).count();
