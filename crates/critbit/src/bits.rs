@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn as_spelled_out() {
+    fn bit_positions_agree_with_spelled_out_keys() {
         let mut rng = io::Rng::new(1);
         let mut keys: Vec<(Vec<u8>, u64)> =
             vec![(vec![], 0), (vec![], MAX_SEQ), (vec![0], 1), (vec![0, 0], 1)];

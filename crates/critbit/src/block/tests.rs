@@ -67,7 +67,7 @@ fn prefixes_zeros_and_versions() {
 }
 
 #[test]
-fn as_many_positions_as_can_be() {
+fn degenerate_tries_round_trip() {
     // Each key differs from the previous one at a distinct position: the trie is a list, to one
     // side and to the other.
     let shortest_first = (0..128).map(|n| (vec![b'a'; n], 1));
@@ -79,7 +79,7 @@ fn as_many_positions_as_can_be() {
 }
 
 #[test]
-fn keys_of_every_sort_at_every_count() {
+fn blocks_round_trip_for_all_key_kinds_and_counts() {
     let mut rng = io::Rng::new(3);
     for count in 1..=BLOCK_KEYS_MAX {
         let random = |rng: &mut io::Rng| (0..rng.below(24)).map(|_| rng.next_u64() as u8).collect::<Vec<_>>();

@@ -60,7 +60,7 @@ fn extremes_round_trip() {
 }
 
 #[test]
-fn records_cost_what_they_should() {
+fn encoded_offsets_stay_within_size_bounds() {
     let mut rng = io::Rng::new(6);
     // Of one length: only the line. With one in a hundred a unit longer, little more.
     let equal: Vec<u64> = (0..128).map(|i| 1_000_000 + i * 257).collect();
