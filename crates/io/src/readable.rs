@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_zeros_if_anything_can() {
+    fn unreadable_sectors_read_as_zeros_if_any_are_readable() {
         let read = |bad: std::ops::Range<u64>| {
             move |buf: &mut [u8], offset: u64| {
                 buf.fill(7);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_does_not_come_back_is_none() {
+    fn a_transient_read_failure_is_retried() {
         let calls = Cell::new(0);
         let read = |buf: &mut [u8], _| {
             buf.fill(7);

@@ -161,7 +161,7 @@ mod tests {
     use base::histogram::{EACH_FIRST, ONE_IN};
 
     #[test]
-    fn simulated_time_is_told_exactly_and_of_every_operation() {
+    fn simulated_time_is_exact_for_every_operation() {
         let sim = SimEnv::new(1);
         let times = Timing::sampled(&sim.env());
         for i in 0..2000 {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn on_the_machine_a_part_counts_for_all_and_long_ones_each() {
+    fn real_time_is_sampled_and_long_operations_counted_each() {
         let times = Timing::sampled(&Env::kernel());
         (0..EACH_FIRST + 100 * ONE_IN).for_each(|_| times.time(|| ()));
         assert_eq!(times.read().count(), EACH_FIRST + 100 * ONE_IN);

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_of_both_counts_and_nothing_unheard_of() {
+    fn block_length_is_the_longer_plausible_one() {
         assert_eq!(longer(512, "512\n"), Some(512));
         assert_eq!(longer(512, "4096\n"), Some(4096));
         assert_eq!(longer(4096, "512\n"), Some(4096));

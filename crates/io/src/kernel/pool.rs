@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_used_again_and_hold_so_much() {
+    fn pooled_buffers_are_reused_up_to_a_bound() {
         let pool = BufPool::default();
         let kept =
             || base::sync::leaf::lock(&pool.free).bufs.iter().map(AlignedBuf::capacity).collect::<Vec<_>>();

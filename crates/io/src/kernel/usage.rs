@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_kernel_does_not_tell_is_named() {
+    fn missing_kernel_counters_are_named() {
         let path = Path::new("/proc/self/io");
         assert_eq!(counter("read_bytes: 17\n", "read_bytes:", path).unwrap(), 17);
         let refused = [

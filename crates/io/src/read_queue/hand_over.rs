@@ -101,7 +101,7 @@ mod loom_tests {
 
     /// Every task comes back, and no thread sleeps instead.
     #[test]
-    fn what_is_given_comes_back() {
+    fn loom_every_task_is_returned() {
         model::check(2, || {
             let shared: Arc<HandOver<u32, u32>> = Arc::default();
             let threads: Vec<_> = (0..2)
@@ -129,7 +129,7 @@ mod loom_tests {
 
     /// A wake-up is never lost, at any time.
     #[test]
-    fn who_is_woken_wakes() {
+    fn loom_no_wake_up_is_lost() {
         model::check(3, || {
             let shared: Arc<HandOver<u32, u32>> = Arc::default();
             let waker = shared.clone();

@@ -95,7 +95,7 @@ fn engines() -> Vec<Env> {
 }
 
 #[test]
-fn hundreds_in_flight_bring_what_is_there() {
+fn hundreds_of_reads_in_flight_return_the_file_contents() {
     for env in engines() {
         let dir = Temp::new();
         for access in [Access::Buffered, Access::Direct] {
@@ -109,7 +109,7 @@ fn hundreds_in_flight_bring_what_is_there() {
 }
 
 #[test]
-fn who_waits_is_woken() {
+fn a_wake_up_ends_the_wait_for_completions() {
     for env in engines() {
         let dir = Temp::new();
         let files = files(&env, &dir.0, Access::Buffered);
@@ -139,7 +139,7 @@ fn who_waits_is_woken() {
 }
 
 #[test]
-fn a_queue_that_is_dropped_waits_for_what_is_in_flight() {
+fn dropping_a_queue_waits_for_reads_in_flight() {
     for env in engines() {
         let dir = Temp::new();
         let files = files(&env, &dir.0, Access::Direct);
@@ -154,7 +154,7 @@ fn a_queue_that_is_dropped_waits_for_what_is_in_flight() {
 }
 
 #[test]
-fn in_simulation_the_order_is_drawn() {
+fn simulated_completion_order_depends_on_the_seed() {
     let order = |seed| {
         let sim = SimEnv::new(seed);
         let files = files(&sim.env(), Path::new("/files"), Access::Direct);
@@ -166,7 +166,7 @@ fn in_simulation_the_order_is_drawn() {
 }
 
 #[test]
-fn a_failure_is_of_the_read_that_failed() {
+fn a_failure_affects_only_its_read() {
     let sim = SimEnv::new(1);
     let files = files(&sim.env(), Path::new("/files"), Access::Direct);
     let mut reads = ReadQueue::new(&sim.env());
@@ -224,7 +224,7 @@ fn read_some(reads: &mut ReadQueue, files: &Files, asked: &[(usize, u64, usize)]
 }
 
 #[test]
-fn batches_of_background_work_bring_what_is_there() {
+fn background_batches_return_the_file_contents() {
     for env in engines() {
         let dir = Temp::new();
         for access in [Access::Buffered, Access::Direct] {
@@ -245,7 +245,7 @@ fn batches_of_background_work_bring_what_is_there() {
 
 /// In a batch that a thread reads together, exactly the failed reads are reported.
 #[test]
-fn a_failure_in_a_batch_is_of_the_reads_that_fail() {
+fn a_failure_in_a_batch_affects_only_its_reads() {
     let sim = SimEnv::new(1);
     let files = files(&sim.env(), Path::new("/files"), Access::Direct);
     let at = |offset| Asked::new((&files[0].0, offset, 10), offset);
@@ -259,7 +259,7 @@ fn a_failure_in_a_batch_is_of_the_reads_that_fail() {
 /// that it fails.
 #[cfg(feature = "faults")]
 #[test]
-fn refusals_of_the_kernel_are_met() {
+fn kernel_refusals_are_handled() {
     use crate::kernel::calls::Call;
     use crate::kernel::calls::watch::{Fault, Form, Watch};
     let env = Env::kernel_with(KernelOptions { engine: IoEngine::IoUring });

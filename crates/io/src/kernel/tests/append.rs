@@ -91,7 +91,7 @@ fn readers_on_other_threads_see_all_that_was_flushed() {
 }
 
 #[test]
-fn large_appends_pass_the_buffer() {
+fn large_appends_bypass_the_buffer() {
     each_engine(|env, dir| {
         for access in BOTH {
             let path = dir.join(format!("{access:?}"));
@@ -126,7 +126,7 @@ fn unflushed_bytes_are_not_in_the_file_and_empty_files_are_fine() {
 }
 
 #[test]
-fn reserved_blocks_that_were_not_used_are_given_back() {
+fn unused_reserved_blocks_are_released() {
     each_engine(|env, dir| {
         for access in BOTH {
             for (name, synced) in [("synced", true), ("dropped", false)] {
@@ -166,7 +166,7 @@ fn an_absurd_hint_is_only_a_hint() {
 }
 
 #[test]
-fn room_is_reserved_or_refused_and_given_back() {
+fn space_is_reserved_or_refused_and_released() {
     each_engine(|env, dir| {
         for access in BOTH {
             let path = dir.join(format!("{access:?}"));

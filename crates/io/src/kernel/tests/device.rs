@@ -29,7 +29,7 @@ fn blocks(count: usize, byte: u8) -> AlignedBuf {
 }
 
 #[test]
-fn what_is_written_is_read_at_any_offset() {
+fn device_writes_are_read_back_at_any_offset() {
     each_device(|_, open| {
         let device = open();
         assert_eq!(device.len(), LEN);
@@ -82,7 +82,7 @@ fn a_device_is_opened_once_for_writing_and_keeps_its_contents() {
 }
 
 #[test]
-fn what_went_through_the_page_cache_is_read_and_rewritten_directly() {
+fn direct_io_sees_and_overwrites_buffered_writes() {
     each_device(|_, open| {
         let device = open();
         let at = 4 * BLOCK as u64;
@@ -140,7 +140,7 @@ fn only_devices_and_plain_files_are_devices() {
     clippy::disallowed_types,
     reason = "somebody else makes the image longer"
 )]
-fn an_image_becomes_longer_and_keeps_what_it_holds() {
+fn extending_an_image_keeps_its_contents() {
     for room in ROOMS {
         let dir = Temp::new();
         let path = dir.0.join("image");
@@ -178,7 +178,7 @@ fn an_image_becomes_longer_and_keeps_what_it_holds() {
 
 /// No user may write this file; its lock needs only read permission.
 #[test]
-fn an_image_that_nobody_may_write_is_told() {
+fn an_unwritable_image_is_reported() {
     let e = extend_image(Path::new("/sys/devices/system/cpu/online"), LEN, ImageRoom::Sparse).unwrap_err();
     assert!(e.message().starts_with("cannot open an image"), "{e}");
 }

@@ -187,7 +187,7 @@ fn direct_access_falls_back_where_the_file_system_refuses_it() {
 }
 
 #[test]
-fn a_ring_reports_what_the_kernel_said_of_each_read() {
+fn a_ring_reports_the_outcome_of_each_read() {
     let rings = match RingPool::probe() {
         Ok(rings) => rings,
         Err(e) => return println!("skipped for io_uring: {e}"),

@@ -6,7 +6,7 @@ use base::ErrorKind;
 use std::os::unix::fs::symlink;
 
 #[test]
-fn names_come_and_go() {
+fn files_and_directories_are_created_renamed_and_removed() {
     each_engine(|env, dir| {
         let deep = dir.join("x/y/z");
         env.fs.create_dir_all(&deep).unwrap();
@@ -180,7 +180,7 @@ fn a_lock_of_another_process_is_seen() {
 
 /// Opening a pipe does not block forever, and a directory is not taken for a file.
 #[test]
-fn what_is_no_plain_file_is_refused_at_once() {
+fn pipes_and_directories_are_refused_without_blocking() {
     each_engine(|env, dir| {
         let (pipe, directory) = (dir.join("pipe"), dir.join("directory"));
         env.fs.create_dir_all(&directory).unwrap();
@@ -232,7 +232,7 @@ fn only_one_of_many_threads_gets_a_lock() {
 }
 
 #[test]
-fn room_is_reported() {
+fn free_space_is_reported() {
     each_engine(|env, dir| {
         let space = env.fs.space(dir).unwrap();
         assert!(space.available <= space.total && space.total > 0);
@@ -241,7 +241,7 @@ fn room_is_reported() {
 
 #[test]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "another process that locks a file")]
-fn a_lock_without_a_line_is_held_by_somebody() {
+fn a_lock_file_without_a_name_has_an_unknown_holder() {
     each_engine(|env, dir| {
         let path = dir.join("LOCK");
         let other = std::fs::File::create(&path).unwrap();

@@ -157,7 +157,7 @@ const OF_DEVICES: [(&str, Call, Try); 8] = [
 ];
 
 #[test]
-fn a_refused_call_is_told_with_its_file() {
+fn a_failed_call_reports_its_file() {
     let env = env(IoEngine::Portable);
     for (told, call, attempt) in OF_FILES.into_iter().chain(OF_DEVICES) {
         let dir = Temp::new();
@@ -172,7 +172,7 @@ fn a_refused_call_is_told_with_its_file() {
 }
 
 #[test]
-fn a_device_whose_size_is_not_told_and_room_that_is_not_there() {
+fn device_size_and_reservation_failures_are_reported() {
     let env = env(IoEngine::Portable);
     let dir = Temp::new();
     let path = dir.0.canonicalize().unwrap();
@@ -227,7 +227,7 @@ fn in_background(env: &Env) -> (i32, (i64, i64), bool) {
 /// If the system refuses lower priorities, this is reported once and has no other effect: the
 /// thread does its work. An interruption is no refusal, and does not lower the priority twice.
 #[test]
-fn a_refused_priority_is_told_and_harmless() {
+fn a_refused_priority_is_reported_and_otherwise_ignored() {
     let _alone = PRIORITIES.lock().unwrap();
     let own = rustix::process::getpriority_process(None).unwrap();
     let usual = in_background(&env(IoEngine::Portable));

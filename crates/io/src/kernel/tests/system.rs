@@ -87,7 +87,7 @@ fn background_threads_have_the_lowest_io_priority() {
 }
 
 #[test]
-fn the_engine_is_what_was_asked_for() {
+fn the_requested_io_engine_is_used() {
     assert!(format!("{:?}", env(IoEngine::Portable)).contains("portable"));
     let expected = if probe_io_uring().is_ok() { "io_uring" } else { "portable" };
     for engine in [IoEngine::Auto, IoEngine::IoUring] {
@@ -96,7 +96,7 @@ fn the_engine_is_what_was_asked_for() {
 }
 
 #[test]
-fn counters_count() {
+fn io_counters_advance() {
     let env = Env::kernel();
     let dir = Temp::new();
     let device_before = usage::device(&dir.0);
@@ -125,7 +125,7 @@ fn counters_count() {
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a file that somebody else has written")]
-fn a_file_that_was_forgotten_is_read_from_the_device() {
+fn a_file_evicted_from_the_page_cache_is_read_from_the_device() {
     let env = Env::kernel();
     let dir = Temp::new();
     let path = dir.0.join("a");

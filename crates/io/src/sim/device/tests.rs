@@ -82,7 +82,7 @@ fn the_page_shows_how_depth_pays() {
 /// Properties of the models: a single request takes its latency, many are as fast as the channel,
 /// and the fast disk needs few for that.
 #[test]
-fn depth_pays_until_the_ways_are_used_up() {
+fn throughput_grows_with_depth_up_to_the_channels() {
     for model in [DeviceModel::OPTANE, DeviceModel::NVME] {
         for write in [false, true] {
             let service = if write { model.write } else { model.read };
@@ -102,7 +102,7 @@ fn depth_pays_until_the_ways_are_used_up() {
 }
 
 #[test]
-fn a_blocking_call_takes_what_the_model_says_and_the_seed_decides() {
+fn blocking_call_latency_follows_the_model_and_seed() {
     let run = |seed| {
         let (sim, device) = device(seed, DeviceModel::OPTANE);
         let begin_ns = sim.now_ns();
@@ -124,7 +124,7 @@ fn all(queue: &mut dyn DeviceQueue) -> Vec<DeviceDone> {
 }
 
 #[test]
-fn a_poll_does_not_wait_and_a_spin_gets_on() {
+fn a_poll_does_not_wait_and_spinning_advances_time() {
     let (sim, device) = device(1, DeviceModel::NVME);
     let mut queue = device.queue(Completions::Interrupts).unwrap();
     assert_eq!(queue.completions(), Completions::Simulated);
@@ -144,7 +144,7 @@ fn a_poll_does_not_wait_and_a_spin_gets_on() {
 /// A crash leaves nothing of a request in flight, any part of one reported as done, and all of one
 /// synced after that.
 #[test]
-fn a_request_in_flight_is_no_promise() {
+fn a_request_in_flight_is_not_durable() {
     let (sim, device) = device(1, DeviceModel::OPTANE);
     let mut queue = device.clone().queue(Completions::Polled).unwrap();
     queue.submit(DeviceRequest::write(1, 0, block(1)));

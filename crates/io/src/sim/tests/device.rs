@@ -28,7 +28,7 @@ fn written() -> SimEnv {
 }
 
 #[test]
-fn a_crash_keeps_what_is_durable_and_may_take_the_rest() {
+fn a_crash_keeps_durable_writes_and_may_lose_others() {
     let sim = written();
     assert_eq!(first_bytes(&sim), [1, 2, 3, 0]);
     let seen: BTreeSet<[u8; 4]> = power_losses(&sim).map(|after| first_bytes(&after)).collect();
@@ -84,7 +84,7 @@ fn scratch_writes_survive_the_process() {
 }
 
 #[test]
-fn a_device_that_becomes_longer_is_so_for_who_measures_it_and_for_good_when_it_was_synced() {
+fn device_growth_is_seen_on_measure_and_durable_after_sync() {
     let sim = written();
     let device = sim.device("/device", LEN).unwrap();
     sim.lengthen_device("/device", 2 * LEN).unwrap();

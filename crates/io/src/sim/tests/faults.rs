@@ -2,7 +2,7 @@ use super::*;
 
 /// The fault lasts for its duration from the first failed call, and does not begin before.
 #[test]
-fn a_fault_that_lasts_goes_away_with_time() {
+fn a_lasting_fault_ends_after_its_duration() {
     let sim = SimEnv::new(1);
     let env = sim.env();
     env.clock.sleep_ns(5_000_000_000);
@@ -203,7 +203,7 @@ fn reads_fail_or_lie() {
 }
 
 #[test]
-fn damage() {
+fn files_can_be_damaged() {
     let sim = SimEnv::new(3);
     settled(&sim, "/a", &[1; 5000]);
     settled(&sim, "/b", &[2; 300]);
@@ -229,7 +229,7 @@ fn damage() {
 }
 
 #[test]
-fn what_a_file_system_cannot_do_changes_nothing() {
+fn an_unsupported_call_changes_nothing() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     let path = Path::new("/file");

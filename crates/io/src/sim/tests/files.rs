@@ -39,7 +39,7 @@ fn a_buffer_dropped_is_not_written() {
 }
 
 #[test]
-fn in_place_files() {
+fn in_place_files_are_zeroed_and_overwritten() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     let file = in_place(&sim, "/log", 4);
@@ -73,7 +73,7 @@ fn in_place_writes_are_whole_blocks() {
 }
 
 #[test]
-fn names() {
+fn files_and_directories_are_created_renamed_and_removed() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     let missing = |r: base::Result<()>| assert_eq!(r.unwrap_err().kind(), ErrorKind::NotFound);
@@ -185,7 +185,7 @@ fn locks_are_exclusive_and_die_with_the_process() {
 }
 
 #[test]
-fn a_watched_directory() {
+fn peak_space_of_a_watched_directory_is_tracked() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     fs.create_dir_all(p("/d")).unwrap();
@@ -204,7 +204,7 @@ fn a_watched_directory() {
 }
 
 #[test]
-fn room_that_was_reserved_is_there() {
+fn reserved_space_is_available() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     sim.set_capacity(Some(10 * PAGE as u64));
@@ -228,7 +228,7 @@ fn room_that_was_reserved_is_there() {
 }
 
 #[test]
-fn a_full_volume() {
+fn a_full_volume_refuses_writes() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     sim.set_capacity(Some(10 * PAGE as u64));
@@ -255,7 +255,7 @@ fn a_full_volume() {
 }
 
 #[test]
-fn a_read_only_medium() {
+fn a_read_only_medium_refuses_writes() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     let mut file = settled(&sim, "/t", b"x");

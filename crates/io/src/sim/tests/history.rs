@@ -95,7 +95,7 @@ fn one_run_gives_many_distinct_images() {
 }
 
 #[test]
-fn crashes_nest() {
+fn a_crashed_state_can_crash_again() {
     let first = run(6, 200).record().crash_at(150, CrashKind::ProcessKill, 1);
     let fs = first.env().fs;
     let log = fs.open_in_place(p("/log"), Access::Direct).unwrap();

@@ -93,7 +93,7 @@ fn renames_between_directories_happen_in_both_or_neither() {
 }
 
 #[test]
-fn of_the_changes_of_a_directory_a_prefix_survives_or_any() {
+fn a_prefix_or_any_subset_of_directory_changes_survives() {
     let sim = SimEnv::new(1);
     for n in 0..3 {
         drop(written(&sim, &format!("/f{n}"), b""));
@@ -142,7 +142,7 @@ fn writes_tear_inside_a_sector_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_a_write_was_under_way_to_may_be_unreadable_until_it_is_written() {
+fn sectors_of_a_torn_write_may_be_unreadable_until_rewritten() {
     let sim = SimEnv::new(1);
     let mut file = settled(&sim, "/t", &[1; 700]);
     file.append(&[2; 3 * PAGE]).unwrap();
@@ -173,7 +173,7 @@ fn what_a_write_was_under_way_to_may_be_unreadable_until_it_is_written() {
 }
 
 #[test]
-fn a_removed_file_may_come_back_and_a_lost_directory_takes_all() {
+fn removals_need_a_directory_sync_to_be_durable() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     settled(&sim, "/t", b"x");
@@ -284,7 +284,7 @@ fn a_scratch_file_survives_a_kill_and_not_the_power() {
 }
 
 #[test]
-fn a_scratch_file_made_again_is_zero_or_what_it_was() {
+fn a_recreated_scratch_file_is_zero_or_its_old_contents() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     drop(settled(&sim, "/map", &[5; PAGE]));
@@ -296,7 +296,7 @@ fn a_scratch_file_made_again_is_zero_or_what_it_was() {
 }
 
 #[test]
-fn a_scratch_file_written_for_ever_takes_bounded_memory() {
+fn endless_scratch_writes_take_bounded_memory() {
     let sim = SimEnv::new(1);
     let map = sim.env().fs.create_scratch(p("/map"), 4 * PAGE).unwrap();
     sim.env().fs.sync_dir(p("/")).unwrap();
@@ -313,7 +313,7 @@ fn a_scratch_file_written_for_ever_takes_bounded_memory() {
 }
 
 #[test]
-fn a_kill_keeps_what_was_handed_over() {
+fn a_kill_keeps_flushed_bytes() {
     let sim = SimEnv::new(1);
     let mut file = written(&sim, "/t", &[1; 1000]);
     file.append(&[2; 1000]).unwrap();
@@ -361,7 +361,7 @@ fn a_truncation_under_way_may_leave_an_empty_file() {
 }
 
 #[test]
-fn a_punched_hole_is_there_or_not() {
+fn a_punched_hole_may_or_may_not_survive_a_crash() {
     let sim = SimEnv::new(1);
     drop(settled(&sim, "/t", &[5; 2 * PAGE]));
     sim.env().fs.punch_hole(p("/t"), 0, PAGE as u64).unwrap();

@@ -138,7 +138,7 @@ fn a_planted_livelock_is_found() {
 }
 
 #[test]
-fn who_polls_does_not_keep_the_others_away() {
+fn a_polling_thread_does_not_starve_others() {
     for seed in 0..50 {
         let outcome = run(seed, |env| {
             let done = Arc::new(AtomicBool::new(false));
@@ -154,7 +154,7 @@ fn who_polls_does_not_keep_the_others_away() {
 }
 
 #[test]
-fn equal_seeds_give_equal_schedules_and_other_seeds_others() {
+fn equal_seeds_give_equal_schedules_and_others_differ() {
     let trial = |seed| {
         run(seed, |env| {
             let sum = Arc::new(Lock::new(0u64));
@@ -181,7 +181,7 @@ fn equal_seeds_give_equal_schedules_and_other_seeds_others() {
 }
 
 #[test]
-fn time_passes_when_nobody_has_anything_to_do() {
+fn time_advances_while_all_threads_wait() {
     for seed in 0..50 {
         let sim = SimEnv::new(seed);
         let machine = sim.clone();
@@ -236,7 +236,7 @@ fn readers_share_a_writer_does_not_and_a_cell_is_filled_once() {
 
 /// Behavior of the types for threads without a schedule, beside one with a schedule.
 #[test]
-fn threads_without_a_schedule_go_their_own_way() {
+fn threads_without_a_schedule_run_freely() {
     let counted = Arc::new((Lock::new(0u64), Condition::new()));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -258,7 +258,7 @@ fn threads_without_a_schedule_go_their_own_way() {
 
 /// A thread that sees the new length of a device can use it, even if another one measured it.
 #[test]
-fn a_device_is_measured_by_one_and_used_by_another() {
+fn a_device_length_measured_by_another_thread_is_usable() {
     const LEN: u64 = 4 * crate::BLOCK as u64;
     for seed in 0..200 {
         let sim = SimEnv::new(seed);

@@ -41,7 +41,7 @@ fn all(queue: &mut dyn DeviceQueue) -> BTreeMap<u64, DeviceDone> {
 }
 
 #[test]
-fn hundreds_in_flight_are_all_told_once() {
+fn hundreds_of_requests_in_flight_complete_once_each() {
     each(|device, queue| {
         for n in 0..BLOCKS {
             queue.submit(DeviceRequest::write(n, n * BLOCK as u64, block(n as u8)));
@@ -72,7 +72,7 @@ fn hundreds_in_flight_are_all_told_once() {
 }
 
 #[test]
-fn what_is_submitted_happens_also_if_nobody_asks() {
+fn dropping_a_queue_completes_submitted_requests() {
     each(|device, queue| {
         queue.submit(DeviceRequest::write(1, 0, block(9)));
         drop(all(queue));
@@ -86,7 +86,7 @@ fn what_is_submitted_happens_also_if_nobody_asks() {
 }
 
 #[test]
-fn errors_are_those_of_the_blocking_calls() {
+fn queue_errors_equal_those_of_blocking_calls() {
     let dir = Temp::new();
     let path = dir.0.join("image");
     create_image(&path, LEN, ImageRoom::Sparse).unwrap();
@@ -147,7 +147,7 @@ fn a_ring_that_polls_loses_nothing() {
 /// Each ring call in the table fails, comes back short or is interrupted, once or permanently.
 #[cfg(feature = "faults")]
 #[test]
-fn failing_and_short_calls_of_the_ring_change_nothing_but_errors_that_last() {
+fn ring_faults_change_nothing_except_permanent_errors() {
     use crate::kernel::calls::Call;
     use crate::kernel::calls::watch::{Fault, Form, Watch};
     let mut struck = 0;
