@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_free_or_not_but_never_twice() {
+    fn double_free_and_double_allocation_are_refused() {
         let mut free = map(&[(40, 10)]);
         for twice in [(40, 1), (35, 6), (49, 5), (30, 100), (45, 2)] {
             assert!(!free.release(Extent::new(twice.0, twice.1)), "{twice:?}");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bitmap_agrees() {
+    fn allocator_agrees_with_a_bitmap() {
         const LEN: usize = 400;
         let mut rng = Rng::new(5);
         for _ in 0..50 {

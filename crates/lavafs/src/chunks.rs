@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sorted_map_agrees_and_copies_stay_what_they_were() {
+    fn chunk_map_agrees_with_a_sorted_map_and_copies_are_stable() {
         let mut rng = Rng::new(4);
         for round in 0..30 {
             let (mut map, mut model) = (ChunkMap::default(), BTreeMap::new());

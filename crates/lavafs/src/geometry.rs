@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_says_by_its_number_where_it_is() {
+    fn block_numbers_encode_the_device() {
         let (low, high) = (Extent::new(40, 2), Extent::new(SECOND + 40, 2));
         assert_eq!((role_of(true, low), role_of(true, high)), (Role::Speed, Role::Capacity));
         assert_eq!(role_of(false, high), Role::Speed, "one device of more than 8 TiB");

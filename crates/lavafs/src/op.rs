@@ -372,7 +372,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_no_release_writes_is_told() {
+    fn encodings_that_no_release_writes_are_refused() {
         let cases: [(&str, &[u8]); 5] = [
             ("an operation has the unknown kind 99", &[99]),
             ("a name is not UTF-8", &[6, 0, 1, 0xff]),

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_what_it_wishes_and_falls_over_when_that_is_full() {
+    fn files_prefer_a_device_and_fall_over_when_it_is_full() {
         let mut free = two();
         let at = |start, blocks| vec![Extent::new(start, blocks)];
         assert_eq!(free.allocate(20, None, SPEED, 0), Some(at(32, 20)));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_kept_on_the_speed_device_as_far_as_that_has_it() {
+    fn the_reserve_is_kept_on_the_speed_device_first() {
         let mut free = two();
         assert_eq!(Role::ALL.map(|role| free.available(role, 60)), [8, 268]);
         assert_eq!(Role::ALL.map(|role| free.available(role, 100)), [0, 236]);

@@ -66,7 +66,7 @@ fn the_order_in_which_devices_are_named_does_not_matter() {
 }
 
 #[test]
-fn one_of_two_is_refused_and_the_other_asked_for() {
+fn one_device_of_two_is_refused_and_the_missing_named() {
     let sim = made(1);
     session(&sim, "a");
     let before = DEVICES.map(|name| sim.read_file(name).unwrap());
@@ -115,7 +115,7 @@ fn devices_that_do_not_belong_together_are_refused() {
 }
 
 #[test]
-fn a_device_of_another_time_is_refused() {
+fn a_stale_device_is_refused() {
     let sim = made(1);
     session(&sim, "a");
     let old = DEVICES.map(|name| sim.read_file(name).unwrap());
@@ -145,7 +145,7 @@ fn a_device_of_another_time_is_refused() {
 /// A crash at any operation of a mount, and of the next one, leaves two devices that belong
 /// together.
 #[test]
-fn a_death_in_a_mount_leaves_two_devices_of_one_time() {
+fn a_crash_during_mount_leaves_matching_devices() {
     let kinds = Policy::ALL.map(CrashKind::PowerLossWith).into_iter().chain([CrashKind::ProcessKill]);
     let first = made(3).fork(4);
     drop(mounted(&first, DEVICES).unwrap());
@@ -169,7 +169,7 @@ fn a_death_in_a_mount_leaves_two_devices_of_one_time() {
 }
 
 #[test]
-fn a_damaged_slot_of_the_capacity_device_is_written_again() {
+fn a_damaged_capacity_device_slot_is_rewritten() {
     let sim = made(1);
     session(&sim, "a");
     let sound = sim.read_file("/large").unwrap();
@@ -213,7 +213,7 @@ fn older_releases_refuse_both_devices() {
 
 /// A slot of the capacity device that a crash left damaged is rewritten before the other one.
 #[test]
-fn a_death_while_a_damaged_slot_is_healed_leaves_the_other_one() {
+fn a_crash_while_healing_a_slot_keeps_the_other_slot() {
     let sound = made(1);
     session(&sound, "a");
     for slot in [1, 16] {

@@ -15,7 +15,7 @@ fn unlink() -> Op {
 }
 
 #[test]
-fn blocks_are_free_when_the_operation_that_freed_them_is_durable_and_not_before() {
+fn freed_blocks_are_reusable_only_after_the_free_is_durable() {
     let mut core = core();
     let before = core.queue(&Op::MakeDir { dir: "d".into() }).unwrap();
     let freed = core.queue(&unlink()).unwrap();
@@ -26,7 +26,7 @@ fn blocks_are_free_when_the_operation_that_freed_them_is_durable_and_not_before(
 }
 
 #[test]
-fn blocks_of_a_hole_wait_for_the_reads_that_looked_them_up() {
+fn punched_blocks_wait_for_reads_in_flight() {
     let mut core = core();
     let live = core.open(1).unwrap();
     let view = live.view();
@@ -41,7 +41,7 @@ fn blocks_of_a_hole_wait_for_the_reads_that_looked_them_up() {
 }
 
 #[test]
-fn blocks_of_a_removed_file_wait_for_its_handles() {
+fn removed_file_blocks_wait_for_open_handles() {
     let mut core = core();
     let live = core.open(1).unwrap();
     let position = core.queue(&unlink()).unwrap();
@@ -53,7 +53,7 @@ fn blocks_of_a_removed_file_wait_for_its_handles() {
 }
 
 #[test]
-fn what_cannot_be_given_back_or_taken_is_told_by_name() {
+fn invalid_frees_and_allocations_are_named() {
     let mut core = core();
     core.release(&[Extent::new(60, 4)]).unwrap();
     let twice = core.release(&[Extent::new(62, 4)]).unwrap_err();

@@ -17,7 +17,7 @@ fn block(fill: u8) -> AlignedBuf {
 }
 
 #[test]
-fn bytes_are_where_their_numbers_say() {
+fn offsets_select_the_device_and_position() {
     let sim = SimEnv::new(1);
     let ground = pair(&sim);
     ground.write_at(block(1).as_slice(), 3 * BLOCK as u64).unwrap();
@@ -50,7 +50,7 @@ fn bytes_are_where_their_numbers_say() {
 }
 
 #[test]
-fn a_device_is_synced_when_it_was_written_since_and_is_asked_for() {
+fn only_requested_dirty_devices_are_synced() {
     let sim = SimEnv::new(1);
     let ground = pair(&sim);
     let syncs = || ["/fast", "/large"].map(|name| sim.count_ops(Some(OpKind::SyncData), name));
@@ -72,7 +72,7 @@ fn a_device_is_synced_when_it_was_written_since_and_is_asked_for() {
 /// Threads write and sync under random schedules. After a sync returns, the earlier writes of its
 /// thread are durable, even if another thread performed the sync.
 #[test]
-fn a_sync_covers_what_was_written_before_it() {
+fn a_sync_covers_all_earlier_writes() {
     for seed in 0..60 {
         let sim = SimEnv::new(seed);
         let ground = pair(&sim);

@@ -9,7 +9,7 @@ const MS: u64 = 1_000_000;
 
 /// The limit holds in every period, for any sequence of freed blocks and requests.
 #[test]
-fn no_stretch_of_time_has_more_than_is_allowed() {
+fn discards_keep_the_rate_in_every_interval() {
     let mut rng = Rng::new(1);
     for rate in [1, 5_000, 1 << 20, 256 << 20] {
         let mut discards = Discards::new(rate);
@@ -41,7 +41,7 @@ fn no_stretch_of_time_has_more_than_is_allowed() {
 }
 
 #[test]
-fn all_that_is_free_is_told_of_once_and_what_was_taken_again_is_not() {
+fn free_blocks_are_discarded_once_unless_reallocated() {
     let mut discards = Discards::new(1 << 30);
     discards.note(Extent::new(100, 50));
     discards.note(Extent::new(140, 20));
@@ -75,7 +75,7 @@ fn with_freed_blocks(sim: &SimEnv, env: &Env) -> LavaFs {
 }
 
 #[test]
-fn a_device_is_told_of_no_more_than_its_rate_and_in_time_of_all() {
+fn discards_keep_their_rate_and_finish_eventually() {
     let sim = SimEnv::new(1);
     let fs = with_freed_blocks(&sim, &sim.env());
     let began_ns = sim.now_ns();
@@ -96,7 +96,7 @@ fn a_device_is_told_of_no_more_than_its_rate_and_in_time_of_all() {
 /// With threads, the thread of the volume issues discards without calls. An unmount does not wait
 /// for discards that are not allowed yet.
 #[test]
-fn a_thread_tells_in_time_and_an_end_does_not_wait_for_it() {
+fn a_thread_issues_discards_and_unmount_does_not_wait() {
     for (seed, rest_ns) in [(1, 0), (2, 3 * SECOND_NS), (3, 20 * SECOND_NS), (4, 20 * SECOND_NS)] {
         let sim = SimEnv::new(seed);
         let machine = sim.clone();

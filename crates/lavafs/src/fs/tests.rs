@@ -6,7 +6,7 @@ use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 /// Another thread has queued a claim and not committed it yet. A hole in the same transaction could
 /// free the claimed bytes, which a replay must be able to read.
 #[test]
-fn a_hole_is_made_when_no_claim_is_in_line() {
+fn a_hole_waits_until_queued_claims_are_committed() {
     let sim = SimEnv::new(1);
     let device = sim.device("/device", 4_000 * BLOCK).unwrap();
     format(&sim.env(), &*device, &FormatOptions::default()).unwrap();
@@ -33,7 +33,7 @@ fn a_hole_is_made_when_no_claim_is_in_line() {
 /// A listing reads the lengths in portions, and returns each name once. This holds for a full last
 /// portion, too.
 #[test]
-fn a_long_directory_is_listed_whole() {
+fn a_long_directory_is_listed_completely() {
     let sim = SimEnv::new(2);
     let device = sim.device("/device", 4_000 * BLOCK).unwrap();
     format(&sim.env(), &*device, &FormatOptions::default()).unwrap();
@@ -57,7 +57,7 @@ fn volume(sim: &SimEnv) -> LavaFs {
 }
 
 #[test]
-fn what_a_volume_cannot_do_is_told() {
+fn unsupported_operations_are_reported_with_the_file() {
     let sim = SimEnv::new(3);
     let fs = volume(&sim);
     let path = Path::new("/a");
@@ -114,7 +114,7 @@ fn units_that_do_not_divide_into_blocks_are_named() {
 
 /// Only closed files support holes.
 #[test]
-fn what_is_still_written_does_not_go_on_in_a_hole() {
+fn open_files_refuse_appends_after_a_hole() {
     let sim = SimEnv::new(5);
     let fs = volume(&sim);
     let mut file = fs.create(Path::new("/a"), &CreateOptions::default()).unwrap();
@@ -160,7 +160,7 @@ fn an_exact_file_never_takes_more_blocks_than_its_bytes_need() {
 /// The journal may grow into the reserve. Files still get the space of removed files, instead of
 /// the reserve: an allocation without space compacts the journal.
 #[test]
-fn what_is_removed_from_a_full_volume_is_there_for_files_however_long_the_journal_is() {
+fn removed_space_on_a_full_volume_is_reusable_by_files() {
     let sim = SimEnv::new(7);
     let device = sim.device("/device", 400 * BLOCK).unwrap();
     let small = FormatOptions {

@@ -93,7 +93,7 @@ fn a_crash_at_any_moment_leaves_the_old_size_or_the_new_one() {
 }
 
 #[test]
-fn a_mount_takes_in_what_the_device_became_longer_by_if_it_is_asked_to() {
+fn a_mount_with_grow_extends_the_volume_to_the_device() {
     let sim = made(1);
     sim.lengthen_device(DEVICE, NEW).unwrap();
     let beyond = fsck(&sim.env(), &*sim.device(DEVICE, 0).unwrap(), false).unwrap().beyond_bytes;
@@ -134,7 +134,7 @@ impl DamageSlot for SimEnv {
 }
 
 #[test]
-fn what_a_volume_cannot_grow_to_is_refused() {
+fn invalid_volume_growth_is_refused() {
     let sim = made(1);
     let fs = mounted(&sim, MountOptions::default()).unwrap();
     let generation = lock(&fs.volume().superblock).generation;
@@ -181,7 +181,7 @@ fn what_a_volume_cannot_grow_to_is_refused() {
 }
 
 #[test]
-fn a_write_that_fails_while_it_grows_poisons_the_volume_and_leaves_one_of_the_sizes() {
+fn a_failed_grow_poisons_the_volume_and_keeps_a_valid_size() {
     for nth in 0..3 {
         let sim = made(nth);
         let fs = mounted(&sim, MountOptions::default()).unwrap();
@@ -202,7 +202,7 @@ fn a_write_that_fails_while_it_grows_poisons_the_volume_and_leaves_one_of_the_si
 /// One thread grows the volume while another fills it, and the thread of the volume compacts the
 /// journal.
 #[test]
-fn files_go_on_while_the_volume_grows() {
+fn files_are_usable_while_the_volume_grows() {
     for seed in 0..40 {
         let sim = made(seed);
         let machine = sim.clone();

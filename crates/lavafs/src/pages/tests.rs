@@ -38,7 +38,7 @@ fn write(fs: &LavaFs, path: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn a_cache_keeps_to_its_bytes() {
+fn page_cache_stays_within_its_budget() {
     for bytes in [PAGE_CACHE_BYTES_MIN, 300_000, 1 << 20, 5 << 20] {
         let cache = cache(bytes);
         for block in 0..10_000 {
@@ -60,7 +60,7 @@ fn a_cache_keeps_to_its_bytes() {
 }
 
 #[test]
-fn what_was_read_before_a_write_is_not_put_in_after_it() {
+fn a_page_read_before_a_write_is_not_cached_after_it() {
     let cache = cache(1 << 20);
     let Err(before) = cache.look_up(key(3)) else { panic!("nothing is in it") };
     cache.forget(7, 3, 1);
@@ -107,7 +107,7 @@ fn reads_are_served_from_memory_the_second_time() {
 
 /// Covers every way to change the bytes of a file.
 #[test]
-fn a_file_shows_what_was_written_last() {
+fn reads_see_the_latest_write_of_every_kind() {
     let fs = mounted(&made(1));
     let p = Path::new;
     let first = |path: &str, offset: u64| {
@@ -152,7 +152,7 @@ fn a_file_shows_what_was_written_last() {
 
 /// Blocks are reused by other files while pages of the old file are cached.
 #[test]
-fn a_block_that_is_used_again_shows_the_new_file() {
+fn a_reused_block_shows_the_new_file() {
     let fs = mounted(&made(1));
     for n in 0..200u8 {
         let path = format!("/f{n}");
@@ -167,7 +167,7 @@ fn a_block_that_is_used_again_shows_the_new_file() {
 /// One thread rewrites blocks in place and appends while others read. No reader sees a version
 /// older than the last write that returned before the read began.
 #[test]
-fn under_every_schedule_readers_see_what_was_written() {
+fn readers_see_completed_writes_under_every_schedule() {
     for seed in 0..120 {
         let sim = made(seed);
         let machine = sim.clone();

@@ -54,7 +54,7 @@ fn content(fs: &LavaFs, path: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_size_is_believed_only_with_its_bytes() {
+fn a_claimed_size_is_accepted_only_with_matching_bytes() {
     let sim = machine();
     let fs = mounted(&sim);
     let whole: Vec<u8> = (0..20_000u32).map(|n| (n % 251) as u8 + 1).collect();
@@ -97,7 +97,7 @@ fn a_size_is_believed_only_with_its_bytes() {
 }
 
 #[test]
-fn a_claim_is_not_asked_for_once_its_blocks_are_given_up() {
+fn claims_on_released_blocks_are_not_verified() {
     let sim = machine();
     let fs = mounted(&sim);
     let old = vec![1; 3 * BLOCK as usize];
@@ -128,7 +128,7 @@ fn a_claim_is_not_asked_for_once_its_blocks_are_given_up() {
 }
 
 #[test]
-fn a_claim_that_a_later_transaction_confirms_is_not_asked_for() {
+fn claims_confirmed_by_a_later_transaction_are_not_verified() {
     let sim = machine();
     let fs = mounted(&sim);
     let mut file = create(&fs, FILE);
@@ -158,7 +158,7 @@ fn a_claim_that_a_later_transaction_confirms_is_not_asked_for() {
 /// Another thread writes a transaction between the last sync of an unmount and its superblock
 /// write.
 #[test]
-fn a_superblock_says_what_is_durable_and_not_what_is_written() {
+fn the_superblock_records_the_durable_journal_position() {
     let sim = machine();
     let fs = mounted(&sim);
     fs.sync_dir(Path::new("/")).unwrap();
@@ -181,7 +181,7 @@ fn a_superblock_says_what_is_durable_and_not_what_is_written() {
 /// A compaction ends while a later transaction is written but not durable. The next sync makes it
 /// durable.
 #[test]
-fn a_compaction_does_not_take_later_transactions_for_durable() {
+fn compaction_does_not_assume_later_transactions_are_durable() {
     let sim = machine();
     let fs = mounted(&sim);
     let write_only = |path: &str| {
@@ -206,7 +206,7 @@ fn a_compaction_does_not_take_later_transactions_for_durable() {
 /// The transaction with the journal switch holds no claim, because no device sync precedes the next
 /// transaction.
 #[test]
-fn a_switch_has_no_claim() {
+fn a_journal_switch_contains_no_claims() {
     let sim = machine();
     let fs = mounted(&sim);
     let mut file = create(&fs, FILE);
@@ -236,7 +236,7 @@ fn a_switch_has_no_claim() {
 
 /// Operations that no release writes, as left in the journal by a faulty writer.
 #[test]
-fn a_journal_that_contradicts_itself_is_told() {
+fn an_inconsistent_journal_is_refused() {
     let switch = || Op::JournalSwitch { extents: vec![Extent::new(300, 8)] };
     let next = || Op::NextIno { ino: 900 };
     let jump = || Op::Jump { sequence: 3, chain: 0, extents: vec![Extent::new(300, 8)] };
@@ -291,7 +291,7 @@ fn told_of_dump(parts: Vec<Vec<u8>>, jump_by: u64) -> String {
 }
 
 #[test]
-fn a_dump_that_contradicts_itself_is_told() {
+fn an_inconsistent_metadata_dump_is_refused() {
     let next = |ino| {
         let mut part = Vec::new();
         Op::NextIno { ino }.encode(&mut part);
@@ -305,7 +305,7 @@ fn a_dump_that_contradicts_itself_is_told() {
 
 /// Writes the metadata as a repair does, to a volume without enough free blocks.
 #[test]
-fn metadata_without_room_for_its_dump_is_told() {
+fn a_metadata_dump_without_space_is_refused() {
     let sim = machine();
     let device = sim.device("/device", 0).unwrap();
     let superblock = superblock::Slots::read(&*device).unwrap().choose().unwrap().0;

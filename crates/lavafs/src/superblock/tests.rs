@@ -113,7 +113,7 @@ fn the_newer_slot_counts_and_either_one_is_enough() {
 }
 
 #[test]
-fn a_volume_becomes_one_of_a_version_that_knows_its_dump() {
+fn a_volume_is_upgraded_to_a_version_with_dumps() {
     let old = Superblock { version: 1, ..sample() };
     let runs = [Extent::new(200, 4), Extent::new(300, 4)];
     let next = old.leading_to(50, &runs, &runs);
@@ -133,7 +133,7 @@ fn resealed(of: &Superblock, at: usize, field: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn each_field_that_cannot_be_is_told() {
+fn invalid_superblock_fields_are_refused() {
     let cases = [
         (8, 99u32, "the volume has format 99, but this release reads formats up to "),
         (56, 8192, "the volume has blocks of 8192 bytes, but this release reads 4096: use another release"),

@@ -62,7 +62,7 @@ fn metadata_blocks(sim: &SimEnv) -> Vec<u64> {
 }
 
 #[test]
-fn every_flip_in_the_metadata_is_noticed_or_harmless() {
+fn metadata_bit_flips_are_detected_or_have_no_effect() {
     let sim = volume();
     let sound = contents(&open(&sim).unwrap());
     let mut rng = Rng::new(1);
@@ -117,7 +117,7 @@ fn one_damaged_slot_is_survived_named_and_healed() {
 }
 
 #[test]
-fn a_repair_keeps_what_came_before_the_damage() {
+fn a_repair_keeps_transactions_before_the_damage() {
     let sim = volume();
     let sound = contents(&open(&sim).unwrap());
     let blocks = metadata_blocks(&sim);
@@ -142,7 +142,7 @@ fn a_repair_keeps_what_came_before_the_damage() {
 }
 
 #[test]
-fn stale_and_misplaced_blocks_are_noticed_or_harmless() {
+fn stale_or_misplaced_blocks_are_detected_or_have_no_effect() {
     let sim = volume();
     let sound = contents(&open(&sim).unwrap());
     let blocks = metadata_blocks(&sim);

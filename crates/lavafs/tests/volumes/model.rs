@@ -489,7 +489,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn a_model_agrees() {
+fn random_operations_agree_with_a_model() {
     let lists = std::env::var("LAVAFS_LISTS").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
     let first = std::env::var("LAVAFS_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     for seed in first..first + lists {

@@ -82,7 +82,7 @@ impl Drop for Temp {
 }
 
 #[test]
-fn operations_in_line_during_a_compaction_are_replayed_once() {
+fn operations_queued_during_compaction_replay_once() {
     let sim = machine(1000, &small());
     let fs = mounted(&sim, eager());
     // Each round queues operations that can be applied only once, and commits, which runs a step of
@@ -104,7 +104,7 @@ fn operations_in_line_during_a_compaction_are_replayed_once() {
 }
 
 #[test]
-fn the_journal_finds_room_for_itself() {
+fn the_journal_keeps_space_for_itself() {
     let sim = machine(4000, &small());
     let fs = mounted(&sim, MountOptions { compact_journal_at: 1 << 30, ..eager() });
     let long = "n".repeat(200);
@@ -118,7 +118,7 @@ fn the_journal_finds_room_for_itself() {
 }
 
 #[test]
-fn a_journal_short_of_room_is_compacted_also_on_a_full_volume() {
+fn a_full_journal_is_compacted_on_a_full_volume() {
     let sim = machine(300, &small());
     let fs = mounted(&sim, eager());
     let mut count = 0;
@@ -202,7 +202,7 @@ fn a_journal_is_compacted_also_into_scattered_blocks() {
 }
 
 #[test]
-fn no_space_is_found_before_anything_is_changed() {
+fn a_no_space_error_leaves_metadata_unchanged() {
     let sim = machine(300, &small());
     let fs = mounted(&sim, eager());
     let before = fs.statistics();
@@ -222,7 +222,7 @@ fn no_space_is_found_before_anything_is_changed() {
 /// A writer with reserved space never finds the volume full, even if other writers fill it
 /// meanwhile. A rejected reservation has no effect.
 #[test]
-fn room_that_was_reserved_is_there() {
+fn reserved_space_is_available() {
     let sim = machine(400, &small());
     let fs = mounted(&sim, eager());
     let mut file = fs.create(p("/a"), &CreateOptions::default()).unwrap();
@@ -242,7 +242,7 @@ fn room_that_was_reserved_is_there() {
 }
 
 #[test]
-fn a_file_that_stays_open_does_not_keep_the_journal_from_being_cut() {
+fn an_open_file_does_not_prevent_journal_truncation() {
     let sim = machine(4000, &small());
     let fs = mounted(&sim, eager());
     let mut long = create(&fs, "/long");
@@ -360,7 +360,7 @@ fn a_recycled_extent_is_never_the_tail_of_another_file() {
 }
 
 #[test]
-fn blocks_are_not_handed_out_while_somebody_reads_them() {
+fn blocks_are_not_reused_while_readers_hold_them() {
     let sim = machine(300, &small());
     let fs = mounted(&sim, eager());
     write_file(&fs, "/read", &[1; 300_000]).unwrap();
@@ -398,7 +398,7 @@ fn a_data_sync_writes_the_bytes_and_little_else() {
 }
 
 #[test]
-fn a_failed_sync_is_the_last_thing_that_is_acknowledged() {
+fn nothing_is_acknowledged_after_a_failed_sync() {
     use io::sim::{FaultEffect, FaultPlan, OpKind};
     // A full device (an image on a full file system) differs from a full volume: the failed
     // operation must not be retried.
@@ -441,7 +441,7 @@ fn a_failed_sync_is_the_last_thing_that_is_acknowledged() {
 /// A failed sync has lost some writes, which remain readable until the machine crashes. A later
 /// mount must not continue after a transaction that exists only in a cache.
 #[test]
-fn what_a_failed_sync_lost_is_written_again() {
+fn bytes_lost_by_a_failed_sync_are_rewritten() {
     use io::sim::{FaultEffect, FaultPlan, OpKind};
     let mut failed = 0;
     for (nth, seed) in (0..12).flat_map(|nth| (0..6).map(move |seed| (nth, seed))) {

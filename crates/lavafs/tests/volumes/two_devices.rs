@@ -73,7 +73,7 @@ fn is_whole(fs: &LavaFs, path: &str, len: u64) -> bool {
 }
 
 #[test]
-fn files_are_where_their_names_or_their_creators_say() {
+fn file_names_and_options_select_the_device() {
     let fs = mounted(&made(1, [300, 600])).unwrap();
     let hint = |placement| CreateOptions { placement, ..CreateOptions::default() };
     let cases = [
@@ -105,7 +105,7 @@ fn files_are_where_their_names_or_their_creators_say() {
 }
 
 #[test]
-fn a_file_of_known_length_is_one_run_of_its_device_if_there_is_one() {
+fn a_file_of_known_length_is_contiguous_if_possible() {
     let fs = mounted(&made(1, [300, 600])).unwrap();
     for n in 0..24 {
         write_as(
@@ -136,7 +136,7 @@ fn a_file_of_known_length_is_one_run_of_its_device_if_there_is_one() {
 }
 
 #[test]
-fn a_device_that_is_full_leaves_files_to_the_other_one_until_both_are() {
+fn a_full_device_falls_over_to_the_other_until_both_are_full() {
     let sim = made(1, [200, 300]);
     let fs = mounted(&sim).unwrap();
     let mut full = [false; 2];
@@ -271,7 +271,7 @@ fn life(sim: &SimEnv, fs: &LavaFs, seed: u64) -> (Synced, BTreeMap<String, u64>)
 
 /// Each device loses unsynced writes independently: all, none, or some of them.
 #[test]
-fn nothing_that_was_synced_is_lost_whichever_device_loses_what() {
+fn synced_data_survives_independent_losses_of_both_devices() {
     let mut kinds: Vec<CrashKind> = Policy::ALL.map(CrashKind::PowerLossWith).into();
     kinds.push(CrashKind::ProcessKill);
     let mut states = 0;

@@ -8,7 +8,7 @@ use std::path::Path;
 const LEN: u64 = 64 * PAGE as u64;
 
 #[test]
-fn blocks_as_they_are_cost_one_write_and_keep_what_is_written() {
+fn unzeroed_files_are_written_once_and_keep_their_bytes() {
     let sim = SimEnv::new(5);
     let device = sim.device("/device", 4000 * PAGE as u64).unwrap();
     format(&sim.env(), &*device, &FormatOptions::default()).unwrap();
