@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bit_counts() {
+    fn every_bit_flip_is_detected() {
         let uid = Uid::from_words(5, 6);
         let footer = Footer { uid, meta: BlockHandle { offset: 900, len: 36 }, file_len: 1000 };
         let mut bytes = footer.encode();
@@ -183,7 +183,7 @@ mod tests {
 
     /// Both footers have a valid checksum.
     #[test]
-    fn what_no_release_writes_is_told() {
+    fn encodings_that_no_release_writes_are_refused() {
         let uid = Uid::from_words(5, 6);
         let short = Footer { uid, meta: BlockHandle { offset: 900, len: 30 }, file_len: 1000 };
         let e = Footer::decode(&short.encode(), uid, 1000).unwrap_err();

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tied_to_its_place_and_every_bit_counts() {
+    fn frames_are_bound_to_their_offset_and_detect_bit_flips() {
         let uid = Uid::from_words(3, 4);
         let mut buf = b"before".to_vec();
         buf.extend_from_slice(b"payload");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_codec_of_a_newer_release_is_told() {
+    fn an_unknown_codec_is_unsupported() {
         let uid = Uid::from_words(3, 4);
         let mut frame = b"payload".to_vec();
         frame.push(200);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_of_one_file_are_joined() {
+    fn adjacent_reads_of_one_file_are_joined() {
         let run = |places, bytes| Run { places, bytes };
         const GAP_MAX: u64 = 1000;
         assert_eq!(join(std::iter::empty()), []);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trips_and_refuses_what_it_must_know() {
+    fn unknown_mandatory_sections_are_refused() {
         let handle = BlockHandle { offset: 1 << 40, len: 70 };
         let mut all = vec![Section { tag: PROPERTIES, handle }, Section { tag: RANGE_TOMBSTONES, handle }];
         assert_eq!(decode(&encode(&all)).unwrap(), all);

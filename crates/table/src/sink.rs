@@ -148,7 +148,7 @@ mod tests {
     use io::sim::SimEnv;
 
     #[test]
-    fn a_block_that_no_reader_would_take_is_not_written() {
+    fn a_block_that_readers_would_refuse_is_not_written() {
         let (env, path) = (SimEnv::new(1).env(), Path::new("a"));
         let file = env.fs.create(path, &CreateOptions::default()).unwrap();
         let mut sink = Sink::new(file, path, Uid::from_words(1, 1), Compression::None);

@@ -139,7 +139,7 @@ fn hostile_bytes_never_panic() {
 }
 
 #[test]
-fn a_backward_walk_of_overlapping_restarts_ends() {
+fn backward_iteration_over_overlapping_restarts_terminates() {
     // Restarts that point at the same entry: each step back must still move to a smaller offset.
     let mut builder = InlineBlockBuilder::new(1);
     builder.add(b"a", 0, 1 << 8 | 1, 0, b"x");

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_counts() {
+    fn every_bit_flip_is_detected() {
         let footer = footer();
         let (uid, len) = (footer.uid, footer.file_len);
         assert_eq!(len, 40 + 1000 + 4 * 4 + 64);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_contradict_each_other_are_refused_even_under_a_checksum_that_fits() {
+    fn inconsistent_lengths_are_refused_despite_a_valid_checksum() {
         let good = footer();
         for bad in [
             Footer { raw_len: 1001, ..good },

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_kinds_are_told_apart() {
+    fn the_two_reference_kinds_are_distinguished() {
         let uid = Uid::from_words(3, 4);
         let r =
             RecordReference { file: 9, uid, offset: 1 << 33, raw_len: 5, stored_len: 64, synced_bytes: 1 };
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn references_that_cannot_be_are_told() {
+    fn invalid_references_are_refused() {
         let uid = Uid::from_words(1, 2);
         let segment = SegmentReference { file: 0, uid, raw_len: 1, stored_len: 2, checksum: 3 };
         let e = SegmentReference::decode(&segment.encode()).unwrap_err();

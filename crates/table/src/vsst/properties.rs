@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn blob_ids_ascend_whatever_the_bytes_say() {
+    fn decoded_blob_ids_always_ascend() {
         let with = |took_over: &[u64]| {
             let mut bytes = sample().encode();
             let mut field = Vec::new();

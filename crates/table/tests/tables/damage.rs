@@ -275,7 +275,7 @@ fn separators_that_disagree_lead_no_seek_back() {
 }
 
 #[test]
-fn what_a_table_cannot_hold_is_refused() {
+fn invalid_table_entries_are_refused() {
     let options = TableOptions::default();
     let builder = || {
         let file = Box::new(MemAppend::default());
@@ -370,7 +370,7 @@ fn left_out(table: &Arc<Ksst>, all: &[(Vec<u8>, Vec<u8>)], forward: bool) -> BTr
 /// block or index part costs its own keys, in both directions. Entries of the other stream before
 /// it are not lost.
 #[test]
-fn scans_go_on_behind_a_damaged_block() {
+fn scans_continue_after_a_damaged_block() {
     let mut rng = Rng::new(206);
     let mut short = 0;
     for _ in 0..3 {
@@ -393,7 +393,7 @@ fn scans_go_on_behind_a_damaged_block() {
 
 /// A scan leaves out exactly the keys for which a get fails, and a damaged filter fails no get.
 #[test]
-fn a_damaged_block_costs_its_own_keys_and_a_filter_none() {
+fn a_damaged_block_loses_its_keys_and_a_damaged_filter_none() {
     let mut model = Model::new();
     for i in 0..300u64 {
         insert(&mut model, format!("user{i:06}").as_bytes(), i + 1, ValueKind::Value, &[i as u8; 20]);

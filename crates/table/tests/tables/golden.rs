@@ -141,7 +141,7 @@ fn version_1_can_be_read() {
 
 #[allow(clippy::disallowed_methods)]
 #[test]
-fn what_a_table_tells_of_its_store_stays_readable() {
+fn table_identity_of_version_1_stays_readable() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ksst-v1-notes.bin");
     let written = write_as(notes(), Compression::None).0;
     if std::env::var_os("LAVASTORE_BLESS").is_some() {

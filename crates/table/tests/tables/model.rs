@@ -118,7 +118,7 @@ fn check(rng: &mut Rng, table: &Arc<Ksst>, model: &Model, probes: u64) {
 }
 
 #[test]
-fn every_way_to_read_agrees_with_the_model() {
+fn every_read_method_agrees_with_the_model() {
     let mut rng = Rng::new(101);
     let codecs = codecs();
     for round in 0..60 {
@@ -150,7 +150,7 @@ fn every_way_to_read_agrees_with_the_model() {
 }
 
 #[test]
-fn extreme_sizes() {
+fn keys_and_values_of_extreme_sizes_round_trip() {
     let mut rng = Rng::new(102);
     for compression in codecs() {
         let mut model = Model::new();
@@ -186,7 +186,7 @@ fn the_largest_entry_fits() {
 }
 
 #[test]
-fn many_versions_of_one_key_stay_one_lookup() {
+fn many_versions_of_one_key_cost_one_lookup() {
     let mut model = Model::new();
     for seq in 0..3000u64 {
         let kind = if seq % 3 == 0 { ValueKind::Reference } else { ValueKind::Merge };
@@ -208,7 +208,7 @@ fn many_versions_of_one_key_stay_one_lookup() {
 }
 
 #[test]
-fn separated_and_inline_values_of_a_key_change_streams() {
+fn versions_of_a_key_may_change_between_streams() {
     // As when `min_blob_size` changes between two compactions.
     let mut model = Model::new();
     let reference = random_value(&mut Rng::new(1), ValueKind::Reference);

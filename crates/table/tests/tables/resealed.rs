@@ -69,7 +69,7 @@ fn listing(vsst: &Arc<Vsst>) -> String {
 }
 
 #[test]
-fn values_in_order_of_arrival_that_leave_a_gap() {
+fn a_gap_between_arrival_order_values_is_refused() {
     let file = MemAppend::default();
     let shared = file.shared();
     let options = VsstOptions { compression: Compression::None, alignment: 8 };
@@ -88,7 +88,7 @@ fn values_in_order_of_arrival_that_leave_a_gap() {
 /// Versions of a few long keys, so that index blocks end inside a key, and two of their separators
 /// fill a node.
 #[test]
-fn separators_of_a_directory_of_two_levels() {
+fn wrong_separators_of_a_two_level_directory_are_refused() {
     let (mut builder, shared) =
         vsst::builder(&VsstOptions { compression: Compression::None, alignment: 8 }, None);
     for n in 0..6_u8 {
@@ -123,7 +123,7 @@ fn separators_of_a_directory_of_two_levels() {
 /// A value segment whose footer assigns bytes of the header to the value, so that the header is too
 /// short.
 #[test]
-fn a_header_of_a_segment_that_is_no_longer_than_a_checksum() {
+fn a_segment_header_shorter_than_its_checksum_is_refused() {
     let file = MemAppend::default();
     let shared = file.shared();
     let identity = SegmentIdentity { number: 7, uid: uid(), family: 3, edit: 44, created_unix_seconds: 9 };
@@ -142,7 +142,7 @@ fn a_header_of_a_segment_that_is_no_longer_than_a_checksum() {
 
 /// A dependency list that does not match the references of the table is rejected on reading it.
 #[test]
-fn a_list_of_names_that_is_not_that_of_the_table() {
+fn a_name_list_of_another_table_is_refused() {
     let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     let (bytes, _) = build(&random_model(&mut io::Rng::new(1), 60, 0), &[], &options, None);
     let open_table = |bytes| crate::common::open(bytes, &Arc::new(Cache::new(0)));

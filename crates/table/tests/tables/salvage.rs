@@ -61,7 +61,7 @@ fn check(bytes: Vec<u8>, all: &[(Vec<u8>, Vec<u8>)]) -> bool {
 }
 
 #[test]
-fn a_damaged_byte_of_a_table_takes_no_more_than_its_block() {
+fn a_damaged_byte_loses_at_most_its_block() {
     let mut rng = Rng::new(301);
     let (bytes, all) = table_of(&mut rng);
     assert!(check(bytes.clone(), &all));
@@ -76,7 +76,7 @@ fn a_damaged_byte_of_a_table_takes_no_more_than_its_block() {
 }
 
 #[test]
-fn zeroed_blocks_of_a_table_are_stepped_over() {
+fn zeroed_table_blocks_are_skipped() {
     let mut rng = Rng::new(302);
     let (bytes, all) = table_of(&mut rng);
     let zeroed = |from: usize, len: usize| {
@@ -101,7 +101,7 @@ fn zeroed_blocks_of_a_table_are_stepped_over() {
 }
 
 #[test]
-fn files_say_what_they_are() {
+fn files_are_identified_by_their_footer() {
     let mut rng = Rng::new(303);
     let (bytes, _) = table_of(&mut rng);
     let len = bytes.len() as u64;

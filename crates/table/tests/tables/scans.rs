@@ -87,7 +87,7 @@ fn scan(iter: &mut KsstIter, from: u64, count: u64, forward: bool) {
 }
 
 #[test]
-fn a_long_scan_reads_in_runs_that_grow_and_nothing_twice() {
+fn a_long_scan_reads_growing_runs_and_nothing_twice() {
     for forward in [true, false] {
         let (table, file, cache) = plain(20_000, 100);
         let mut iter = table.iter(PEEK);
@@ -139,7 +139,7 @@ fn short_scans_read_once_and_little() {
 /// A merge join with a table seeks whenever the next key is some blocks away, and passes all of the
 /// table: its runs grow as those of a scan.
 #[test]
-fn seeks_that_go_on_read_in_runs_that_grow_and_others_do_not() {
+fn adjacent_seeks_read_growing_runs_and_distant_ones_do_not() {
     let (table, file, _) = plain(20_000, 100);
     let mut iter = table.iter(PEEK);
     // A block has some thirty-five entries, so each seek enters another block.
@@ -157,7 +157,7 @@ fn seeks_that_go_on_read_in_runs_that_grow_and_others_do_not() {
 }
 
 #[test]
-fn entries_larger_than_blocks_come_several_at_once() {
+fn entries_larger_than_blocks_are_read_together() {
     let (table, file, _) = plain(400, 16_000);
     let mut iter = table.iter(PEEK);
     scan(&mut iter, 7, 10, true);
@@ -167,7 +167,7 @@ fn entries_larger_than_blocks_come_several_at_once() {
 }
 
 #[test]
-fn only_blocks_that_were_looked_at_go_to_the_cache() {
+fn only_visited_blocks_enter_the_cache() {
     let (table, file, cache) = plain(20_000, 1000);
     let mut iter = table.iter(FILL);
     scan(&mut iter, 5000, 1, true);
@@ -185,7 +185,7 @@ fn only_blocks_that_were_looked_at_go_to_the_cache() {
 }
 
 #[test]
-fn nothing_is_read_ahead_past_a_border() {
+fn read_ahead_stops_at_the_iterator_bounds() {
     let (table, file, _) = plain(20_000, 1000);
     for (from, count) in [(100u64, 1u64), (100, 7), (3001, 40), (3000, 2000), (19_990, 10)] {
         let borders = Borders { upper: Some(user(from + count)), ..Borders::default() };
@@ -204,7 +204,7 @@ fn nothing_is_read_ahead_past_a_border() {
 }
 
 #[test]
-fn a_bad_neighbour_takes_only_itself_away() {
+fn an_unreadable_neighbor_block_fails_alone() {
     let (table, file, _) = plain(2000, 1000);
     let bad = table.offset_of(&key::seek_target(&user(1008), MAX_SEQ)).unwrap();
     *file.unreadable.lock().unwrap() = bad + 10..bad + 20;
@@ -231,7 +231,7 @@ fn ahead(lower: Option<u64>, upper: Option<u64>) -> Arc<Borders> {
 }
 
 #[test]
-fn a_long_scan_has_the_next_run_read_meanwhile() {
+fn a_long_scan_prefetches_the_next_run() {
     let (table, file, _) = plain(20_000, 1000);
     for forward in [true, false] {
         let mut alone = table.iter(PEEK);
@@ -258,7 +258,7 @@ fn a_long_scan_has_the_next_run_read_meanwhile() {
 }
 
 #[test]
-fn a_short_scan_and_one_that_ends_at_a_border_have_nothing_read_meanwhile() {
+fn short_and_bounded_scans_do_not_prefetch() {
     let (table, file, _) = plain(20_000, 1000);
     let reads_of = |borders: Option<&Arc<Borders>>, count| {
         file.take();
@@ -275,7 +275,7 @@ fn a_short_scan_and_one_that_ends_at_a_border_have_nothing_read_meanwhile() {
 }
 
 #[test]
-fn what_cannot_be_read_meanwhile_is_told_where_it_is() {
+fn prefetch_errors_are_reported_at_their_position() {
     for (bad_from, forward) in [(5000, true), (5001, true), (15_000, false)] {
         let (table, file, _) = plain(20_000, 1000);
         let bad = table.offset_of(&key::seek_target(&user(bad_from), MAX_SEQ)).unwrap();
@@ -303,7 +303,7 @@ fn what_cannot_be_read_meanwhile_is_told_where_it_is() {
 
 /// Cursors with different read options return the same entries for the same random moves.
 #[test]
-fn every_way_to_read_sees_the_same() {
+fn every_scan_mode_sees_the_same() {
     for seed in 0..12 {
         let mut rng = Rng::new(seed);
         let model = random_model(&mut rng, 3000, seed % 3);
@@ -423,7 +423,7 @@ fn a_prepared_seek_reads_both_streams_in_two_batches() {
 
 /// A seek reports damaged or unreadable blocks as if it had not been prepared.
 #[test]
-fn a_prepared_seek_tells_what_cannot_be_read_as_any_other() {
+fn a_prepared_seek_reports_the_same_errors() {
     let mut failed = 0;
     for seed in 0..60 {
         let mut rng = Rng::new(seed);

@@ -96,7 +96,7 @@ fn read_table(met: &mut Met, bytes: Vec<u8>, keys: &[Vec<u8>]) {
 }
 
 #[test]
-fn every_byte_of_a_table() {
+fn every_resealed_table_byte_is_refused_or_correct() {
     let mut model = Model::new();
     for i in 0..14u64 {
         let kind = if i % 5 == 4 { ValueKind::Deletion } else { ValueKind::Value };
@@ -162,7 +162,7 @@ fn read_vsst(met: &mut Met, bytes: Vec<u8>, values: &Values, built: &Built, full
 }
 
 #[test]
-fn every_byte_of_a_vsst() {
+fn every_resealed_vsst_byte_is_refused_or_correct() {
     let mut met = Met::default();
     // A file with one index frame, and one whose directory has several.
     for (count, step) in [(40, 1), (1500, 7)] {
@@ -185,7 +185,7 @@ fn every_byte_of_a_vsst() {
 
 /// Records have their own checksums.
 #[test]
-fn every_byte_of_a_record() {
+fn every_resealed_record_byte_is_refused_or_correct() {
     let values = values(6);
     let built = vsst::build(&values, &VsstOptions { compression: Compression::None, alignment: 8 }, None);
     let mut met = Met::default();
@@ -223,7 +223,7 @@ fn every_byte_of_a_record() {
 }
 
 #[test]
-fn what_no_file_holds_is_refused() {
+fn invalid_file_contents_are_refused() {
     let file = || Box::new(MemAppend::default());
     let options = TableOptions::default();
     let mut b = KsstBuilder::new(file(), Path::new(PATH), identity(), &options, None);

@@ -58,7 +58,7 @@ fn read_everything(bytes: Vec<u8>, value: &[u8]) -> Result<()> {
 }
 
 #[test]
-fn every_range_of_values_of_every_length_around_the_chunks() {
+fn ranges_around_chunk_boundaries_read_correctly() {
     let mut rng = Rng::new(301);
     for chunk_len in [1, 7, 64] {
         for len in 0..(RUN_CHUNKS + 2) * chunk_len + 3 {
@@ -83,7 +83,7 @@ fn every_range_of_values_of_every_length_around_the_chunks() {
 }
 
 #[test]
-fn a_value_of_several_runs_in_chunks_as_they_are() {
+fn an_uncompressed_value_of_several_runs_round_trips() {
     let mut rng = Rng::new(302);
     let value = bytes_of(&mut rng, CHUNK_LEN * (RUN_CHUNKS + 1) + 12_345);
     let (bytes, finished) = write(&value, CHUNK_LEN, &mut rng);
@@ -125,7 +125,7 @@ fn the_chunks_of_a_long_range_are_read_together() {
 }
 
 #[test]
-fn equal_values_have_equal_checksums_wherever_they_lie() {
+fn equal_values_have_equal_checksums_at_any_offset() {
     let mut rng = Rng::new(303);
     let value = bytes_of(&mut rng, 1000);
     let (_, one) = write(&value, 300, &mut rng);
@@ -175,7 +175,7 @@ fn damage_in_one_chunk_leaves_the_others_readable() {
 }
 
 #[test]
-fn cut_and_swapped_and_rearranged_files_are_caught() {
+fn truncated_swapped_and_rearranged_files_are_caught() {
     let mut rng = Rng::new(306);
     let value = bytes_of(&mut rng, 300);
     let (bytes, finished) = write(&value, 64, &mut rng);
@@ -201,7 +201,7 @@ fn cut_and_swapped_and_rearranged_files_are_caught() {
 /// Arbitrary bytes under valid checksums: an error or a value, never a panic, never a large
 /// allocation.
 #[test]
-fn hostile_bytes_under_checksums_that_fit() {
+fn hostile_bytes_with_valid_checksums_never_panic() {
     let mut rng = Rng::new(307);
     let value = bytes_of(&mut rng, 200);
     let (bytes, _) = write(&value, 64, &mut rng);

@@ -42,7 +42,7 @@ fn check_keys(table: &Arc<Vsst>, values: &Values, built: &Built) {
 }
 
 #[test]
-fn reads_what_was_written() {
+fn a_vsst_round_trips() {
     let mut rng = Rng::new(301);
     for round in 0..24 {
         let count = [1, 2, 127, 128, 129, 700, 3000][round % 7];
@@ -68,7 +68,7 @@ fn reads_what_was_written() {
 }
 
 #[test]
-fn a_value_is_one_read_and_then_none() {
+fn a_value_takes_one_read_and_then_none() {
     let mut rng = Rng::new(302);
     let values = random_values(&mut rng, 900);
     for compression in codecs() {
@@ -179,7 +179,7 @@ fn records_are_copied_verbatim() {
 }
 
 #[test]
-fn what_leads_to_another_record_is_corruption() {
+fn a_reference_to_another_record_is_corruption() {
     let mut rng = Rng::new(305);
     let values = random_values(&mut rng, 500);
     let built = build(&values, &VsstOptions::default(), None);
@@ -211,7 +211,7 @@ fn what_leads_to_another_record_is_corruption() {
 }
 
 #[test]
-fn what_a_vsst_cannot_hold_is_refused() {
+fn invalid_vsst_entries_are_refused() {
     let options = VsstOptions { compression: Compression::None, alignment: 0 };
     let (mut b, _) = vsst::builder(&options, None);
     b.add(b"k", 5, b"v").unwrap();
@@ -252,7 +252,7 @@ fn the_alignment_follows_the_first_record() {
 }
 
 #[test]
-fn a_directory_of_several_levels() {
+fn a_directory_of_several_levels_finds_every_key() {
     // Blocks that end between versions of one long key have long separators, and so need many
     // nodes.
     let mut values = Values::new();

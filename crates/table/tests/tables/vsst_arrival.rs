@@ -59,7 +59,7 @@ fn open(bytes: Vec<u8>) -> base::Result<Arc<Vsst>> {
 }
 
 #[test]
-fn every_value_is_found_wherever_it_lies() {
+fn every_value_in_arrival_order_is_found() {
     let mut rng = Rng::new(401);
     for round in 0..40 {
         let n = [1, 2, 127, 128, 129, 300][round % 6];

@@ -103,7 +103,7 @@ fn walk(iter: &mut KsstIter, target: Option<&[u8]>, steps: usize, waited: &mut u
 }
 
 #[test]
-fn a_cursor_that_waits_sees_reads_and_asks_as_one_that_reads() {
+fn a_waiting_cursor_agrees_with_a_reading_one() {
     let (mut waited, mut failed) = (0, 0);
     let (mut reads, mut spared) = (0, 0);
     for seed in 0..60u64 {

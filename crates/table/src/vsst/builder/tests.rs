@@ -28,7 +28,7 @@ fn told(env: &Env, builder: VsstBuilder) -> String {
 }
 
 #[test]
-fn an_index_without_the_last_key_is_told() {
+fn an_index_without_the_last_key_is_refused() {
     let env = SimEnv::new(1).env();
     let mut builder = begin(&env);
     for n in 0..10_u8 {
@@ -41,7 +41,7 @@ fn an_index_without_the_last_key_is_told() {
 }
 
 #[test]
-fn a_record_that_no_key_leads_to_is_told() {
+fn a_record_without_a_key_is_refused() {
     let env = SimEnv::new(1).env();
     let mut builder = begin(&env).in_order_of_arrival();
     for (n, key) in [b"c", b"a", b"b"].into_iter().enumerate() {
@@ -54,7 +54,7 @@ fn a_record_that_no_key_leads_to_is_told() {
 
 /// Readers allocate by this length.
 #[test]
-fn a_key_of_a_record_that_is_longer_than_any_is_told() {
+fn an_overlong_record_is_refused() {
     let env = SimEnv::new(1).env();
     let mut builder = begin(&env);
     builder.add(b"a", 5, &[1; 40]).unwrap();
@@ -64,7 +64,7 @@ fn a_key_of_a_record_that_is_longer_than_any_is_told() {
 }
 
 #[test]
-fn bytes_that_are_no_record_are_not_copied() {
+fn malformed_records_are_not_copied() {
     let env = SimEnv::new(1).env();
     let mut builder = begin(&env);
     builder.add(b"a", 5, &[1; 40]).unwrap();
