@@ -122,7 +122,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn a_tree_is_described_and_each_thing_is_done() {
+    fn scale_model_describes_a_tree_and_runs_each_operation() {
         let ticks = Cell::new(0);
         let tick = || {
             ticks.set(ticks.get() + 1);

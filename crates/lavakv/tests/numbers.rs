@@ -85,7 +85,7 @@ fn every_number_crosses_two_to_the_thirty_second() {
 
 /// Crashes on both sides of the edge.
 #[test]
-fn crashes_around_the_edge() {
+fn crashes_around_two_to_the_thirty_second_are_recovered() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }

@@ -52,7 +52,7 @@ mod tests {
     use base::codec::{put_bytes, put_varint};
 
     #[test]
-    fn the_pieces_are_the_encoding() {
+    fn frame_and_change_concatenate_to_the_encoding() {
         let long = vec![7; 70_000];
         for kind in [ValueKind::Value, ValueKind::Deletion, ValueKind::RangeDeletion, ValueKind::Merge] {
             for family in [0, 127, 128, u32::MAX] {

@@ -100,7 +100,7 @@ mod loom_tests {
 
     /// A refund subtracts exactly its charge, also beside concurrent charges.
     #[test]
-    fn loom_a_refund_takes_nothing_of_others() {
+    fn loom_a_refund_subtracts_exactly_its_charge() {
         check(3, || {
             let pacer = Arc::new(Pacer::default());
             let other = {

@@ -109,7 +109,7 @@ mod tests {
     use crate::tree::speed_tables::LEVEL;
 
     #[test]
-    fn what_the_sums_leave_out_is_what_a_walk_does_not_find() {
+    fn misplaced_table_sums_agree_with_a_full_walk() {
         let on = |number: u64| if number.is_multiple_of(3) { Volume::SPEED } else { Volume::DIRECTORY };
         let table = |number| Arc::new(FileMeta { number, volume: on(number), ..FileMeta::default() });
         let whole = |number, volume| Arc::new(FileMeta { number, volume, ..FileMeta::default() });

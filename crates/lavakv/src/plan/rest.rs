@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rest_rewrites_what_was_written_since_the_one_before() {
+    fn idle_compaction_rewrites_at_most_the_bytes_written_since() {
         let mut account = Account::default();
         assert_eq!(account.left_bytes(10, 1_000), 1_010, "nobody knows what was written before the open");
         account.spend(600, 1_000);

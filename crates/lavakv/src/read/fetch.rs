@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_that_leads_nowhere_is_told_with_its_key() {
+    fn a_dangling_reference_is_reported_with_its_key() {
         let reference = Reference { blob_id: 7, raw_len: 1, stored_len: 1 };
         let e = resolve(&Version::new(0), b"a\xff", 3, &reference).unwrap_err();
         assert!(e.is_corruption(), "{e}");

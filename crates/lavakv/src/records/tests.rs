@@ -21,7 +21,7 @@ fn batch(first_seq: SeqNo, families: &[FamilyId]) -> Vec<u8> {
 }
 
 #[test]
-fn what_tables_have_is_not_kept_and_nothing_else_is_left_out() {
+fn only_batches_that_tables_lack_are_kept() {
     let state = state([100, 50]);
     let lacks = |first_seq, families: &[FamilyId], dropped| {
         is_in_no_table(&state, &batch(first_seq, families), dropped).unwrap()

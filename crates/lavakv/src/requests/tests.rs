@@ -30,7 +30,7 @@ fn nearly_full(sim: &SimEnv) -> Db {
 }
 
 #[test]
-fn what_waits_for_nothing_is_over_when_the_call_returns() {
+fn requests_without_waits_complete_in_the_call() {
     let sim = SimEnv::new(1);
     let db = with_little_memory(&sim);
     let (requests, family) =
@@ -70,7 +70,7 @@ fn what_waits_for_nothing_is_over_when_the_call_returns() {
 }
 
 #[test]
-fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
+fn queued_writes_keep_order_and_their_deadlines() {
     let sim = SimEnv::new(2);
     let db = nearly_full(&sim);
     let (requests, family) =
@@ -103,7 +103,7 @@ fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
 /// A value with a file of its own is written by a thread, since it waits for the device. The next
 /// write could be logged at once, and must not.
 #[test]
-fn who_waits_for_the_device_is_not_overtaken() {
+fn a_write_waiting_for_the_device_is_not_overtaken() {
     let sim = SimEnv::new(5);
     let db = with_little_memory(&sim);
     let (requests, family) =
@@ -142,7 +142,7 @@ fn a_request_that_panics_poisons_the_store() {
 
 /// A poisoned store fails the asynchronous writes that wait for the log.
 #[test]
-fn a_poisoned_store_refuses_what_is_in_flight() {
+fn a_poisoned_store_fails_requests_in_flight() {
     let sim = SimEnv::new(3);
     let db = with_little_memory(&sim);
     let requests =
@@ -160,7 +160,7 @@ fn a_poisoned_store_refuses_what_is_in_flight() {
 
 /// After a panic while a lane is driven, its queued writes fail, and so do later ones.
 #[test]
-fn a_panic_of_who_drives_a_line_leaves_nobody_waiting() {
+fn a_panic_in_the_write_queue_fails_all_queued_writes() {
     let sim = SimEnv::new(5);
     let db = nearly_full(&sim);
     let (requests, family) =
@@ -183,7 +183,7 @@ fn a_panic_of_who_drives_a_line_leaves_nobody_waiting() {
 
 /// A close fails the waiting writes, unwritten.
 #[test]
-fn those_in_line_are_told_that_the_store_was_closed() {
+fn a_close_fails_queued_writes() {
     let sim = SimEnv::new(4);
     let db = nearly_full(&sim);
     let (requests, family) =
@@ -249,7 +249,7 @@ impl Wake for Observer {
 }
 
 #[test]
-fn a_write_is_visible_before_its_completion_is_told() {
+fn a_write_is_visible_before_its_completion() {
     let sim = SimEnv::new(11);
     let db = nearly_full(&sim);
     let (requests, family) =

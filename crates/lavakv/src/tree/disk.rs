@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_has_its_room_first_and_each_thread_a_table() {
+    fn fast_tier_space_is_left_for_the_log_and_job_outputs() {
         let options = Options { background_threads: 3, ..Options::default() }
             .expert(|expert| expert.wal_bytes_max = 400);
         assert_eq!(room_bytes(&options, 0, 10), 530);

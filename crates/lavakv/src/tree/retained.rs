@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_belongs_to_the_snapshots_between_it_and_what_hides_it() {
+    fn a_hidden_version_is_attributed_to_snapshots_that_see_it() {
         let all = Arc::new(RetainedVersions::default());
         let tombstone = |start: &[u8], end: &[u8], seq| {
             let all = [RangeTombstone { start: start.to_vec(), end: end.to_vec(), seq }];

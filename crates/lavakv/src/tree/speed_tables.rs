@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_there_only_grows_with_the_pointer_and_is_its_part_of_a_level() {
+    fn fast_tier_placement_grows_monotonically_with_the_pointer() {
         for level in 0..5 {
             for number in 0..500 {
                 let first = (0..=5 * LEVEL).step_by(50).position(|pointer| belongs(pointer, level, number));

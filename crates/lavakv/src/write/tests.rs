@@ -291,28 +291,28 @@ const fn separated(policy: &'static str) -> Of {
 }
 
 #[test]
-fn memory_and_levels() {
+fn leveled_stalls_stay_within_the_budget() {
     within_the_budget(inline("leveled"), &LEVELED, SEEDS, in_turn);
 }
 
 #[test]
-fn level_0_of_a_queue() {
+fn vlsm_stalls_stay_within_the_budget() {
     within_the_budget(inline("vlsm"), &VLSM, SEEDS, often);
 }
 
 #[test]
-fn garbage() {
+fn separated_leveled_stalls_stay_within_the_budget() {
     within_the_budget(separated("leveled"), &SEPARATED, SEEDS, in_turn);
 }
 
 #[test]
-fn garbage_below_a_queue() {
+fn separated_vlsm_stalls_stay_within_the_budget() {
     within_the_budget(separated("vlsm"), &SEPARATED, SEEDS, in_turn);
 }
 
 /// Level 0 hides garbage in many columns, none of which is worth a merge.
 #[test]
-fn garbage_of_keys_in_order() {
+fn ascending_keys_stalls_stay_within_the_budget() {
     for policy in ["leveled", "vlsm"] {
         let of = Of { keys_in: Keys::InOrder, ..separated(policy) };
         within_the_budget(of, &[StallCause::Memory], 1..=6, in_turn);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[test]
-fn after_wait_idle_nothing_is_written() {
+fn wait_idle_returns_when_nothing_more_is_written() {
     let sim = SimEnv::new(1);
     let (db, mut model) = (open(&sim), Model::new());
     for round in 0..4 {
@@ -24,7 +24,7 @@ fn after_wait_idle_nothing_is_written() {
 }
 
 #[test]
-fn wait_idle_gives_up_in_time() {
+fn wait_idle_returns_at_its_timeout() {
     let tmp = TempDir::new("idle");
     let options = Options { io_budget: 1 << 20, ..small() };
     let (db, mut model) = (Db::open_with(tmp.path(), options).unwrap(), Model::new());
@@ -77,7 +77,7 @@ impl EventListener for Events {
 }
 
 #[test]
-fn the_listener_is_told() {
+fn listener_receives_all_events() {
     let sim = SimEnv::new(3);
     let events = Arc::new(Events::default());
     let options = Options { listener: Some(events.clone()), ..small() };
@@ -118,7 +118,7 @@ fn the_listener_is_told() {
 
 /// A background error reaches the listener and the caller.
 #[test]
-fn a_background_error_is_told() {
+fn a_background_error_reaches_listener_and_caller() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -198,7 +198,7 @@ fn the_tree_keeps_its_shape() {
 /// Tables of large memtables look deep to small ones. Writes must not wait for a compaction that is
 /// not due.
 #[test]
-fn a_store_reopened_with_smaller_memtables() {
+fn reopen_with_smaller_memtables_succeeds() {
     let sim = SimEnv::new(6);
     let family = small_family().expert(|expert| {
         expert.level_base_bytes = 64 << 20;

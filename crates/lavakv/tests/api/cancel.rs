@@ -71,7 +71,7 @@ fn at_every_moment(
 }
 
 #[test]
-fn a_cancelled_compaction_gives_its_outputs_back() {
+fn a_cancelled_compaction_releases_its_outputs() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -86,7 +86,7 @@ fn a_cancelled_compaction_gives_its_outputs_back() {
 }
 
 #[test]
-fn a_cancelled_collection_gives_its_outputs_back() {
+fn a_cancelled_collection_releases_its_outputs() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -106,7 +106,7 @@ fn a_cancelled_verification_ends() {
 }
 
 #[test]
-fn nothing_is_left_of_a_cancelled_checkpoint() {
+fn a_cancelled_checkpoint_leaves_no_files() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -123,7 +123,7 @@ fn nothing_is_left_of_a_cancelled_checkpoint() {
 
 /// A checkpoint without room leaves its directory as before: missing or empty.
 #[test]
-fn nothing_is_left_of_a_checkpoint_without_room() {
+fn a_checkpoint_without_space_leaves_no_files() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -154,7 +154,7 @@ fn nothing_is_left_of_a_checkpoint_without_room() {
 
 /// Two concurrent calls: the token of one does not end the other.
 #[test]
-fn a_token_ends_the_calls_that_have_it() {
+fn a_token_cancels_all_calls_that_carry_it() {
     let tmp = TempDir::new("cancel");
     let db = Db::open_with(tmp.path(), small()).unwrap();
     fill(&db, &mut Model::new(), 0..5000, 0);
@@ -180,7 +180,7 @@ fn a_token_ends_the_calls_that_have_it() {
 /// A cancelled repair, or one without room, leaves no files of the new store, and the damaged one
 /// unchanged.
 #[test]
-fn nothing_is_left_of_a_repair_that_does_not_end() {
+fn an_unfinished_repair_leaves_no_files() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }

@@ -146,7 +146,7 @@ fn catch_up_with(seed: u64, options: &Options) {
 }
 
 #[test]
-fn a_reader_that_catches_up_sees_what_an_open_would() {
+fn catch_up_equals_a_fresh_open() {
     for seed in 0..8 {
         catch_up_with(seed, &small());
     }
@@ -162,7 +162,7 @@ fn separated_values_are_found_by_a_reader_that_catches_up() {
 
 /// A compaction drops a key with its tombstone. The earlier reader's memtable still has the key.
 #[test]
-fn a_deleted_key_does_not_come_back() {
+fn catch_up_does_not_restore_a_deleted_key() {
     let sim = SimEnv::new(1);
     let db = open(&sim);
     db.put(b"deleted", b"1").unwrap();

@@ -49,7 +49,7 @@ fn an_empty_store_can_be_copied() {
 
 /// Checkpoints during writes: each holds a prefix of the writes over both families.
 #[test]
-fn taken_while_writing() {
+fn checkpoints_during_writes_hold_a_prefix() {
     let tmp = TempDir::new("checkpoint");
     let db = Db::open_with(tmp.join("store"), small()).unwrap();
     let family = db.create_column_family("family", small_family()).unwrap();
@@ -90,7 +90,7 @@ fn taken_while_writing() {
 
 /// Files are copied if the file system has no links. An interrupted checkpoint is no store.
 #[test]
-fn a_checkpoint_cut_off_by_a_crash_is_no_store() {
+fn a_checkpoint_interrupted_by_a_crash_is_no_store() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -114,7 +114,7 @@ fn a_checkpoint_cut_off_by_a_crash_is_no_store() {
 
 /// Two concurrent checkpoints into the same place: one is refused, and the other is complete.
 #[test]
-fn of_two_checkpoints_in_one_directory_one_is_refused() {
+fn a_second_checkpoint_into_the_same_directory_is_refused() {
     let tmp = TempDir::new("checkpoint-twice");
     let into = tmp.join("copy");
     let (held, holds) = (Arc::new(Barrier::new(2)), AtomicBool::new(true));

@@ -58,7 +58,7 @@ fn served(sim: &SimEnv, db: &Db, target: &str) -> Result<()> {
 }
 
 #[test]
-fn a_request_for_a_directory_with_contents_is_refused_like_the_call() {
+fn a_checkpoint_request_into_a_nonempty_directory_is_refused() {
     let sim = SimEnv::new(50);
     let db = open(&sim);
     db.put(b"k", b"v").unwrap();
@@ -94,7 +94,7 @@ fn the_close_of_the_store_ends_the_wait() {
 }
 
 #[test]
-fn without_room_the_request_is_refused_and_the_store_goes_on() {
+fn a_checkpoint_request_without_space_is_refused() {
     for seed in 60..70 {
         let sim = SimEnv::new(seed);
         let (db, mut model) = (open(&sim), Model::new());

@@ -152,7 +152,7 @@ fn ends(told: Result<()>) -> bool {
 /// Writers, readers and every long call run on threads during a close: acknowledged writes persist,
 /// and all other calls get an error.
 #[test]
-fn calls_that_run_beside_a_close_end() {
+fn calls_concurrent_with_a_close_end() {
     for round in 0..12 {
         let tmp = TempDir::new("beside-close");
         let options = || Options { memtable_bytes: 256 << 10, memory_bytes: 2 << 20, ..small() };
@@ -236,7 +236,7 @@ fn requests_in_flight_are_answered_at_close() {
 }
 
 #[test]
-fn a_cancelled_call_says_so() {
+fn a_cancelled_call_returns_cancelled() {
     let cancel = Cancel::new();
     cancel.cancel();
     let told: Error = cancel.check().unwrap_err();

@@ -33,7 +33,7 @@ fn with_garbage(sim: &SimEnv) -> (Db, Model) {
 }
 
 #[test]
-fn the_plan_is_what_happens() {
+fn gc_plan_matches_the_collection() {
     if skipped_on_lavafs(because::READS) {
         return;
     }
@@ -81,7 +81,7 @@ fn the_plan_is_what_happens() {
 /// With values much longer than their references, reads are predicted to a fifth, with a cold or a
 /// warm cache.
 #[test]
-fn reads_are_predicted_to_a_fifth() {
+fn predicted_gc_reads_are_within_a_fifth() {
     if skipped_on_lavafs(because::READS) {
         return;
     }
@@ -115,7 +115,7 @@ fn reads_are_predicted_to_a_fifth() {
 /// With values hardly longer than their references, table reads are a large part. All device reads
 /// are predicted to a fifth.
 #[test]
-fn reads_of_tables_are_predicted_to_a_fifth() {
+fn predicted_table_reads_are_within_a_fifth() {
     if skipped_on_lavafs(because::READS) {
         return;
     }
@@ -239,7 +239,7 @@ fn a_pause_does_not_slow_writers_down() {
 }
 
 #[test]
-fn a_bound_on_all_garbage_is_kept_and_not_more_is_done_than_needed() {
+fn gc_until_percent_reaches_the_bound_with_minimal_work() {
     let sim = SimEnv::new(2);
     let (db, model) = with_garbage(&sim);
     let mut runs = 0;
@@ -275,7 +275,7 @@ fn a_pause_refuses_requests_and_does_not_keep_the_store_open() {
 }
 
 #[test]
-fn options_of_families_change_and_are_told() {
+fn changed_family_options_are_stored_and_reported() {
     let dir = TempDir::new("family-options");
     let absent = Db::stored_family_options(dir.path()).unwrap_err();
     assert_eq!(absent.kind(), ErrorKind::NotFound);

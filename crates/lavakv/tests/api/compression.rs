@@ -8,7 +8,7 @@ fn with(compression: Compression) -> FamilyOptions {
 }
 
 #[test]
-fn each_family_has_its_own() {
+fn each_family_has_its_own_compression() {
     let sim = SimEnv::new(1);
     let db = open(&sim);
     let mut bytes = Vec::new();
@@ -37,7 +37,7 @@ fn each_family_has_its_own() {
 
 /// Tables of all kinds side by side; after a full compaction all of the last kind.
 #[test]
-fn changed_at_reopen() {
+fn compression_can_change_at_reopen() {
     let sim = SimEnv::new(2);
     let mut model = Model::new();
     let kinds =

@@ -128,23 +128,23 @@ fn all(beside: Beside) -> u64 {
 }
 
 #[test]
-fn beside_reads_and_writes() {
+fn subcompactions_run_beside_reads_and_writes() {
     let pieces = all(Beside::Reads);
     assert!(pieces > SEEDS / 2, "{pieces} pieces more than compactions");
 }
 
 #[test]
-fn while_a_call_fails() {
+fn subcompactions_survive_failing_calls() {
     let pieces = all(Beside::Fault);
     assert!(pieces > SEEDS / 4, "{pieces} pieces more than compactions");
 }
 
 #[test]
-fn while_the_family_is_dropped() {
+fn subcompactions_survive_a_dropped_family() {
     all(Beside::Drop);
 }
 
 #[test]
-fn while_the_store_is_closed() {
+fn subcompactions_survive_a_close() {
     all(Beside::Close);
 }

@@ -50,13 +50,13 @@ fn write(db: &Db, family: &ColumnFamily, round: u64) {
 }
 
 #[test]
-fn a_flush() {
+fn a_flush_survives_a_concurrent_family_drop() {
     let prepare = |db: &Db, family: &ColumnFamily| write(db, family, 0);
     (0..SEEDS).for_each(|seed| run(seed, prepare, |db, _| drop(db.flush())));
 }
 
 #[test]
-fn a_compaction() {
+fn a_compaction_survives_a_concurrent_family_drop() {
     let prepare = |db: &Db, family: &ColumnFamily| {
         for round in 0..2 {
             write(db, family, round);
@@ -67,7 +67,7 @@ fn a_compaction() {
 }
 
 #[test]
-fn a_collection() {
+fn a_collection_survives_a_concurrent_family_drop() {
     let prepare = |db: &Db, family: &ColumnFamily| {
         write(db, family, 0);
         db.flush().unwrap();
@@ -80,7 +80,7 @@ fn a_collection() {
 
 /// A read returns the old value, or that the family is gone, and never that the key is missing.
 #[test]
-fn a_read() {
+fn a_read_survives_a_concurrent_family_drop() {
     let prepare = |db: &Db, family: &ColumnFamily| write(db, family, 0);
     let read = |db: &Db, family: &ColumnFamily| {
         let is_gone = |e: &Error| e.kind() == ErrorKind::NotFound;

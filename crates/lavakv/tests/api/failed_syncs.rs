@@ -71,7 +71,7 @@ fn a_failed_sync_of_the_log_stops_all_writes() {
 /// Each sync of a checkpoint fails in turn. A successful second checkpoint in the same place is
 /// durable, whatever the failed sync has lost.
 #[test]
-fn a_checkpoint_that_is_taken_again_after_a_failed_sync_is_durable() {
+fn a_checkpoint_retried_after_a_failed_sync_is_durable() {
     let (mut failed, mut taken) = (0, 0);
     for nth in 0.. {
         let sim = SimEnv::new(nth);
@@ -136,7 +136,7 @@ impl Gate {
 /// A background flush is delayed in the manifest's sync while the store is closed. Then the sync
 /// fails, although the edit is durable. Its table must stay, and the close must return the error.
 #[test]
-fn a_sync_of_the_manifest_that_fails_while_the_store_is_closed() {
+fn close_reports_a_failed_manifest_sync() {
     let tmp = TempDir::new("close-fails");
     let options = || {
         Options {

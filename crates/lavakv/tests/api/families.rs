@@ -7,7 +7,7 @@ use lavastore_lavakv::{
 };
 
 #[test]
-fn made_listed_dropped_and_made_again() {
+fn families_are_created_listed_dropped_and_recreated() {
     let sim = SimEnv::new(1);
     let db = open(&sim);
     assert_eq!(db.column_families(), ["default"]);
@@ -73,7 +73,7 @@ fn flush_of_many_families_shares_syncs() {
 
 /// A flush records the last sequence of the store, including sequences of families dropped before.
 #[test]
-fn sequences_of_a_dropped_family_are_not_given_again() {
+fn sequences_of_a_dropped_family_are_not_reused() {
     let sim = SimEnv::new(4);
     let db = open(&sim);
     let f = db.create_column_family("f", small_family()).unwrap();
@@ -93,7 +93,7 @@ fn sequences_of_a_dropped_family_are_not_given_again() {
 
 /// The space of a dropped family is freed, unless an iterator still reads it.
 #[test]
-fn a_drop_frees_space_once_nobody_reads() {
+fn a_drop_frees_space_after_the_last_reader() {
     let sim = SimEnv::new(2);
     let db = open(&sim);
     let f = db.create_column_family("f", small_family()).unwrap();
@@ -138,7 +138,7 @@ fn an_idle_family_does_not_hold_the_log() {
 }
 
 #[test]
-fn made_and_dropped_under_writes() {
+fn families_are_created_and_dropped_during_writes() {
     let tmp = TempDir::new("families");
     let db = Db::open_with(tmp.path(), small()).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -222,7 +222,7 @@ fn options_of_the_default_family_change_at_open() {
 /// A volatile batch is in no log. If it spans families, only one flush of all of them keeps it
 /// atomic.
 #[test]
-fn a_volatile_batch_over_families_is_flushed_whole() {
+fn a_volatile_batch_over_families_is_flushed_atomically() {
     let sim = SimEnv::new(7);
     let db = open(&sim);
     let other = db.create_column_family("other", small_family()).unwrap();
@@ -250,7 +250,7 @@ fn a_volatile_batch_over_families_is_flushed_whole() {
 /// memtable, and the last sequence before the flush. The log must be durable up to it before the
 /// first family's table is installed.
 #[test]
-fn the_end_of_a_batch_in_another_memtable_is_durable_before_a_flush() {
+fn a_flush_waits_until_the_log_covers_a_cross_family_batch() {
     let sim = SimEnv::new(8);
     let db = open(&sim);
     let other = db.create_column_family("other", small_family()).unwrap();

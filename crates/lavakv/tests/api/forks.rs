@@ -83,13 +83,13 @@ fn copy(sim: &SimEnv, from: &str, to: &str) {
 }
 
 #[test]
-fn a_checkpoint_does_not_see_what_was_written_to_another() {
+fn a_checkpoint_does_not_see_writes_of_its_sibling() {
     one_after_the_other(false);
 }
 
 /// A file copy does not know that it is one: it has the uid of the store and all its numbers.
 #[test]
-fn a_copy_does_not_see_what_was_written_to_another() {
+fn a_file_copy_does_not_see_writes_of_its_sibling() {
     one_after_the_other(true);
 }
 
@@ -117,7 +117,7 @@ fn one_after_the_other(by_hand: bool) {
 }
 
 #[test]
-fn a_checkpoint_opened_in_place_of_its_source_does_not_see_what_came_later() {
+fn a_checkpoint_replacing_its_source_sees_no_later_writes() {
     for how in ENDS {
         for (later, puts) in [(2000, 0), (5000, 0), (2000, 5), (5000, 5), (5000, 800)] {
             let sim = SimEnv::new(later + puts);

@@ -5,7 +5,7 @@ use lavastore_lavakv::{Db, ErrorKind, ReadOptions, WriteBatch, WriteOptions, sim
 use std::sync::Arc;
 
 #[test]
-fn clones_in_threads() {
+fn cloned_handles_work_in_threads() {
     let tmp = TempDir::new("clones");
     let db = Db::open_with(tmp.path(), small()).unwrap();
     let threads: Vec<_> = (0..4u64)
@@ -136,7 +136,7 @@ fn values_outlive_the_store() {
 }
 
 #[test]
-fn close_says_what_a_drop_would_hide() {
+fn close_reports_errors_that_drop_ignores() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }

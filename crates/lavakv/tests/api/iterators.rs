@@ -48,7 +48,7 @@ fn backward(i: &mut DbIterator) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn both_ways_with_every_kind_of_bound() {
+fn iterators_move_both_ways_within_every_kind_of_bound() {
     let sim = SimEnv::new(1);
     let (db, model) = store(&sim);
     let bounds =
@@ -73,7 +73,7 @@ fn both_ways_with_every_kind_of_bound() {
 }
 
 #[test]
-fn prefixes() {
+fn prefix_iteration_returns_exactly_the_prefix() {
     let sim = SimEnv::new(2);
     let (db, model) = store(&sim);
     for prefix in ["", "key", "key0000", "key0001", "key00015", "key000399", "zzz", "key9"] {
@@ -125,7 +125,7 @@ fn seeks_and_turns_agree_with_a_model() {
 }
 
 #[test]
-fn keys_only_and_entries() {
+fn keys_only_iteration_agrees_with_entries() {
     fn may_move_to_another_thread<T: Send>(_: &T) {}
     let sim = SimEnv::new(4);
     let (db, model) = store(&sim);
@@ -143,7 +143,7 @@ fn keys_only_and_entries() {
 
 /// An iterator sees the moment of its creation.
 #[test]
-fn an_iterator_sees_one_moment() {
+fn an_iterator_sees_a_consistent_snapshot() {
     let sim = SimEnv::new(5);
     let (db, mut model) = store(&sim);
     let before = model.clone();
@@ -165,7 +165,7 @@ fn an_iterator_sees_one_moment() {
 }
 
 #[test]
-fn an_empty_store() {
+fn an_empty_store_iterates_nothing() {
     let sim = SimEnv::new(6);
     let db = open(&sim);
     let mut i = db.iter(ReadOptions::default()).unwrap();
@@ -177,7 +177,7 @@ fn an_empty_store() {
 
 /// With any number of tables, a cold seek takes one batch of reads for indexes and one for blocks.
 #[test]
-fn a_cold_seek_waits_twice_for_reads() {
+fn a_cold_seek_waits_for_two_read_batches() {
     for (cache_bytes, tables) in [(0, 1), (0, 2), (0, 3), (1 << 20, 3)] {
         let sim = SimEnv::new(9);
         let db = Db::open_in(env(&sim), DIR, Options { cache_bytes, ..small() }).unwrap();

@@ -40,7 +40,7 @@ fn stream(db: &Db, key: &[u8], value: &[u8], piece: usize) {
 }
 
 #[test]
-fn values_around_the_border_in_and_out_by_every_way() {
+fn values_around_the_large_threshold_round_trip() {
     let sim = SimEnv::new(1);
     let mut db = open(&sim);
     let mut model = Model::new();
@@ -194,7 +194,7 @@ fn a_view_keeps_the_files_its_memtables_refer_to() {
 }
 
 #[test]
-fn what_is_not_finished_leaves_nothing() {
+fn an_unfinished_large_value_leaves_no_files() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -230,7 +230,7 @@ fn what_is_not_finished_leaves_nothing() {
 }
 
 #[test]
-fn limits_and_misuse() {
+fn large_value_limits_and_misuse_are_refused() {
     let sim = SimEnv::new(6);
     let db = open(&sim);
     let family = db.default_column_family().clone();
@@ -275,7 +275,7 @@ fn a_value_of_more_than_a_gigabyte_is_refused() {
 }
 
 #[test]
-fn values_of_all_lengths_whatever_the_other_options_say() {
+fn values_of_all_lengths_work_with_any_separation_threshold() {
     for (seed, min_blob_size) in [(8, 0), (9, 32), (10, 1 << 20)] {
         let sim = SimEnv::new(seed);
         let options = || Options { family: FamilyOptions { min_blob_size, ..small_family() }, ..small() };
@@ -335,7 +335,7 @@ fn a_checkpoint_has_the_segments_and_keeps_them() {
 }
 
 #[test]
-fn an_open_store_can_be_read_beside_its_writer() {
+fn a_read_only_open_works_beside_the_writer() {
     let sim = SimEnv::new(12);
     let db = open(&sim);
     let (old, new) = (large(1, 1, 90_000), large(1, 2, 90_000));
@@ -449,7 +449,7 @@ fn a_full_disk_fails_the_write_and_leaves_nothing() {
 /// Crashes all over a run with large values: the store opens, acknowledged values exist, existing
 /// values are complete, and no file is left over.
 #[test]
-fn crashes_lose_nothing_and_leave_nothing() {
+fn crashes_lose_no_large_value_and_leave_no_files() {
     for seed in 0..3 {
         let sim = SimEnv::new(20 + seed);
         let db = open(&sim);
@@ -484,7 +484,7 @@ fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind) -> lava
 /// Values in files of their own do not count towards the limit of a batch: 20 MB of them are one
 /// atomic batch. Logged bytes do count, and a refused batch leaves nothing.
 #[test]
-fn a_batch_is_bounded_by_what_is_logged() {
+fn only_logged_bytes_count_toward_the_batch_limit() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }

@@ -68,7 +68,7 @@ fn reads_all(mut iterator: DbIterator, model: &Model) {
 /// With no level on the fast tier all of its tables move down, one at a time, and readers keep
 /// their data.
 #[test]
-fn tables_go_down_while_they_are_read() {
+fn tables_move_down_while_they_are_read() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -143,7 +143,7 @@ fn two(slow: Costs) -> (SimEnv, SimEnv, Env) {
 /// A slow capacity tier: flushes go to the fast tier, then deeper levels, and misplaced tables
 /// follow. Without room there, all go back.
 #[test]
-fn levels_go_up_from_a_slow_disk_and_down_for_want_of_room() {
+fn levels_move_up_from_a_slow_disk_and_down_without_space() {
     let (sim, fast, env) =
         two(Costs { read_ns: 4_000_000, sync_ns: 10_000_000, kib_ns: 400_000, ..Costs::default() });
     let mut model = Model::new();
@@ -177,7 +177,7 @@ fn levels_go_up_from_a_slow_disk_and_down_for_want_of_room() {
 
 /// A failed move, for want of room or for a read error, disturbs no other work.
 #[test]
-fn a_move_that_fails_is_given_up() {
+fn a_failed_table_move_is_abandoned() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -193,7 +193,7 @@ fn a_move_that_fails_is_given_up() {
 
 /// Existing tables move up in a store that is only read, and leave the log its room.
 #[test]
-fn a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room() {
+fn a_read_store_moves_tables_up_while_space_allows() {
     for room in [true, false] {
         let (sim, fast, env) = two(Costs { read_ns: 4_000_000, ..Costs::default() });
         let mut model = Model::new();
@@ -234,7 +234,7 @@ fn a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room() {
 /// A table returns to the fast tier while an iterator still reads its former file there. That file
 /// goes with its reader, and the table stays.
 #[test]
-fn a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left() {
+fn a_table_returns_to_the_fast_tier_while_its_old_file_is_read() {
     let (sim, fast, env) = two(Costs { read_ns: 4_000_000, ..Costs::default() });
     let mut model = Model::new();
     let options = || Options { speed: None, cache_bytes: 0, access: Access::Direct, ..options(7) };
@@ -276,7 +276,7 @@ fn a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left() {
 /// repair takes each table once: the copy named by the manifest, or without a manifest the intact
 /// one.
 #[test]
-fn a_repair_takes_a_table_that_is_on_both_disks_once() {
+fn a_repair_counts_a_table_on_both_disks_once() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -297,7 +297,7 @@ fn a_repair_takes_a_table_that_is_on_both_disks_once() {
 /// The placement pointer is in the ledger, in the statistics and in the metrics, and in none of
 /// them without a second tier.
 #[test]
-fn the_place_of_the_pointer_is_told() {
+fn placement_pointer_is_reported() {
     let milli = |db: &Db| (db.space().unwrap().speed_levels_milli, db.stats().speed_levels_milli);
     let gauge = |db: &Db| {
         let page = db.metrics().unwrap();

@@ -61,7 +61,7 @@ fn agrees(db: &Db, model: &Model, keys: &[Vec<u8>], options: &ReadOptions) {
 }
 
 #[test]
-fn answers_are_those_of_a_model() {
+fn multi_get_agrees_with_a_model() {
     for seed in 0..8 {
         let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
         let options =
@@ -113,7 +113,7 @@ fn same(one: &Result<Option<Value>>, other: &Result<Option<Value>>) -> bool {
 }
 
 #[test]
-fn damage_is_told_of_each_key_as_a_get_tells_it() {
+fn multi_get_reports_damage_per_key_like_get() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -149,7 +149,7 @@ fn damage_is_told_of_each_key_as_a_get_tells_it() {
 }
 
 #[test]
-fn a_read_that_fails_fails_what_needs_it() {
+fn a_failed_read_fails_only_the_keys_that_need_it() {
     let (sim, model) = store(2);
     let keys: Vec<Vec<u8>> = (0..KEYS).step_by(3).map(key).collect();
     let (mut failed, mut whole) = (0, 0);
@@ -213,7 +213,7 @@ fn value_of(answer: Result<Option<Found>>) -> Result<Option<Value>> {
 }
 
 #[test]
-fn steps_say_what_they_want_and_take_it_in_any_order() {
+fn get_steps_accept_reads_in_any_order() {
     let (sim, mut model) = store(4);
     let mut rng = Rng::new(4);
     for cache_bytes in [0, 8 << 10, 1 << 20] {
@@ -268,7 +268,7 @@ fn finish(
 }
 
 #[test]
-fn what_could_not_be_read_fails_the_keys_that_need_it() {
+fn undelivered_reads_fail_only_the_keys_that_need_them() {
     let (sim, model) = store(5);
     let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
     for every in [1, 4, 50, u64::MAX] {
@@ -323,7 +323,7 @@ fn wrong_bytes_are_found() {
 }
 
 #[test]
-fn a_read_that_is_given_up_leaves_nothing_behind() {
+fn an_abandoned_get_leaves_no_state() {
     let (sim, model) = store(7);
     let db = Db::open_in(env(&sim), DIR, options(64 << 10, 16)).unwrap();
     let at = ReadOptions::default();
@@ -338,7 +338,7 @@ fn a_read_that_is_given_up_leaves_nothing_behind() {
 }
 
 #[test]
-fn all_keys_share_what_is_wrong_with_the_call() {
+fn an_invalid_multi_get_fails_every_key() {
     let sim = SimEnv::new(8);
     let db = Db::open_in(env(&sim), DIR, small()).unwrap();
     let family = db.create_column_family("gone", small_family()).unwrap();

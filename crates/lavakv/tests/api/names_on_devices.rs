@@ -42,7 +42,7 @@ fn is_small_and_waited_for(kind: FileKind) -> bool {
 }
 
 #[test]
-fn what_a_store_keeps_on_its_second_disk_goes_to_the_speed_device() {
+fn fast_tier_file_kinds_go_to_the_speed_device() {
     let sim = SimEnv::new(1);
     let device = |name| sim.device(name, 16 << 20).unwrap();
     let devices = || Devices::two(device("/speed"), device("/capacity"));

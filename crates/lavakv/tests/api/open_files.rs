@@ -38,7 +38,7 @@ fn made(sim: &SimEnv) -> Model {
 }
 
 #[test]
-fn a_store_of_more_files_than_may_be_open_is_written_read_verified_copied_and_opened() {
+fn a_store_larger_than_the_descriptor_limit_is_usable() {
     let sim = SimEnv::new(3);
     sim.set_open_max(Some(OPEN_MAX));
     let model = made(&sim);
@@ -53,7 +53,7 @@ fn a_store_of_more_files_than_may_be_open_is_written_read_verified_copied_and_op
 }
 
 #[test]
-fn a_store_of_more_files_than_may_be_open_is_repaired() {
+fn a_store_larger_than_the_descriptor_limit_is_repaired() {
     let sim = SimEnv::new(4);
     let model = made(&sim);
     for lost in [None, Some("CURRENT"), Some("MANIFEST")] {
@@ -144,7 +144,7 @@ fn half_of_the_descriptors_are_left_to_the_process() {
 }
 
 #[test]
-fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
+fn idle_files_are_closed_when_descriptors_run_out() {
     if skipped_on_lavafs(because::DESCRIPTORS) {
         return;
     }
@@ -178,7 +178,7 @@ impl EventListener for Bounds {
 }
 
 #[test]
-fn fewer_open_files_than_asked_for_are_told_once() {
+fn a_reduced_open_file_limit_is_reported_once() {
     if skipped_on_lavafs(because::DESCRIPTORS) {
         return;
     }
@@ -195,7 +195,7 @@ fn fewer_open_files_than_asked_for_are_told_once() {
 
 /// The writer may remove a file that a reader without enough descriptors has closed.
 #[test]
-fn a_reader_that_cannot_hold_all_files_open_says_so_when_one_is_gone() {
+fn a_reader_short_of_descriptors_reports_a_removed_file() {
     if skipped_on_lavafs(because::DESCRIPTORS) {
         return;
     }

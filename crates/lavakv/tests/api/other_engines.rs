@@ -156,7 +156,7 @@ fn use_store(sim: &SimEnv, model: &mut Model, round: u64) -> Db {
 }
 
 #[test]
-fn its_records_and_files_stay() {
+fn records_and_files_of_an_unknown_engine_stay() {
     let (sim, mut model) = (SimEnv::new(1), Model::new());
     use_store(&sim, &mut model, 0).close().unwrap();
     commit(&sim, (41, 0), &[]);
@@ -186,7 +186,7 @@ fn its_records_and_files_stay() {
 }
 
 #[test]
-fn a_repair_that_would_lose_them_is_refused() {
+fn a_repair_that_would_lose_engine_files_is_refused() {
     let (sim, mut model) = (SimEnv::new(2), Model::new());
     use_store(&sim, &mut model, 0).close().unwrap();
     commit(&sim, (41, 0), &[]);
@@ -210,7 +210,7 @@ fn a_repair_that_would_lose_them_is_refused() {
 }
 
 #[test]
-fn its_batches_in_the_log_stay_until_its_floor_has_passed() {
+fn log_batches_of_an_unknown_engine_stay_until_its_floor() {
     let (sim, mut model) = (SimEnv::new(3), Model::new());
     use_store(&sim, &mut model, 0).close().unwrap();
     commit(&sim, (1, 1), &[]);
@@ -278,7 +278,7 @@ fn open_lanes(sim: &SimEnv, replay: &mut OnLanes<'_>) -> Store {
 }
 
 #[test]
-fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
+fn the_lane_of_an_unknown_engine_stays_even_if_damaged() {
     let (sim, mut model) = (SimEnv::new(5), Model::new());
     use_store(&sim, &mut model, 0).close().unwrap();
     let records = keep_records(&sim);
@@ -322,7 +322,7 @@ fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
 /// LavaKV removes the engine from an open store: its records, its files, and its log groups, which
 /// may then be released.
 #[test]
-fn it_is_removed_by_its_name() {
+fn an_unknown_engine_is_removed_by_name() {
     let (sim, mut model) = (SimEnv::new(5), Model::new());
     use_store(&sim, &mut model, 0).close().unwrap();
     commit(&sim, (1, 1), &[]);
@@ -366,7 +366,7 @@ fn it_is_removed_by_its_name() {
 
 /// After any crash the engine is there or gone, and its files with it.
 #[test]
-fn a_crash_while_it_is_removed() {
+fn a_crash_during_engine_removal_leaves_all_or_nothing() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -396,7 +396,7 @@ fn a_crash_while_it_is_removed() {
 /// Another engine creates or opens the store after any interrupted creation by LavaKV, without
 /// LavaKV.
 #[test]
-fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
+fn an_engine_completes_a_store_half_created_by_lavakv() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -428,7 +428,7 @@ fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
 
 /// A read-only open does not create missing families, and their absence is no damage.
 #[test]
-fn a_store_that_another_engine_made_has_no_families_until_it_is_written() {
+fn a_store_of_another_engine_has_no_families_until_written() {
     let sim = SimEnv::new(5);
     let terms = LogTerms {
         access: Access::Buffered,

@@ -88,7 +88,7 @@ fn many_busy_families_make_few_tables_and_fewer_rounds() {
 /// Kills and power losses during the open, also with lost unsynced writes: no batch is torn, and a
 /// kill loses none.
 #[test]
-fn an_opening_that_is_cut_off_anywhere_leaves_whole_batches() {
+fn an_interrupted_open_leaves_whole_batches() {
     let (families, batches) = (40, 3000);
     let sim = killed(2, families, batches);
     let begin = sim.op_count();

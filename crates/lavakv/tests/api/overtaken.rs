@@ -32,7 +32,7 @@ fn overwrite(db: &Db, rounds: u64, len: usize) -> u64 {
 }
 
 #[test]
-fn overwrites_whose_memtables_flush_first_write_no_log_bytes() {
+fn overwrites_flushed_in_time_write_no_log_bytes() {
     for len in [200, 4000, 16_000] {
         let written = |options: Options| {
             let sim = SimEnv::new(1);
@@ -63,7 +63,7 @@ fn ring_bytes(db: &Db, sim: &SimEnv) -> u64 {
 
 /// A store with durable writes only, or without waiting buffered pages, has no ring for them.
 #[test]
-fn the_ring_is_long_where_buffered_writes_wait() {
+fn the_tail_buffer_is_long_only_for_waiting_buffered_writes() {
     let options =
         Options { memtable_bytes: 1 << 20, memory_bytes: 16 << 20, ..aging(MINUTE_MS) }.expert(|expert| {
             expert.log_group_bytes = 1 << 20;
@@ -100,7 +100,7 @@ fn the_ring_is_long_where_buffered_writes_wait() {
 
 /// Durable writes write the waiting pages too: the log is written as usual.
 #[test]
-fn durable_writes_are_as_durable_as_ever() {
+fn durable_writes_also_write_waiting_buffered_pages() {
     let sim = SimEnv::new(2);
     let db = open_aging(&sim);
     for i in 0..200 {
@@ -114,7 +114,7 @@ fn durable_writes_are_as_durable_as_ever() {
 }
 
 #[test]
-fn what_is_older_than_the_age_survives_a_loss_of_power() {
+fn buffered_writes_older_than_the_age_survive_power_loss() {
     if on_lavafs() {
         return;
     }
@@ -135,7 +135,7 @@ fn what_is_older_than_the_age_survives_a_loss_of_power() {
 
 /// Crashes at any operation, during recovery too; the next open has the option or not.
 #[test]
-fn every_crash_leaves_what_was_promised() {
+fn every_crash_keeps_acknowledged_writes() {
     for seed in 0..8 {
         let sim = SimEnv::new(700 + seed);
         let options = aging([1, 50, MINUTE_MS][seed as usize % 3]);
@@ -206,7 +206,7 @@ fn check(
 
 /// The check of an open store reads the log from its begin.
 #[test]
-fn a_store_that_skips_is_verified_copied_and_closed() {
+fn a_store_that_skips_log_pages_is_verified_and_copied() {
     let sim = SimEnv::new(5);
     let db = open_aging(&sim);
     overwrite(&db, 20, 900);

@@ -55,7 +55,7 @@ fn written(options: Options, count: u64, one_in: u64) -> (f64, f64, u64) {
 }
 
 #[test]
-fn families_that_are_flushed_together_write_no_log_bytes() {
+fn families_flushed_atomically_write_no_log_bytes() {
     // Equal families; some with few changes; one with none.
     for (count, one_in) in [(2, 1), (3, 1), (4, 1), (3, 20), (2, 1_000_000)] {
         let (log, skipped, flushes) = written(aging(MINUTE_MS), count, one_in);
@@ -68,7 +68,7 @@ fn families_that_are_flushed_together_write_no_log_bytes() {
 
 /// Where a joint flush would create many short tables, the log is written as usual.
 #[test]
-fn many_families_with_little_are_not_flushed_along() {
+fn small_families_are_not_flushed_along() {
     let (log, _, _) = written(aging(MINUTE_MS), 8, 4);
     assert!(log > 0.5, "{log}");
     let (log, _, _) = written(aging(MINUTE_MS), 20, 1);
@@ -78,7 +78,7 @@ fn many_families_with_little_are_not_flushed_along() {
 /// A flush ends with one half of a batch, whose other half is in another family: with an age or
 /// without.
 #[test]
-fn a_flush_that_ends_with_half_a_batch_takes_care_of_the_other_half() {
+fn a_flush_keeps_cross_family_batches_whole() {
     for age in [0, MINUTE_MS] {
         let sim = SimEnv::new(2);
         let (db, families) = with_families(&sim, aging(age), 2);

@@ -78,7 +78,7 @@ fn must_be_a_state(reader: &Db, writer: &Arc<Mutex<Writer>>, from: usize, whose:
 }
 
 #[test]
-fn who_opens_for_reading_sees_what_was_there_when_it_began_or_later() {
+fn a_read_only_open_sees_the_state_at_its_start_or_later() {
     if skipped_on_lavafs(because::MEDIUM) {
         return;
     }
@@ -169,7 +169,7 @@ fn opens_in_every_window(before: Steps, meanwhile: Steps) -> u64 {
 }
 
 #[test]
-fn a_log_that_begins_behind_what_was_read_is_read_anew() {
+fn replay_restarts_if_the_log_begins_after_the_read_position() {
     if skipped_on_lavafs(because::MEDIUM) {
         return;
     }

@@ -33,7 +33,7 @@ fn slow(told: &Arc<Told>) -> (SimEnv, Db) {
 }
 
 #[test]
-fn a_write_that_may_not_wait_is_busy_and_leaves_nothing() {
+fn a_nonblocking_write_returns_busy_without_effect() {
     let told = Arc::new(Told::default());
     let (sim, db) = slow(&told);
     let family = db.default_column_family();
@@ -71,7 +71,7 @@ fn a_write_that_may_not_wait_is_busy_and_leaves_nothing() {
 }
 
 #[test]
-fn a_wait_over_the_budget_is_counted_and_told_with_its_cause() {
+fn stalls_over_the_budget_are_counted_and_reported_by_cause() {
     let told = Arc::new(Told::default());
     let (_sim, db) = slow(&told);
     for n in 0..2000 {

@@ -38,7 +38,7 @@ fn levels(db: &Db, family: &str) -> Vec<String> {
 /// No table is ever between level 0 and the deepest level, and the tree of another family in the
 /// same store is unaffected.
 #[test]
-fn another_policy_gives_a_tree_another_shape() {
+fn policy_determines_the_tree_shape() {
     for seed in 0..6 {
         let mut sim = SimEnv::new(seed);
         let options = Options {
@@ -208,7 +208,7 @@ fn a_repair_needs_the_policy() {
 }
 
 #[test]
-fn a_policy_that_is_not_there_cannot_be_chosen() {
+fn an_unregistered_policy_cannot_be_chosen() {
     let unknown = |name: &str, version| {
         let policy = PolicyChoice { name: name.into(), version, parameters: Vec::new() };
         FamilyOptions { policy, ..small_family() }

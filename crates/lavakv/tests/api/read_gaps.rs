@@ -77,7 +77,7 @@ fn read_on(request_ns: u64, change: impl Fn(&mut Options)) -> Done {
 }
 
 #[test]
-fn far_gaps_are_read_over_where_a_request_costs_much() {
+fn distant_blocks_share_a_read_if_requests_are_expensive() {
     // A disk arm: a request costs as much as reading 8 MB.
     let slow = read_on(8_000_000, |_| {});
     // A request costs as much as reading 2 KiB.

@@ -10,7 +10,7 @@ fn open_read_only(sim: &SimEnv) -> lavastore_lavakv::Result<Db> {
 }
 
 #[test]
-fn needs_no_permission_to_write() {
+fn read_only_open_needs_no_write_permission() {
     if skipped_on_lavafs(because::MEDIUM) {
         return;
     }
@@ -48,7 +48,7 @@ fn without_footer(sim: &SimEnv, name: &str) {
 }
 
 #[test]
-fn one_damaged_footer_takes_one_table() {
+fn a_damaged_footer_affects_only_its_table() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -79,7 +79,7 @@ fn one_damaged_footer_takes_one_table() {
 }
 
 #[test]
-fn a_store_without_current_is_not_an_empty_place() {
+fn a_store_without_current_is_not_treated_as_empty() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -101,7 +101,7 @@ fn a_store_without_current_is_not_an_empty_place() {
 /// A checkpoint interrupted by a power failure is complete, missing or recognized as incomplete,
 /// and can be repeated.
 #[test]
-fn a_checkpoint_that_was_cut_off_says_so() {
+fn an_interrupted_checkpoint_is_named() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }

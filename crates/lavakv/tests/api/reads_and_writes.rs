@@ -7,7 +7,7 @@ use lavastore_lavakv::{
 };
 
 #[test]
-fn every_way_to_write_and_read() {
+fn every_write_and_read_method_round_trips() {
     let sim = SimEnv::new(1);
     let db = open(&sim);
     let family = db.create_column_family("family", small_family()).unwrap();
@@ -51,7 +51,7 @@ fn every_way_to_write_and_read() {
 }
 
 #[test]
-fn a_batch_happens_whole_and_in_order() {
+fn a_batch_applies_atomically_and_in_order() {
     let sim = SimEnv::new(2);
     let db = open(&sim);
     let family = db.create_column_family("family", small_family()).unwrap();
@@ -94,7 +94,7 @@ fn a_batch_happens_whole_and_in_order() {
 
 /// The promise of each durability, at a power loss right after the acknowledgement.
 #[test]
-fn durability_by_write_and_by_store() {
+fn durability_is_set_per_write_or_per_store() {
     use lavastore_lavakv::sim::{CrashKind, Policy};
     let power = CrashKind::PowerLossWith(Policy::Dropped);
     for store_wide in [Durability::Durable, Durability::Buffered, Durability::Volatile] {
@@ -129,7 +129,7 @@ fn durability_by_write_and_by_store() {
 /// Volatile writes whose flush had no room are in no table: a clean close flushes them once there
 /// is room.
 #[test]
-fn a_close_flushes_what_a_flush_without_room_left() {
+fn a_close_retries_a_flush_that_had_no_space() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }

@@ -168,7 +168,7 @@ fn life(seed: u64) -> Vec<usize> {
 }
 
 #[test]
-fn answers_are_those_of_the_moment_of_submission_whatever_happens_to_the_files() {
+fn asynchronous_reads_see_the_state_at_submission() {
     let mut answered = 0;
     for seed in 0..30 {
         answered += life(seed).len();
@@ -190,7 +190,7 @@ fn store(seed: u64) -> (SimEnv, Model) {
 }
 
 #[test]
-fn what_could_not_be_read_fails_those_that_needed_it_and_no_others() {
+fn a_failed_read_fails_only_the_requests_that_need_it() {
     let (sim, model) = store(1);
     let (mut failed, mut answered) = (0, 0);
     for seed in 0..60 {
@@ -229,7 +229,7 @@ fn what_could_not_be_read_fails_those_that_needed_it_and_no_others() {
 
 /// A poisoned store still reads, and a close completes the requests in flight.
 #[test]
-fn a_close_in_the_middle_tells_all() {
+fn a_close_completes_every_request_in_flight() {
     let (sim, model) = store(2);
     let (mut closed, mut answered) = (0, 0);
     for seed in 0..40 {
@@ -264,7 +264,7 @@ fn a_close_in_the_middle_tells_all() {
 /// The same key many times, in one request and in many concurrent ones: the device reads each block
 /// once.
 #[test]
-fn what_is_in_flight_is_not_read_again() {
+fn concurrent_reads_of_a_block_share_one_device_read() {
     let (sim, model) = store(3);
     let db = Db::open_in(sim.env(), DIR, options(4 << 20, 1000)).unwrap();
     let uncached = db.requests(&RequestOptions { fill_cache: false, ..Default::default() }).unwrap();
@@ -294,7 +294,7 @@ fn what_is_in_flight_is_not_read_again() {
 
 /// On the kernel's file system, buffered and direct: hundreds of reads in flight from one thread.
 #[test]
-fn hundreds_are_in_flight_on_the_kernel() {
+fn hundreds_of_reads_run_on_kernel_files() {
     for (access, open_files_max) in [(Access::Buffered, 1000), (Access::Direct, 1000), (Access::Direct, 16)] {
         let dir = TempDir::new("reads-in-flight");
         let options = Options { access, ..options(64 << 10, open_files_max) };
@@ -348,7 +348,7 @@ fn block_on<F: std::future::Future + Unpin>(mut future: F) -> F::Output {
 /// Threads read through one handle, with files that are closed all the time, while another thread
 /// writes and compacts; then a close with reads in flight: under schedules.
 #[test]
-fn all_are_told_under_every_schedule() {
+fn every_request_completes_under_every_schedule() {
     for seed in 0..120 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), move |env| {
@@ -413,7 +413,7 @@ fn read_all(db: &Db, requests: &Requests, thread: u64) {
 
 /// Damage is reported for each key with the same error as by a blocking get.
 #[test]
-fn damage_is_told_as_a_get_tells_it() {
+fn asynchronous_reads_report_damage_like_get() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -453,7 +453,7 @@ fn damage_is_told_as_a_get_tells_it() {
 
 /// Many keys answered from memory do not keep the submitting call long.
 #[test]
-fn what_memory_knows_of_many_keys_is_told() {
+fn large_multi_gets_from_memory_do_not_block_submission() {
     let sim = SimEnv::new(7);
     let db = Db::open_in(sim.env(), DIR, options(1 << 20, 1000)).unwrap();
     for i in 0..KEYS {

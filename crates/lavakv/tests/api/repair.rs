@@ -81,7 +81,7 @@ fn erase(sim: &SimEnv, part: &str) -> usize {
 }
 
 #[test]
-fn a_sound_store_comes_out_as_it_is() {
+fn repair_of_a_sound_store_changes_no_data() {
     let sim = SimEnv::new(1);
     let models = store(&sim);
     let (report, db) = repair(&sim);
@@ -90,7 +90,7 @@ fn a_sound_store_comes_out_as_it_is() {
 }
 
 #[test]
-fn without_current_and_without_manifest_everything_is_back() {
+fn repair_restores_everything_without_current_and_manifest() {
     for lost in [&["CURRENT"][..], &["MANIFEST"], &["CURRENT", "MANIFEST"]] {
         let sim = SimEnv::new(2);
         let models = store(&sim);
@@ -104,7 +104,7 @@ fn without_current_and_without_manifest_everything_is_back() {
 }
 
 #[test]
-fn a_missing_table_is_named_by_its_range_and_the_rest_is_back() {
+fn a_missing_table_is_reported_by_range_and_the_rest_restored() {
     let sim = SimEnv::new(3);
     let models = store(&sim);
     let name = files_like(&sim, ".ksst").pop().unwrap();
@@ -121,7 +121,7 @@ fn a_missing_table_is_named_by_its_range_and_the_rest_is_back() {
 }
 
 #[test]
-fn a_dry_run_writes_nothing_and_says_the_same() {
+fn a_dry_run_writes_nothing_and_reports_the_same() {
     let sim = SimEnv::new(4);
     store(&sim);
     erase(&sim, ".vsst");
@@ -132,7 +132,7 @@ fn a_dry_run_writes_nothing_and_says_the_same() {
 }
 
 #[test]
-fn what_must_not_be_repaired_is_refused() {
+fn repair_refuses_locked_existing_and_missing_stores() {
     let sim = SimEnv::new(5);
     store(&sim);
     let db = open(&sim);
@@ -151,7 +151,7 @@ fn what_must_not_be_repaired_is_refused() {
 
 /// At every operation of a repair the result is complete or refused as incomplete.
 #[test]
-fn a_repair_that_is_cut_off_leaves_no_store() {
+fn an_interrupted_repair_leaves_no_store() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -204,7 +204,7 @@ fn a_repair_that_is_cut_off_leaves_no_store() {
 }
 
 #[test]
-fn what_a_repair_left_is_no_store_to_repair_and_makes_room_for_the_next() {
+fn the_remains_of_a_repair_are_replaced_by_the_next() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -232,7 +232,7 @@ fn what_a_repair_left_is_no_store_to_repair_and_makes_room_for_the_next() {
 /// A mark that is empty or torn. Empty and without `CURRENT`: an interrupted checkpoint. Empty
 /// beside `CURRENT`: a complete store. Anything else: an interrupted repair.
 #[test]
-fn a_mark_that_is_empty_or_torn() {
+fn an_empty_or_torn_repair_mark_is_recognized() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -280,7 +280,7 @@ fn a_mark_that_is_empty_or_torn() {
 /// The mark cannot be removed: the error says that only this remains to be done, and removing it by
 /// hand suffices.
 #[test]
-fn a_mark_that_stays_is_removed_by_hand() {
+fn a_leftover_repair_mark_can_be_removed_by_hand() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -296,7 +296,7 @@ fn a_mark_that_stays_is_removed_by_hand() {
 
 /// A target inside the damaged store, by `..` or a link, is refused, and nothing is created there.
 #[test]
-fn no_path_leads_a_repair_into_the_damaged_store() {
+fn repair_never_writes_into_the_damaged_store() {
     let base = TempDir::new("repair-into");
     let (damaged, beside) = (base.path().join("a"), base.path().join("link"));
     let db = Db::open_with(&damaged, small()).unwrap();
@@ -333,7 +333,7 @@ fn told(report: &RepairReport, part: &str) -> bool {
 
 /// A table identifies itself, whatever its name.
 #[test]
-fn tables_whose_names_were_exchanged_are_told_and_nothing_is_lost() {
+fn exchanged_table_names_are_reported_without_loss() {
     let sim = SimEnv::new(11);
     let models = store(&sim);
     let tables = files_like(&sim, ".ksst");
@@ -351,7 +351,7 @@ fn tables_whose_names_were_exchanged_are_told_and_nothing_is_lost() {
 /// remaining input that are not in the outputs may have been deleted, and may reappear. The repair
 /// reports that, and loses nothing of the outputs.
 #[test]
-fn tables_that_a_compaction_replaced_may_bring_back_what_was_deleted() {
+fn leftover_compaction_inputs_may_resurrect_deleted_keys() {
     let sim = SimEnv::new(12);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..100, 0);
@@ -412,7 +412,7 @@ fn a_closed_store_has_no_table_that_only_a_reader_had_kept() {
 
 /// The remains of the manifest describe a table whose properties are damaged.
 #[test]
-fn a_table_that_does_not_say_what_it_has_is_told_by_what_the_manifest_says() {
+fn a_table_with_damaged_properties_is_described_by_the_manifest() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -448,7 +448,7 @@ fn a_table_that_does_not_say_what_it_has_is_told_by_what_the_manifest_says() {
 /// The log still has the changes of a table. Without a manifest only the table's sequences tell
 /// that, up to its last one.
 #[test]
-fn changes_of_a_table_are_not_taken_from_the_log_again() {
+fn repair_does_not_replay_changes_already_in_tables() {
     let sim = SimEnv::new(41);
     let db = open(&sim);
     (0..10).for_each(|i| db.put(&key(i), &value(i, 0)).unwrap());

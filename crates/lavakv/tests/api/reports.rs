@@ -130,7 +130,7 @@ fn verify_finds_damage_under_a_running_store() {
 }
 
 #[test]
-fn describe_and_debug_say_what_is_there() {
+fn describe_and_debug_list_families_and_files() {
     let sim = SimEnv::new(4);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..500, 0);

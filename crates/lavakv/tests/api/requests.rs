@@ -304,7 +304,7 @@ fn kind(seed: u64) -> CrashKind {
 }
 
 #[test]
-fn requests_do_what_the_model_does_and_a_crash_takes_nothing_that_was_told() {
+fn requests_agree_with_a_model_and_survive_crashes() {
     let mut answered = 0;
     for seed in 0..400 {
         let order = std::panic::catch_unwind(|| run(seed, kind(seed)));
@@ -314,7 +314,7 @@ fn requests_do_what_the_model_does_and_a_crash_takes_nothing_that_was_told() {
 }
 
 #[test]
-fn the_order_of_completions_is_that_of_the_seed() {
+fn completion_order_depends_on_the_seed() {
     for seed in 0..5 {
         assert_eq!(run(seed, kind(seed)), run(seed, kind(seed)), "seed {seed}");
     }
@@ -373,7 +373,7 @@ fn a_failed_sync_reaches_all_in_flight() {
 /// Threads submit through one handle, one takes completions from its queue, and one closes: under
 /// schedules.
 #[test]
-fn all_are_told_under_every_schedule() {
+fn every_request_completes_under_every_schedule() {
     for seed in 0..200 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), move |env| {

@@ -150,7 +150,7 @@ fn life(seed: u64) -> Vec<usize> {
 }
 
 #[test]
-fn pages_are_those_of_their_moment_whatever_happens_to_the_files() {
+fn asynchronous_scans_see_the_state_at_submission() {
     let mut answered = 0;
     for seed in 0..30 {
         answered += life(seed).len();
@@ -208,7 +208,7 @@ fn a_page_takes_no_more_reads_than_an_iterator() {
 /// Hundreds at once, more than may run concurrently: all complete, and only those that need
 /// unreadable data fail.
 #[test]
-fn what_could_not_be_read_fails_those_that_needed_it_and_no_others() {
+fn a_failed_read_fails_only_the_requests_that_need_it() {
     let (sim, model) = store(2);
     let (mut failed, mut answered) = (0, 0);
     for seed in 0..40 {
@@ -246,7 +246,7 @@ fn what_could_not_be_read_fails_those_that_needed_it_and_no_others() {
 }
 
 #[test]
-fn a_close_in_the_middle_tells_all() {
+fn a_close_completes_every_request_in_flight() {
     let (sim, model) = store(3);
     let (mut closed, mut answered) = (0, 0);
     for seed in 0..30 {
@@ -281,7 +281,7 @@ fn a_close_in_the_middle_tells_all() {
 
 /// Damage is reported with the same error as by an iterator, at the same entry.
 #[test]
-fn damage_is_told_as_an_iterator_tells_it() {
+fn asynchronous_scans_report_damage_like_an_iterator() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

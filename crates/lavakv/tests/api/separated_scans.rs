@@ -122,7 +122,7 @@ fn scans_read_values_in_batches_and_keys_without_them() {
 
 /// An unreadable value is an error that names its file, at its entry only.
 #[test]
-fn damaged_values_are_told_one_by_one() {
+fn each_damaged_value_is_an_error_at_its_entry() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -193,7 +193,7 @@ fn a_page_of_known_length_is_one_batch() {
 }
 
 #[test]
-fn a_scan_that_is_dropped_turns_or_ends_within_a_window_leaves_nothing_behind() {
+fn a_scan_ended_or_reversed_within_a_window_leaves_no_state() {
     let sim = SimEnv::new(13);
     let (db, model) = scattered(&sim, 597, 8 << 10);
     let keys: Vec<&Vec<u8>> = model.keys().collect();
@@ -224,7 +224,7 @@ fn a_scan_that_is_dropped_turns_or_ends_within_a_window_leaves_nothing_behind() 
 /// Each record in turn is damaged: a long scan returns every other value, and the error at its
 /// entry.
 #[test]
-fn damage_in_a_window_that_is_read_meanwhile_is_told_at_its_place() {
+fn damage_in_a_read_ahead_window_is_reported_at_its_entry() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

@@ -48,7 +48,7 @@ fn the_log_does_not_grow_with_the_number_of_opens() {
 
 /// The log of a busy store is replayed at the open, not flushed, whatever its number of groups.
 #[test]
-fn groups_of_full_length_are_not_flushed_at_open() {
+fn full_log_groups_are_not_flushed_at_open() {
     let sim = SimEnv::new(3);
     let options = || {
         Options { memtable_bytes: 16 << 20, memory_bytes: 64 << 20, ..Options::default() }

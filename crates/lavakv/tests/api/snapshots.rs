@@ -9,7 +9,7 @@ fn at(db: &Db, snapshot: &Snapshot) -> Model {
 }
 
 #[test]
-fn each_sees_its_moment_through_flush_and_compaction() {
+fn snapshots_are_stable_through_flush_and_compaction() {
     let sim = SimEnv::new(1);
     let (db, mut model) = (open(&sim), Model::new());
     let mut held: Vec<(Snapshot, Model)> = Vec::new();
@@ -52,7 +52,7 @@ fn each_sees_its_moment_through_flush_and_compaction() {
 
 /// A full compaction drops versions that no snapshot needs.
 #[test]
-fn space_comes_back_when_snapshots_go() {
+fn dropped_snapshots_release_space() {
     let sim = SimEnv::new(2);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..1000, 0);

@@ -40,7 +40,7 @@ fn store(seed: u64) -> (SimEnv, Model) {
 }
 
 #[test]
-fn a_level_is_on_the_disk_that_the_option_says() {
+fn speed_levels_option_selects_the_tier_of_a_level() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -88,7 +88,7 @@ fn a_level_is_on_the_disk_that_the_option_says() {
 }
 
 #[test]
-fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
+fn a_checkpoint_has_one_tier_and_a_detached_tier_is_empty() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -187,7 +187,7 @@ fn a_repair_without_a_manifest_has_the_tables_of_both_disks() {
 /// Outputs of unfinished jobs and leftovers of moves are orphans on either tier: the manifest's
 /// name of the table decides.
 #[test]
-fn of_two_copies_of_a_table_the_one_that_the_manifest_names_is_read() {
+fn the_manifest_decides_between_two_copies_of_a_table() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -263,7 +263,7 @@ fn a_crash_leaves_each_table_where_the_manifest_says() {
 /// The fast tier has room for the log and little else: tables go to the capacity tier and are
 /// counted. With more room they go to the fast tier again.
 #[test]
-fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
+fn tables_fall_over_from_a_full_fast_tier() {
     let (sim, fast, mut model) = (SimEnv::new(9), SimEnv::new(10), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let options = || small().expert(|expert| expert.speed_levels = 7);
@@ -302,7 +302,7 @@ fn filled_on_two(sim: &SimEnv, fast: &SimEnv, model: &mut Model) -> (Env, Db) {
 /// Another program fills the tier during a table write: the job fails, and is repeated on the
 /// capacity tier.
 #[test]
-fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
+fn a_fast_tier_that_fills_up_fails_only_one_job() {
     let (sim, fast, mut model) = (SimEnv::new(12), SimEnv::new(13), Model::new());
     let (env, db) = filled_on_two(&sim, &fast, &mut model);
     let before = db.stats();
@@ -340,7 +340,7 @@ fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
 /// If the tier refuses to create a table, the table is created on the capacity tier at once, and no
 /// job fails.
 #[test]
-fn a_table_that_the_disk_refuses_to_make_is_made_in_the_directory() {
+fn a_table_refused_by_the_fast_tier_goes_to_the_capacity_tier() {
     let (sim, fast, mut model) = (SimEnv::new(18), SimEnv::new(19), Model::new());
     let (env, db) = filled_on_two(&sim, &fast, &mut model);
     let before = db.stats();
@@ -390,7 +390,7 @@ fn a_flush_that_finds_no_room_names_the_disk() {
 
 /// A table there that a job cannot read is set aside like any other, and the store continues.
 #[test]
-fn a_table_that_a_job_cannot_read_is_set_aside() {
+fn a_table_that_a_job_cannot_read_is_quarantined() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -409,7 +409,7 @@ fn a_table_that_a_job_cannot_read_is_set_aside() {
 /// The store becomes idle with an unreadable table there, on its proper tier or not: the table
 /// moves down by name only.
 #[test]
-fn a_store_rests_beside_a_table_that_is_set_aside() {
+fn a_store_with_a_quarantined_table_becomes_idle() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }

@@ -46,7 +46,7 @@ fn buffered_writes_before_it_survive_a_loss_of_power() {
 
 /// Data of a killed process is in the page cache, unsynced.
 #[test]
-fn what_was_recovered_is_synced_too() {
+fn sync_covers_recovered_data() {
     let sim = SimEnv::new(4);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..50, 0);
@@ -66,7 +66,7 @@ fn a_store_for_reading_has_nothing_to_sync() {
 }
 
 #[test]
-fn a_sync_that_failed_is_told_and_nothing_is_acknowledged_after_it() {
+fn a_failed_sync_is_reported_and_poisons_the_store() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }

@@ -119,7 +119,7 @@ fn the_log_is_on_the_speed_disk_and_nothing_else() {
 
 /// The environment and the option name the same tier: it is one tier, and nothing is swept there.
 #[test]
-fn a_disk_that_is_named_twice_keeps_its_log() {
+fn a_fast_tier_named_twice_is_one_tier_and_keeps_its_log() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -139,7 +139,7 @@ fn a_disk_that_is_named_twice_keeps_its_log() {
 }
 
 #[test]
-fn a_disk_that_is_not_the_stores_is_refused_by_name() {
+fn a_foreign_fast_tier_is_refused_by_name() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -163,7 +163,7 @@ fn a_disk_that_is_not_the_stores_is_refused_by_name() {
 
 /// Restored copies of any age: both tiers are of one time, or the store is refused.
 #[test]
-fn a_disk_of_another_time_is_refused() {
+fn a_stale_fast_tier_is_refused() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -201,7 +201,7 @@ fn a_disk_of_another_time_is_refused() {
 /// A directory from before the store got its fast tier: a writer must not take the tier for a new
 /// one, and a reader must not miss its log.
 #[test]
-fn a_directory_of_before_the_disk_is_refused() {
+fn a_directory_older_than_its_fast_tier_is_refused() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -227,7 +227,7 @@ fn a_directory_of_before_the_disk_is_refused() {
 /// One damaged slot of the identity is harmless. With both damaged the error says so, and repair
 /// still reads the log.
 #[test]
-fn a_damaged_identity() {
+fn a_damaged_tier_identity_slot_is_restored_from_the_other() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -248,7 +248,7 @@ fn a_damaged_identity() {
 
 /// A repair without the tier reports the loss, and saves the data in tables.
 #[test]
-fn a_repair_without_the_disk_names_what_is_lost() {
+fn a_repair_without_the_fast_tier_reports_the_loss() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -271,7 +271,7 @@ fn a_repair_without_the_disk_names_what_is_lost() {
 
 /// After a crash while the store gets or returns its fast tier, it opens with all promised data.
 #[test]
-fn a_crash_while_the_log_moves_leaves_it_in_one_place() {
+fn a_crash_during_a_log_move_leaves_it_on_one_tier() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -329,7 +329,7 @@ fn a_crash_while_the_log_moves_leaves_it_in_one_place() {
 }
 
 #[test]
-fn a_disk_that_was_given_back_is_no_part_of_the_store() {
+fn a_detached_fast_tier_is_no_part_of_the_store() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -404,7 +404,7 @@ fn the_disk_has_a_lock_of_its_own() {
 /// The fast tier fails under an open store: no write is acknowledged, while reads work. When it is
 /// back, nothing is lost.
 #[test]
-fn a_disk_that_goes_away_stops_writes_and_no_reads() {
+fn a_failed_fast_tier_stops_writes_but_not_reads() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -430,7 +430,7 @@ fn a_disk_that_goes_away_stops_writes_and_no_reads() {
 
 /// A full fast tier is reported by name, and a full capacity tier leaves room for its jobs.
 #[test]
-fn a_full_disk_is_told_by_name() {
+fn a_full_tier_is_reported_by_name() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Each open sees all writes acknowledged before it, in a state that existed at some moment.
 #[test]
-fn repeated_openings_beside_a_writer() {
+fn repeated_read_only_opens_beside_a_writer() {
     let tmp = TempDir::new("beside");
     let db = Db::open_with(tmp.path(), small()).unwrap();
     let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -66,7 +66,7 @@ fn round_of(value: &[u8]) -> u64 {
 
 /// In simulation, at every point of the writer's background work.
 #[test]
-fn at_every_step_of_the_writer() {
+fn read_only_opens_at_every_step_of_the_writer() {
     let sim = SimEnv::new(1);
     let (db, mut model) = (open(&sim), Model::new());
     for round in 0..3 {

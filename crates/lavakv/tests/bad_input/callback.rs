@@ -31,14 +31,14 @@ fn run(db: &Db, listener: &Panics) {
 }
 
 #[test]
-fn in_simulation_it_is_caught_and_counted() {
+fn a_panicking_callback_is_caught_in_simulation() {
     let listener = Arc::new(Panics::default());
     let options = Options { listener: Some(listener.clone()), ..small() };
     run(&Db::open_in(SimEnv::new(1).env(), DIR, options).unwrap(), &listener);
 }
 
 #[test]
-fn on_threads_it_is_caught_and_counted() {
+fn a_panicking_callback_is_caught_on_threads() {
     let listener = Arc::new(Panics::default());
     let tmp = TempDir::new("listener");
     let options = Options { listener: Some(listener.clone()), ..small() };

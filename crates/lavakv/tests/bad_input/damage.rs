@@ -39,7 +39,7 @@ fn written_groups(sim: &SimEnv) -> Vec<String> {
 }
 
 #[test]
-fn current_is_missing() {
+fn a_missing_current_refuses_writing_and_allows_reading() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -86,7 +86,7 @@ fn bytes_appended_to_a_log_group_are_no_damage() {
 
 /// Also without a table: the log is data too.
 #[test]
-fn current_is_missing_and_there_is_only_a_log() {
+fn a_missing_current_with_only_a_log_is_refused() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -100,7 +100,7 @@ fn current_is_missing_and_there_is_only_a_log() {
 }
 
 #[test]
-fn every_byte_of_current_counts() {
+fn any_damaged_byte_of_current_is_detected() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -119,7 +119,7 @@ fn every_byte_of_current_counts() {
 }
 
 #[test]
-fn the_manifest_is_missing_or_damaged() {
+fn a_missing_or_damaged_manifest_is_refused() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -179,7 +179,7 @@ fn a_manifest_that_lost_its_end_is_found_before_recovery_flushes() {
 }
 
 #[test]
-fn a_table_is_missing_or_cut() {
+fn a_missing_or_truncated_table_is_reported() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -234,7 +234,7 @@ fn serves_the_rest(sim: &SimEnv, model: &Model, name: &str) {
 
 /// Descriptors run out while jobs run: the jobs are retried, and nothing is damaged.
 #[test]
-fn what_passes_is_tried_again() {
+fn transient_errors_are_retried() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -263,7 +263,7 @@ fn what_passes_is_tried_again() {
 /// Descriptors do not come back: no call waits for ever. Calls return the cause, and no
 /// acknowledged data is lost.
 #[test]
-fn nobody_waits_for_ever_for_what_does_not_pass() {
+fn permanent_errors_end_every_wait() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -296,7 +296,7 @@ fn nobody_waits_for_ever_for_what_does_not_pass() {
 
 /// Background work that finds damage inside a table continues with the rest, and so do writers.
 #[test]
-fn background_work_sets_a_damaged_table_aside() {
+fn background_work_quarantines_a_damaged_table() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -332,7 +332,7 @@ fn background_work_sets_a_damaged_table_aside() {
 
 /// A damaged table is found by a read of it and by `verify`; everything else stays readable.
 #[test]
-fn a_table_is_damaged() {
+fn a_damaged_table_is_reported() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -396,7 +396,7 @@ fn scan_behind_damage(db: &Db, forward: bool) -> Model {
 }
 
 #[test]
-fn two_tables_are_swapped() {
+fn swapped_tables_are_detected() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -416,7 +416,7 @@ fn two_tables_are_swapped() {
 }
 
 #[test]
-fn a_log_group_is_missing_or_cut() {
+fn a_missing_or_truncated_log_group_is_refused() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -443,7 +443,7 @@ fn a_log_group_is_missing_or_cut() {
 
 /// After a clean close the watermark confirms every page with data.
 #[test]
-fn a_page_of_the_log_is_damaged() {
+fn damaged_log_pages_refuse_the_open() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -471,7 +471,7 @@ fn a_page_of_the_log_is_damaged() {
 
 /// After a clean close the log's files have all data: the staging file may be lost.
 #[test]
-fn staging_is_missing_after_a_clean_close() {
+fn a_missing_staging_file_after_a_clean_close_has_no_effect() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -494,7 +494,7 @@ fn staging_is_missing_after_a_clean_close() {
 
 /// The lock file is not data.
 #[test]
-fn the_lock_file_may_be_missing() {
+fn a_missing_lock_file_has_no_effect() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -505,7 +505,7 @@ fn the_lock_file_may_be_missing() {
 
 /// Leftovers of unfinished jobs are removed; unknown files are left alone.
 #[test]
-fn strange_files_in_a_store() {
+fn foreign_files_in_a_store_are_left_unchanged() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

@@ -56,7 +56,7 @@ fn a_name_above_the_store_that_is_not_durable_is_an_error() {
 }
 
 #[test]
-fn no_store_and_none_wanted() {
+fn open_without_create_if_missing_creates_nothing() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -74,7 +74,7 @@ fn no_store_and_none_wanted() {
 }
 
 #[test]
-fn a_store_where_none_was_expected() {
+fn an_existing_store_is_refused_with_error_if_exists() {
     let sim = SimEnv::new(4);
     let db = open(&sim);
     db.put(b"a", b"1").unwrap();
@@ -96,7 +96,7 @@ fn directories_are_made_with_their_parents() {
 
 /// A crash at any operation of the creation leaves a directory that opens as a new store.
 #[test]
-fn a_crash_while_a_store_is_created() {
+fn a_crash_during_creation_can_be_recovered() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }

@@ -89,7 +89,7 @@ fn writes_stop_and_resume_wherever_space_runs_out() {
 
 /// Space that returns by itself is found soon, by the next write that needs it.
 #[test]
-fn nobody_has_to_wake_the_store() {
+fn returned_space_is_found_without_intervention() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }
@@ -118,7 +118,7 @@ fn nobody_has_to_wake_the_store() {
 
 /// A crash on a full disk loses nothing, and the store opens with the space it has.
 #[test]
-fn a_crash_on_a_full_disk() {
+fn a_crash_on_a_full_disk_loses_nothing() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }
@@ -142,7 +142,7 @@ fn a_crash_on_a_full_disk() {
 }
 
 #[test]
-fn a_new_store_on_a_full_disk() {
+fn a_store_refused_on_a_full_disk_can_be_created_later() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }
@@ -180,7 +180,7 @@ pub fn on_tmpfs(name: &str, body: impl FnOnce(&std::path::Path) + std::panic::Un
 }
 
 #[test]
-fn a_small_tmpfs() {
+fn writes_stop_and_resume_on_a_small_tmpfs() {
     on_tmpfs("tmpfs", |dir| {
         let (db, mut model) = (Db::open_with(dir.join("store"), small()).unwrap(), Model::new());
         std::fs::write(dir.join("ballast"), vec![1; 1 << 20]).unwrap();
@@ -202,7 +202,7 @@ fn a_small_tmpfs() {
 /// The manifest meets a full disk too, in the middle of a record and at the start of a page; it is
 /// not poisoned.
 #[test]
-fn the_manifest_meets_a_full_disk() {
+fn manifest_edits_on_a_full_disk_are_retried() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }
@@ -244,7 +244,7 @@ fn the_manifest_meets_a_full_disk() {
 
 /// Any single edit of the manifest may be refused for want of space: each caller retries.
 #[test]
-fn one_edit_is_refused_whoever_makes_it() {
+fn any_manifest_edit_refused_for_space_is_retried() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
@@ -295,7 +295,7 @@ fn one_edit_is_refused_whoever_makes_it() {
 /// A copy-on-write volume has no room for writes in place. The log's pages then stay in the ring,
 /// and the job that writes them is not retried without a pause.
 #[test]
-fn pages_of_the_log_that_find_no_room_are_tried_again_after_a_while() {
+fn log_pages_without_space_are_retried_after_a_pause() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }

@@ -7,7 +7,7 @@ use version::{Edit, InitialState, Manifest, Record};
 
 /// Threads commit edits concurrently without free space: no edit is left in an unknown state.
 #[test]
-fn edits_of_several_threads_meet_a_full_tmpfs() {
+fn concurrent_manifest_edits_on_a_full_tmpfs_are_consistent() {
     on_tmpfs("tmpfs-edits", |dir| {
         // As slow as on a device, so that commits queue up.
         let env = around_syncs(|_, sync| {

@@ -102,7 +102,7 @@ fn live_with(seed: u64, room: u64, sim: &SimEnv, mut model: Model, options: &Opt
 /// At every size from no free byte to roomy. (On LavaFS from a few blocks on, since it takes blocks
 /// beside those of files.)
 #[test]
-fn a_full_volume_locks_nobody_out() {
+fn a_store_on_a_full_volume_can_be_reopened() {
     let all = [(1, 0..30), (9, 0..6), (17, 0..6), (25, 0..6)];
     let (tried, least) = if on_lavafs() { (&all[..1], 16 << 10) } else { (&all[..], 0) };
     for (seed, rooms) in tried.iter().cloned() {
@@ -118,7 +118,7 @@ fn a_full_volume_locks_nobody_out() {
 /// Single opens that delete one key each, on a volume filled to the last byte: the space that an
 /// open takes is returned.
 #[test]
-fn openings_without_room_use_nothing_up() {
+fn opens_without_space_consume_no_space() {
     if skipped_on_lavafs(because::END) {
         return;
     }
@@ -142,7 +142,7 @@ fn openings_without_room_use_nothing_up() {
 /// Without free space and without the reserve there is no room to begin a log. Every change returns
 /// that; none waits for a lock that it holds itself.
 #[test]
-fn a_store_without_room_for_a_log_refuses_every_change() {
+fn a_store_without_space_for_a_log_refuses_writes() {
     let options = small();
     let (sim, model) = left_behind(3, &options);
     let fs = env(&sim).fs;

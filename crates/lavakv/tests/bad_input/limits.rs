@@ -10,7 +10,7 @@ const KEY_MAX: usize = 64 << 10;
 const VALUE_MAX: usize = 16 << 20;
 
 #[test]
-fn keys() {
+fn key_lengths_are_bounded() {
     let sim = SimEnv::new(1);
     let db = open(&sim);
     let longest = vec![7; KEY_MAX];
@@ -42,7 +42,7 @@ fn keys() {
 /// The longest values without a segment pass through log, memtable, table and compaction; one byte
 /// more goes into a segment, in a batch as well.
 #[test]
-fn values() {
+fn value_lengths_are_bounded() {
     let sim = SimEnv::new(2);
     let options = small().expert(|expert| {
         expert.log_group_bytes = 64 << 20;
@@ -73,7 +73,7 @@ fn values() {
 }
 
 #[test]
-fn batches() {
+fn batch_lengths_are_bounded() {
     let sim = SimEnv::new(3);
     let options = Options { memtable_bytes: 4 << 20, memory_bytes: 64 << 20, ..small() };
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
@@ -104,7 +104,7 @@ fn batches() {
 }
 
 #[test]
-fn absurd_options() {
+fn invalid_options_are_refused() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -146,7 +146,7 @@ fn absurd_options() {
 }
 
 #[test]
-fn absurd_families_and_names() {
+fn invalid_family_names_and_options_are_refused() {
     let sim = SimEnv::new(5);
     let db = open(&sim);
     fails(db.create_column_family("", small_family()), ErrorKind::InvalidArgument);
@@ -167,7 +167,7 @@ fn absurd_families_and_names() {
 
 /// The smallest budgets that are accepted work.
 #[test]
-fn the_smallest_options() {
+fn the_smallest_options_work() {
     let sim = SimEnv::new(6);
     let family = FamilyOptions {
         compression: Compression::None,
@@ -215,7 +215,7 @@ fn the_smallest_options() {
 }
 
 #[test]
-fn absurd_bounds_of_iterators() {
+fn invalid_iterator_bounds_yield_nothing() {
     let sim = SimEnv::new(7);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..10, 0);

@@ -42,8 +42,8 @@ fn an_iterator_holds_the_lock() {
 
 /// The child process of the next test: holds the store until its input ends.
 #[test]
-#[ignore = "run by `another_process_is_named` as a child process"]
-fn child_that_holds_a_store() {
+#[ignore = "run by `a_lock_of_another_process_is_named` as a child process"]
+fn child_process_holds_a_store() {
     let Ok(dir) = std::env::var("LAVASTORE_TEST_HOLD") else { return };
     let db = Db::open_with(dir, small()).unwrap();
     db.put(b"from", b"child").unwrap();
@@ -54,10 +54,16 @@ fn child_that_holds_a_store() {
 }
 
 #[test]
-fn another_process_is_named() {
+fn a_lock_of_another_process_is_named() {
     let tmp = TempDir::new("locked-by-another");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "locked::child_that_holds_a_store", "--nocapture", "--test-threads=1"])
+        .args([
+            "--ignored",
+            "--exact",
+            "locked::child_process_holds_a_store",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env("LAVASTORE_TEST_HOLD", tmp.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -78,10 +84,16 @@ fn another_process_is_named() {
 
 /// A lock ends with its process, even after a kill.
 #[test]
-fn a_dead_process_holds_nothing() {
+fn a_dead_process_holds_no_lock() {
     let tmp = TempDir::new("locked-by-the-dead");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "locked::child_that_holds_a_store", "--nocapture", "--test-threads=1"])
+        .args([
+            "--ignored",
+            "--exact",
+            "locked::child_process_holds_a_store",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env("LAVASTORE_TEST_HOLD", tmp.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

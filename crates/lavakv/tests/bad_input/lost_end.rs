@@ -28,7 +28,7 @@ fn without_end(sim: &SimEnv, name: &str, offset: u64) -> SimEnv {
 /// file's name. A repair saves everything, or reports the losses. The buffered writes are only in
 /// the staging file, for a group in the lost edits.
 #[test]
-fn of_a_killed_store_nothing_is_lost_in_silence() {
+fn a_lost_manifest_end_of_a_killed_store_is_detected() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -73,7 +73,7 @@ fn of_a_killed_store_nothing_is_lost_in_silence() {
 /// Recovery that flushes writes its own edits, and a manifest. It must detect a lost end before
 /// that: its edits would be taken for the lost ones.
 #[test]
-fn a_lost_end_is_found_before_recovery_flushes() {
+fn a_lost_manifest_end_is_found_before_recovery_flushes() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -109,7 +109,7 @@ fn a_lost_end_is_found_before_recovery_flushes() {
 /// The last edit created a family. No table and no log group shows it: only log pages written later
 /// confirm the edit.
 #[test]
-fn a_repair_goes_by_the_edits_that_the_log_saw() {
+fn a_repair_uses_the_edits_recorded_in_the_log() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

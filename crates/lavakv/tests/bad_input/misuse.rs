@@ -9,7 +9,7 @@ fn two_stores() -> (Db, Db) {
 }
 
 #[test]
-fn a_handle_of_another_store() {
+fn a_family_handle_of_another_store_is_refused() {
     let (db, other) = two_stores();
     other.put(b"k", b"theirs").unwrap();
     for family in
@@ -28,7 +28,7 @@ fn a_handle_of_another_store() {
 }
 
 #[test]
-fn a_snapshot_of_another_store() {
+fn a_snapshot_of_another_store_is_refused() {
     let (db, other) = two_stores();
     let options = || ReadOptions { snapshot: Some(other.snapshot()), ..Default::default() };
     fails(db.iter(options()), ErrorKind::InvalidArgument);
@@ -36,7 +36,7 @@ fn a_snapshot_of_another_store() {
 }
 
 #[test]
-fn a_family_that_was_dropped() {
+fn a_dropped_family_is_refused() {
     let sim = SimEnv::new(2);
     let db = open(&sim);
     let family = db.create_column_family("gone", small_family()).unwrap();
@@ -64,7 +64,7 @@ fn a_family_that_was_dropped() {
 }
 
 #[test]
-fn an_iterator_that_stands_nowhere() {
+fn an_unpositioned_iterator_is_invalid() {
     let sim = SimEnv::new(3);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..3, 0);
@@ -92,7 +92,7 @@ fn an_iterator_that_stands_nowhere() {
 }
 
 #[test]
-fn ranges_that_are_reversed_or_empty() {
+fn reversed_ranges_are_refused_and_empty_ones_delete_nothing() {
     let sim = SimEnv::new(4);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..5, 0);
@@ -117,7 +117,7 @@ fn ranges_that_are_reversed_or_empty() {
 
 /// A handle that outlives its store fails, also in the store that is opened next.
 #[test]
-fn handles_after_close() {
+fn handles_are_refused_after_close() {
     let sim = SimEnv::new(5);
     let db = open(&sim);
     let family = db.create_column_family("f", small_family()).unwrap();
@@ -135,7 +135,7 @@ fn handles_after_close() {
 }
 
 #[test]
-fn a_checkpoint_into_a_place_that_is_taken() {
+fn a_checkpoint_into_an_existing_directory_is_refused() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -153,7 +153,7 @@ fn a_checkpoint_into_a_place_that_is_taken() {
 }
 
 #[test]
-fn an_iterator_is_asked_for_what_it_has_not() {
+fn unsupported_iterator_calls_are_refused() {
     let sim = SimEnv::new(7);
     let db = open(&sim);
     let other = db.create_column_family("other", small_family()).unwrap();

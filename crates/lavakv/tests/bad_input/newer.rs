@@ -25,7 +25,7 @@ fn uid(bytes: &[u8], at: usize) -> Uid {
 }
 
 #[test]
-fn a_manifest() {
+fn a_manifest_of_a_newer_version_is_unsupported() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -42,7 +42,7 @@ fn a_manifest() {
 
 /// A release that knows the format field, but not this format, returns the format of the store.
 #[test]
-fn a_format_of_the_store() {
+fn a_newer_store_format_is_unsupported() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -63,7 +63,7 @@ fn a_format_of_the_store() {
 
 /// `CURRENT` has no version: its form is fixed, and the manifest has the version.
 #[test]
-fn a_pointer_in_another_form_is_damaged() {
+fn an_unknown_form_of_current_is_damage() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -75,7 +75,7 @@ fn a_pointer_in_another_form_is_damaged() {
 }
 
 #[test]
-fn a_table() {
+fn a_table_of_a_newer_version_is_unsupported() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -102,7 +102,7 @@ fn a_table() {
 }
 
 #[test]
-fn a_page_of_the_log() {
+fn a_log_page_of_a_newer_version_is_unsupported() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

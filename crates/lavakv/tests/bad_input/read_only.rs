@@ -48,7 +48,7 @@ fn no_store_can_be_made_on_a_read_only_medium() {
 /// The medium becomes read-only under an open store: no write is acknowledged, reads work, nothing
 /// is lost.
 #[test]
-fn the_medium_becomes_read_only() {
+fn a_medium_that_turns_read_only_stops_writes() {
     if skipped_on_lavafs(because::MEDIUM) {
         return;
     }
@@ -110,7 +110,7 @@ fn a_store_opened_for_reading_refuses_every_change() {
 /// On the machine: a directory without write permission (root ignores permissions, so the test is
 /// skipped).
 #[test]
-fn a_directory_without_write_permission() {
+fn a_directory_without_write_permission_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let tmp = TempDir::new("read-only");
     let dir = tmp.join("store");
@@ -134,7 +134,7 @@ fn a_directory_without_write_permission() {
 /// A store with a damaged log is read up to the damage, while its writer continues without
 /// noticing. The apparent damage may have been a concurrent write, so the open starts again.
 #[test]
-fn a_writer_goes_on_while_somebody_reads_up_to_the_damage() {
+fn a_reader_stops_at_log_damage_and_the_writer_continues() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

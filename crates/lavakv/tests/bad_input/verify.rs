@@ -80,7 +80,7 @@ fn is_sound(db: &Db) -> VerifyReport {
 }
 
 #[test]
-fn it_says_how_much_it_checked_of_what() {
+fn verify_reports_counts_and_bytes_by_file_kind() {
     let (sim, db, _, _) = store(1);
     let report = is_sound(&db);
     let len_of =
@@ -106,7 +106,7 @@ fn it_says_how_much_it_checked_of_what() {
 }
 
 #[test]
-fn a_store_that_was_killed_is_checked_with_what_is_only_staged() {
+fn verify_covers_staged_pages_of_a_killed_store() {
     let (sim, db, model, _) = store(2);
     let killed = sim.crash(lavastore_lavakv::sim::CrashKind::ProcessKill, 1);
     std::mem::forget(db);
@@ -117,7 +117,7 @@ fn a_store_that_was_killed_is_checked_with_what_is_only_staged() {
 }
 
 #[test]
-fn damage_in_the_log_of_a_running_store_is_found_and_tables_are_made() {
+fn log_damage_in_a_running_store_triggers_a_flush() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -141,7 +141,7 @@ fn damage_in_the_log_of_a_running_store_is_found_and_tables_are_made() {
 }
 
 #[test]
-fn a_segment_that_only_the_log_refers_to_is_set_aside() {
+fn a_damaged_segment_referenced_by_the_log_is_quarantined() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -157,7 +157,7 @@ fn a_segment_that_only_the_log_refers_to_is_set_aside() {
 }
 
 #[test]
-fn a_damaged_manifest_is_written_anew() {
+fn a_damaged_manifest_is_rewritten() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -183,7 +183,7 @@ fn pass(sim: &SimEnv, db: &Db, seconds: u64) {
 }
 
 #[test]
-fn a_scrub_reads_everything_keeps_its_rate_and_ends() {
+fn a_scrub_reads_every_file_at_its_rate() {
     let (sim, events) = (SimEnv::new(7), Arc::new(Events::default()));
     let rate = 64 << 10;
     let scrubbed = || options(&events).expert(|expert| expert.scrub_bytes_per_s = rate);
@@ -225,7 +225,7 @@ fn a_scrub_reads_everything_keeps_its_rate_and_ends() {
 }
 
 #[test]
-fn a_scrub_finds_what_is_damaged_and_stops_nothing() {
+fn a_scrub_reports_damage_and_stops_no_work() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -250,7 +250,7 @@ fn a_scrub_finds_what_is_damaged_and_stops_nothing() {
 
 /// With threads: a scrub runs beside other work in a store with one background thread.
 #[test]
-fn a_scrub_takes_no_thread_from_the_others() {
+fn a_scrub_runs_beside_other_work_on_one_thread() {
     let tmp = TempDir::new("scrub");
     let options =
         Options { background_threads: 1, ..small() }.expert(|expert| expert.scrub_bytes_per_s = 64 << 10);

@@ -105,7 +105,7 @@ fn a_store_above_its_limit_comes_back_below_it() {
 
 /// The same where the log holds more than the memtables may at the next open.
 #[test]
-fn recovery_above_the_limit() {
+fn recovery_above_the_limit_comes_back_below_it() {
     let (sim, mut model) = (SimEnv::new(12), Model::new());
     let options = Options { memtable_bytes: 1 << 20, memory_bytes: 3 << 20, ..limited(13 << 20) };
     let db = Db::open_in(env(&sim), DIR, options.expert(|expert| expert.wal_bytes_max = 4 << 20)).unwrap();
@@ -167,7 +167,7 @@ fn room_returns_with_a_snapshot() {
 /// A volume that really fills up is handled in the same way: no job fails, deletes make room, and
 /// room freed by other programs is used.
 #[test]
-fn a_volume_that_fills_up() {
+fn a_volume_that_fills_up_refuses_writes_until_deletes() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }
@@ -209,7 +209,7 @@ fn fills_up(options: Options) {
 /// Other programs take all free space: flushes fail and are retried, and writers do not wait for
 /// them.
 #[test]
-fn a_volume_that_others_fill() {
+fn a_volume_filled_by_other_programs_stalls_no_writer() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }
@@ -230,7 +230,7 @@ fn a_volume_that_others_fill() {
 /// A durable delete takes a page of the log, however short it is. On a full volume the log still
 /// keeps its bound: otherwise it could take the room that flushes need.
 #[test]
-fn small_durable_deletes_on_a_full_volume() {
+fn small_durable_deletes_are_admitted_on_a_full_volume() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }
@@ -362,7 +362,7 @@ fn most_of_a_limit_is_usable_with_the_default_options() {
 
 /// A queue with a counter in one batch, on a full store.
 #[test]
-fn a_batch_that_frees_more_than_it_takes_is_admitted_at_the_limit() {
+fn a_batch_that_frees_space_is_admitted_at_the_limit() {
     for (seed, len, min_blob_size) in [(1, 3000, 512), (2, 300, 512), (3, 3000, 0)] {
         let limit = 3 << 20;
         let mut options = limited(limit);

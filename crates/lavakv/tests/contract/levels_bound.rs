@@ -18,7 +18,7 @@ const KIB_NS: u64 = 50_000;
 const ROUNDS: u64 = 6;
 
 #[test]
-fn overwriting_small_values_stays_near_the_data_without_a_standstill() {
+fn small_overwrites_bound_space_without_stalls() {
     let sim = SimEnv::new(16);
     let family = FamilyOptions { min_blob_size: 512, ..small().family }.expert(|expert| {
         expert.file_bytes = 32 << 10;

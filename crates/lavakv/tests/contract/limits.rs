@@ -19,7 +19,7 @@ pub fn least_limit(options: Options) -> u64 {
 }
 
 #[test]
-fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
+fn a_limit_below_the_reserve_is_refused_with_the_minimum() {
     let sim = SimEnv::new(1);
     let needed = least_limit(limited(100 << 10));
     fails(Db::open_in(env(&sim), DIR, limited(needed - 1)), ErrorKind::InvalidArgument);
@@ -35,7 +35,7 @@ fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
 
 /// With a ratio as limit, an empty store can grow, and stays within the ratio under overwrites.
 #[test]
-fn a_ratio_of_live_data() {
+fn a_relative_limit_follows_the_live_data() {
     let sim = SimEnv::new(3);
     let options = Options { space_limit: Some(SpaceLimit::Ratio(1.5)), ..limited(0) };
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
@@ -114,7 +114,7 @@ fn a_limit_changes_while_the_store_is_open() {
 }
 
 #[test]
-fn a_limit_out_of_range_leaves_the_old_one() {
+fn an_invalid_limit_keeps_the_old_one() {
     let sim = SimEnv::new(1);
     let db = Db::open_in(env(&sim), DIR, limited(2 << 20)).unwrap();
     for limit in [SpaceLimit::Bytes(10_000), SpaceLimit::Ratio(1.0)] {

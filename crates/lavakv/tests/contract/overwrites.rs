@@ -142,12 +142,12 @@ fn overwrites(seed: u64, min_blob_size: usize) {
 }
 
 #[test]
-fn separated_values_at_two_thirds_of_the_limit() {
+fn overwrites_of_separated_values_run_at_two_thirds_of_limit() {
     (0..2).for_each(|seed| overwrites(seed, 512));
 }
 
 #[test]
-fn inline_values_at_two_thirds_of_the_limit() {
+fn overwrites_of_inline_values_run_at_two_thirds_of_limit() {
     (10..11).for_each(|seed| overwrites(seed, 0));
 }
 

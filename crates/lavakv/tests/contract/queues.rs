@@ -34,7 +34,7 @@ fn run(db: &Db, forward: bool) -> u64 {
 }
 
 #[test]
-fn the_next_element_is_found_without_a_walk_over_those_that_were_taken() {
+fn queue_head_is_found_without_scanning_tombstones() {
     for forward in [true, false] {
         let sim = SimEnv::new(1);
         let db = Db::open_in(env(&sim), DIR, small()).unwrap();
@@ -44,7 +44,7 @@ fn the_next_element_is_found_without_a_walk_over_those_that_were_taken() {
 }
 
 #[test]
-fn a_drained_queue_is_empty_at_once() {
+fn a_drained_queue_is_found_empty_at_once() {
     let sim = SimEnv::new(1);
     let db = Db::open_in(env(&sim), DIR, small()).unwrap();
     (0..POPS).for_each(|k| db.put(&key(k), b"element").unwrap());
@@ -60,7 +60,7 @@ fn a_drained_queue_is_empty_at_once() {
 
 /// A snapshot older than the deletes sees the elements that later reads skip.
 #[test]
-fn an_older_snapshot_sees_its_elements() {
+fn an_older_snapshot_sees_dequeued_elements() {
     let sim = SimEnv::new(1);
     let db = Db::open_in(env(&sim), DIR, small()).unwrap();
     (0..POPS).for_each(|k| db.put(&key(k), b"element").unwrap());

@@ -139,7 +139,7 @@ fn passed_by_first(db: &Db) -> u64 {
 
 /// Reads that pass tombstones cause compactions that remove them, also under continuous writes.
 #[test]
-fn tombstones_that_reads_pass_are_compacted() {
+fn tombstones_skipped_by_reads_are_compacted() {
     let sim = SimEnv::new(1);
     let db = drained_queue(&sim, 1);
     let first = passed_by_first(&db);
@@ -156,7 +156,7 @@ fn tombstones_that_reads_pass_are_compacted() {
 
 /// A tree with level 0 only is compacted without reads and writes.
 #[test]
-fn level_0_of_an_idle_store_goes_down() {
+fn level_0_of_an_idle_store_is_compacted() {
     let sim = SimEnv::new(1);
     let db = drained_queue(&sim, 1);
     leave_alone(&sim, &db, 70);
@@ -172,7 +172,7 @@ fn log_bytes(sim: &SimEnv) -> u64 {
 
 /// The log of a closed store holds only changes that are in no table.
 #[test]
-fn a_closed_store_has_no_room_in_its_log() {
+fn a_closed_store_has_no_unused_log_space() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }

@@ -42,7 +42,7 @@ fn rewrites(env: Env, dir: &Path, limit: u64) {
 }
 
 #[test]
-fn a_store_full_to_8_mb_or_64_mb_is_written_anew() {
+fn a_full_store_of_8_or_64_mib_can_be_rewritten() {
     for limit in [8 << 20, 64 << 20] {
         let sim = SimEnv::new(limit);
         rewrites(env(&sim), Path::new(DIR), limit);
@@ -50,7 +50,7 @@ fn a_store_full_to_8_mb_or_64_mb_is_written_anew() {
 }
 
 #[test]
-fn a_store_full_to_256_mb_is_written_anew() {
+fn a_full_store_of_256_mib_can_be_rewritten() {
     let tmp = TempDir::new("rewrite-256");
     rewrites(Env::kernel(), &tmp.join("store"), 256 << 20);
 }

@@ -15,7 +15,7 @@ fn occupied(dir: &Path) -> u64 {
 }
 
 #[test]
-fn writers_at_the_limit_seen_from_outside() {
+fn writers_at_the_limit_keep_files_below_it() {
     let tmp = TempDir::new("contract");
     let dir = tmp.join("store");
     let limit: u64 = 12 << 20;

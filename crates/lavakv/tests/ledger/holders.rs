@@ -20,7 +20,7 @@ fn compact(db: &Db) {
 }
 
 #[test]
-fn a_leaked_snapshot_shows_up_by_name_with_its_bytes() {
+fn a_leaked_snapshot_is_reported_by_name_and_bytes() {
     for options in [separated(), small()] {
         let sim = SimEnv::new(1);
         let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
@@ -59,7 +59,7 @@ fn a_leaked_snapshot_shows_up_by_name_with_its_bytes() {
 }
 
 #[test]
-fn what_snapshots_share_is_nobodys_alone() {
+fn bytes_shared_by_snapshots_are_not_exclusive() {
     let sim = SimEnv::new(2);
     let (db, mut model) = (open_separated(&sim), Model::new());
     fill(&db, &mut model, 0..500, 0);
@@ -83,7 +83,7 @@ fn what_snapshots_share_is_nobodys_alone() {
 }
 
 #[test]
-fn before_compaction_a_snapshots_share_is_an_estimate_with_a_bound() {
+fn snapshot_bytes_before_compaction_are_a_bounded_estimate() {
     let sim = SimEnv::new(3);
     let (db, mut model) = (open_separated(&sim), Model::new());
     fill(&db, &mut model, 0..2000, 0);
@@ -134,7 +134,7 @@ fn an_iterator_holds_the_files_of_its_view() {
 }
 
 #[test]
-fn the_log_is_held_by_the_family_that_was_not_flushed() {
+fn the_unflushed_family_is_reported_as_log_holder() {
     let sim = SimEnv::new(5);
     let (db, mut model) = (open_separated(&sim), Model::new());
     let rare = db.create_column_family("rare", small_family()).unwrap();

@@ -109,7 +109,7 @@ fn histograms_add_up(types: &BTreeMap<String, String>, samples: &[Sample]) {
 }
 
 #[test]
-fn metrics_parse_and_are_those_of_the_store() {
+fn metrics_parse_and_agree_with_statistics() {
     let sim = SimEnv::new(1);
     let (db, mut model) = (Db::open_in(env(&sim), DIR, separated()).unwrap(), Model::new());
     parse(&db.metrics().unwrap());
@@ -205,7 +205,7 @@ fn a_running_store_keeps_its_metrics_in_a_file() {
 }
 
 #[test]
-fn metrics_that_cannot_be_written_disturb_nobody() {
+fn an_unwritable_metrics_file_has_no_other_effect() {
     // In a missing directory.
     let sim = SimEnv::new(4);
     let options = Options { metrics_file: Some("/gone/metrics".into()), ..separated() };

@@ -303,7 +303,7 @@ fn records_of(sim: &SimEnv, keys: std::ops::Range<u64>) -> u64 {
 }
 
 #[test]
-fn deletes_in_a_memtable_are_hidden_garbage() {
+fn memtable_deletes_count_as_unexposed_garbage() {
     for by_range in [false, true] {
         let sim = SimEnv::new(1);
         let (db, mut model) = (open_separated(&sim), Model::new());
@@ -336,7 +336,7 @@ fn loaded(count: u64, in_order: bool) -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn a_load_of_new_keys_hides_nothing() {
+fn loading_new_keys_creates_no_unexposed_garbage() {
     for in_order in [true, false] {
         let sim = SimEnv::new(1);
         let db = open_separated(&sim);
@@ -394,7 +394,7 @@ fn was_not_held_up(db: &Db, why: &str) {
 /// New keys are no garbage: under a ratio their load is neither refused nor slowed down for space
 /// or garbage.
 #[test]
-fn a_load_under_a_ratio_is_not_held_up() {
+fn a_load_under_a_relative_limit_is_not_throttled() {
     for in_order in [true, false] {
         let sim = SimEnv::new(2);
         let db = Db::open_in(env(&sim), DIR, under_a_ratio()).unwrap();
@@ -413,7 +413,7 @@ fn hidden_in_metrics(db: &Db) -> f64 {
 
 /// The next process counts new keys as before, from the tables that it finds.
 #[test]
-fn a_load_after_a_reopen_is_not_held_up() {
+fn a_load_after_a_reopen_is_not_throttled() {
     for is_closed in [true, false] {
         let sim = SimEnv::new(3);
         let keys: Vec<u64> = loaded(6000, false).collect();

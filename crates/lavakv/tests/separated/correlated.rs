@@ -70,7 +70,7 @@ fn pass_seconds(db: &Db, sim: &SimEnv, seconds: u64) {
 }
 
 #[test]
-fn scans_bring_values_back_into_order_and_then_the_store_rests() {
+fn scans_trigger_reordering_until_the_store_is_idle() {
     let sim = SimEnv::new(1);
     let (db, model) = scattered(&sim, Ablation::default());
     assert_eq!(db.stats().relocations, 0, "nobody scans");
@@ -99,7 +99,7 @@ fn scans_bring_values_back_into_order_and_then_the_store_rests() {
 }
 
 #[test]
-fn switched_off_nothing_moves() {
+fn without_reordering_no_value_moves() {
     let sim = SimEnv::new(1);
     let (db, model) = scattered(&sim, Ablation::without(["correlated"]).unwrap());
     let before = scan(&db, &model);
@@ -109,7 +109,7 @@ fn switched_off_nothing_moves() {
 
 /// The peak of space during reorders: their parts, and no second copy of the store.
 #[test]
-fn a_walk_needs_room_for_a_part_only() {
+fn reordering_needs_space_for_one_part_only() {
     let sim = SimEnv::new(2);
     let (db, model) = scattered(&sim, Ablation::default());
     let settled = db.space().unwrap().total_bytes;
@@ -127,7 +127,7 @@ fn a_walk_needs_room_for_a_part_only() {
 /// Iterators and snapshots from before read their state, beside writes, deletes and garbage
 /// collection. (Two jobs on one value file would panic.)
 #[test]
-fn readers_and_writers_beside_the_walks() {
+fn reordering_runs_beside_readers_and_writers() {
     let mut relocated = 0;
     for seed in 0..6 {
         let sim = SimEnv::new(20 + seed);
@@ -203,7 +203,7 @@ impl Mixed {
 }
 
 #[test]
-fn a_store_that_is_scanned_more_than_written_is_brought_into_order_meanwhile() {
+fn a_mostly_scanned_store_is_reordered_during_writes() {
     let sim = SimEnv::new(3);
     let (db, mut model) = scattered(&sim, Ablation::default());
     // Garbage is collected first: a reorder finds no room beside it.
@@ -220,7 +220,7 @@ fn a_store_that_is_scanned_more_than_written_is_brought_into_order_meanwhile() {
 }
 
 #[test]
-fn where_more_is_written_than_scans_lose_nothing_is_relocated() {
+fn a_mostly_written_store_is_not_reordered() {
     for (seed, writes, entries) in [(4, 150, 10), (5, 600, 30)] {
         let sim = SimEnv::new(seed);
         let (db, mut model) = scattered(&sim, Ablation::default());
@@ -233,7 +233,7 @@ fn where_more_is_written_than_scans_lose_nothing_is_relocated() {
 /// A few keys are overwritten and scanned continuously. The scan cost alone would pay for endless
 /// reorders. Their other values are already in the order of the previous reorder.
 #[test]
-fn scans_and_writers_of_a_few_keys_have_no_more_rewritten_than_was_written() {
+fn reordering_for_a_few_hot_keys_is_bounded_by_their_writes() {
     let sim = SimEnv::new(6);
     let (db, mut model) = scattered(&sim, Ablation::default());
     pass_seconds(&db, &sim, 5);
@@ -252,7 +252,7 @@ fn scans_and_writers_of_a_few_keys_have_no_more_rewritten_than_was_written() {
 /// Power fails at any moment of a reorder: no synced data is lost, and the reorder's files do not
 /// stay.
 #[test]
-fn crashes_in_the_middle_of_a_walk() {
+fn crashes_during_reordering_lose_nothing() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -295,7 +295,7 @@ fn unreadable(db: &Db) -> Vec<Vec<u8>> {
 /// A damaged record stays in its place with the same error; all others are moved, and the store
 /// continues.
 #[test]
-fn a_damaged_record_stays_where_it_is() {
+fn a_damaged_record_is_not_relocated() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -339,7 +339,7 @@ fn a_damaged_record_stays_where_it_is() {
 
 /// A reorder without room is abandoned: the store works, and the reorder's files are removed.
 #[test]
-fn a_full_disk_ends_a_walk_and_nothing_else() {
+fn a_full_disk_ends_only_the_reordering() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }

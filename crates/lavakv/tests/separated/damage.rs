@@ -40,7 +40,7 @@ fn unreadable(db: &Db, model: &Model, name: &str) -> usize {
 }
 
 #[test]
-fn every_flip_is_found_and_the_rest_is_readable() {
+fn every_bit_flip_is_detected_and_other_values_are_readable() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -75,7 +75,7 @@ fn every_flip_is_found_and_the_rest_is_readable() {
 }
 
 #[test]
-fn a_missing_or_cut_vsst_takes_only_its_values_away() {
+fn a_missing_or_truncated_vsst_loses_only_its_values() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -110,7 +110,7 @@ fn a_missing_or_cut_vsst_takes_only_its_values_away() {
 }
 
 #[test]
-fn two_vssts_are_exchanged() {
+fn exchanged_vssts_are_detected() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -177,7 +177,7 @@ fn collection_never_copies_a_damaged_record() {
 /// names. Files in the range of a damaged table are not collected, even unreferenced ones:
 /// collecting them would fail again and again.
 #[test]
-fn collections_come_to_an_end_beside_a_damaged_table() {
+fn collections_terminate_beside_a_damaged_table() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

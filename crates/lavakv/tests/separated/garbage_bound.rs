@@ -239,7 +239,7 @@ fn a_value_with_a_file_of_its_own_pays_for_its_bytes() {
 /// allows, in fewer files than trigger a compaction of level 0. Only a compaction can expose it,
 /// and collection has no work before.
 #[test]
-fn what_few_long_flushes_hide_is_brought_to_light() {
+fn garbage_of_few_large_flushes_is_exposed() {
     let sim = SimEnv::new(1);
     let family = apart_family(200).expert(|expert| expert.vsst_bytes = 32 << 10);
     let options = Options { memtable_bytes: DATA_LEN as usize / 5, memory_bytes: 4 << 20, family, ..small() }

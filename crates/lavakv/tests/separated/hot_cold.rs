@@ -108,7 +108,7 @@ fn overwritten(sim: &SimEnv, skewed: bool, without: &[&str]) -> (Db, Model, Seen
 }
 
 #[test]
-fn skewed_keys_are_parted_and_stay_parted() {
+fn skewed_keys_are_separated_into_hot_and_cold() {
     let sim = SimEnv::new(1);
     let (db, model, seen) = overwritten(&sim, true, &[]);
     let (hot, cold) = (seen.flushed(HOT), seen.flushed(COLD));
@@ -139,7 +139,7 @@ fn skewed_keys_are_parted_and_stay_parted() {
 }
 
 #[test]
-fn what_is_collected_is_less_than_without() {
+fn hot_cold_separation_reduces_collected_bytes() {
     let written = |without: &[&str]| {
         let sim = SimEnv::new(1);
         let (db, ..) = overwritten(&sim, true, without);
@@ -150,7 +150,7 @@ fn what_is_collected_is_less_than_without() {
 }
 
 #[test]
-fn uniform_keys_are_not_parted() {
+fn uniform_keys_are_not_separated() {
     let of = |without: &[&str]| {
         let sim = SimEnv::new(2);
         let (db, _, seen) = overwritten(&sim, false, without);
@@ -168,7 +168,7 @@ fn uniform_keys_are_not_parted() {
 /// A power loss at any moment of flushes, compactions and collections with skewed keys: flushed
 /// data exists, and reopening finds its classes valid.
 #[test]
-fn power_is_lost_while_values_are_parted() {
+fn power_loss_during_hot_cold_separation_loses_nothing() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }

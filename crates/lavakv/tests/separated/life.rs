@@ -29,7 +29,7 @@ fn vssts(sim: &SimEnv) -> Vec<String> {
 }
 
 #[test]
-fn an_iterator_holds_what_it_reads() {
+fn an_iterator_pins_the_files_it_reads() {
     let sim = SimEnv::new(1);
     let (db, mut model) = filled(&sim);
     let (before, then) = (vssts(&sim), model.clone());
@@ -102,7 +102,7 @@ fn a_dropped_family_takes_its_values_along() {
 
 /// A family is dropped while jobs work on its values: their outputs are removed too.
 #[test]
-fn a_family_dropped_under_its_jobs() {
+fn dropping_a_family_during_its_jobs_leaves_no_files() {
     for steps in 0..60 {
         let sim = SimEnv::new(100 + steps);
         let db = open_apart(&sim, 200);
@@ -126,7 +126,7 @@ fn a_family_dropped_under_its_jobs() {
 }
 
 #[test]
-fn a_checkpoint_holds_its_values() {
+fn a_checkpoint_keeps_its_value_files() {
     let sim = SimEnv::new(4);
     let (db, mut model) = filled(&sim);
     overwrite(&db, &mut model, 1..4);
@@ -151,7 +151,7 @@ fn a_checkpoint_holds_its_values() {
 
 /// Without garbage there is no collection.
 #[test]
-fn a_quiet_store_rests() {
+fn an_idle_store_does_no_work() {
     let sim = SimEnv::new(5);
     let (db, mut model) = filled(&sim);
     overwrite(&db, &mut model, 1..6);
@@ -174,7 +174,7 @@ fn a_quiet_store_rests() {
 
 /// At rest, garbage is below the family's ratio in every file, after deletes as well.
 #[test]
-fn deletions_give_space_back() {
+fn deletes_free_value_files() {
     let sim = SimEnv::new(6);
     let (db, mut model) = filled(&sim);
     fill_long(&db, &mut model, KEYS..10 * KEYS, 1, 1000);

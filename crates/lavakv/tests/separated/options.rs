@@ -27,7 +27,7 @@ fn churn(db: &Db, model: &mut Model, rng: &mut Rng, changes: u64) {
 
 /// From every threshold to every other and back, with and without a compaction in between.
 #[test]
-fn the_border_moves_at_reopen_in_all_directions() {
+fn the_separation_threshold_can_change_at_reopen() {
     for from in SIZES {
         for to in SIZES {
             let sim = SimEnv::new((from * 31 + to) as u64);
@@ -80,7 +80,7 @@ fn a_full_compaction_moves_values_between_the_streams() {
 
 /// A value of exactly the threshold's length is separated; one byte less is not.
 #[test]
-fn a_value_of_exactly_the_border_is_separated() {
+fn a_value_of_threshold_length_is_separated() {
     for (len, apart) in [(511, false), (512, true), (513, true)] {
         let sim = SimEnv::new(len as u64);
         let db = open_apart(&sim, 512);
@@ -146,7 +146,7 @@ fn both_streams_are_merged_at_every_snapshot() {
 
 /// Records keep their compression, collections copy them unchanged, and all are readable.
 #[test]
-fn compression_changed_at_reopen() {
+fn value_compression_can_change_at_reopen() {
     let (sim, mut model, mut rng) = (SimEnv::new(2), Model::new(), Rng::new(2));
     let kinds = [Compression::None, Compression::Zstd, Compression::Lz4, Compression::None];
     let mut runs = 0;
@@ -169,7 +169,7 @@ fn compression_changed_at_reopen() {
 
 /// Each family has its own threshold; collections and pruning work per family.
 #[test]
-fn several_families() {
+fn families_have_separate_separation_options() {
     let sim = SimEnv::new(3);
     let db = open_apart(&sim, 512);
     let mut rng = Rng::new(3);

@@ -47,7 +47,7 @@ fn overwritten(env: &Env, dir: &Path, access: Access) -> (Db, Model) {
 }
 
 #[test]
-fn reads_go_on_by_themselves_and_values_stay() {
+fn pipelined_collection_keeps_reading_and_keeps_values() {
     let tmp = TempDir::new("pipelined");
     let kernel = [Access::Direct, Access::Buffered].map(|access| (Env::kernel(), access));
     let volume = (on_image(&tmp.join("volume")), Access::Direct);

@@ -35,7 +35,7 @@ fn pass_ns(db: &Db, sim: &SimEnv, ns: u64) {
 }
 
 #[test]
-fn a_quiet_store_merges_what_hides_garbage_and_then_rests() {
+fn an_idle_store_exposes_garbage_and_then_stops() {
     let sim = SimEnv::new(1);
     let (db, model) = overwritten(&sim, 200, Ablation::default());
     let before = db.space().unwrap();
@@ -59,7 +59,7 @@ fn a_quiet_store_merges_what_hides_garbage_and_then_rests() {
 }
 
 #[test]
-fn writes_put_it_off() {
+fn writes_postpone_idle_compaction() {
     let sim = SimEnv::new(2);
     let (db, mut model) = overwritten(&sim, 200, Ablation::default());
     let compactions = db.stats().compactions;
@@ -74,7 +74,7 @@ fn writes_put_it_off() {
 }
 
 #[test]
-fn switched_off_it_only_collects() {
+fn without_idle_compaction_garbage_stays_unexposed() {
     let sim = SimEnv::new(3);
     let (db, _) = overwritten(&sim, 200, Ablation::without(["quiet_compaction"]).unwrap());
     let (compactions, hidden) = (db.stats().compactions, db.space().unwrap().hidden_bytes);
@@ -85,7 +85,7 @@ fn switched_off_it_only_collects() {
 
 /// With inline values a merge writes more than it frees: no job runs.
 #[test]
-fn inline_values_are_left_alone() {
+fn idle_compaction_ignores_inline_values() {
     let sim = SimEnv::new(4);
     let (db, model) = overwritten(&sim, 0, Ablation::default());
     let compactions = db.stats().compactions;
@@ -96,7 +96,7 @@ fn inline_values_are_left_alone() {
 
 /// Physical instead of compensated sizes give other trees and the same answers.
 #[test]
-fn the_shape_of_the_tree_by_physical_bytes() {
+fn tree_shape_is_measured_in_physical_bytes() {
     let mut levels = Vec::new();
     for ablation in [Ablation::default(), Ablation::without(["compensated_size"]).unwrap()] {
         let sim = SimEnv::new(5);

@@ -38,7 +38,7 @@ fn bytes_of(sim: &SimEnv, kind: &str) -> u64 {
 }
 
 #[test]
-fn values_are_compressed_as_they_would_be_now() {
+fn rewrite_applies_the_current_compression() {
     let (sim, mut model) = (SimEnv::new(1), Model::new());
     plain(&sim, &mut model);
     let db = reopened(&sim, options(Compression::Lz4, 200));
@@ -65,7 +65,7 @@ fn values_are_compressed_as_they_would_be_now() {
 }
 
 #[test]
-fn values_change_sides_in_the_last_level() {
+fn rewrite_applies_the_current_separation_threshold() {
     let (sim, mut model) = (SimEnv::new(2), Model::new());
     plain(&sim, &mut model);
     let db = reopened(&sim, options(Compression::None, 4000));
@@ -85,7 +85,7 @@ fn values_change_sides_in_the_last_level() {
 /// Half of it, then the process dies, and another one continues after the last report: each table
 /// is written once.
 #[test]
-fn another_call_goes_on_where_the_first_one_was() {
+fn rewrite_resumes_where_the_last_call_stopped() {
     let (sim, mut model) = (SimEnv::new(3), Model::new());
     plain(&sim, &mut model);
     let db = reopened(&sim, options(Compression::Lz4, 200));
@@ -108,7 +108,7 @@ fn another_call_goes_on_where_the_first_one_was() {
 
 /// The versions of a snapshot are rewritten too, and readable.
 #[test]
-fn snapshots_see_what_they_saw() {
+fn snapshots_are_stable_across_a_rewrite() {
     let (sim, mut model) = (SimEnv::new(4), Model::new());
     plain(&sim, &mut model);
     let db = reopened(&sim, options(Compression::Lz4, 200));
@@ -127,7 +127,7 @@ fn snapshots_see_what_they_saw() {
 /// Values are spread over as many files as there were flushes: a rewrite leaves some garbage in
 /// each. It is collected before more accumulates, so that the store never reaches twice its data.
 #[test]
-fn garbage_of_a_rewrite_is_collected_on_the_way() {
+fn garbage_of_a_rewrite_is_collected_during_it() {
     let (sim, mut model) = (SimEnv::new(5), Model::new());
     let db = reopened(&sim, options(Compression::None, 200));
     let mut rng = Rng::new(5);

@@ -146,7 +146,7 @@ fn flushes_go_on_while_collections_wait() {
 /// On one, two and eight threads, with every mechanism and without: the store ends up equally
 /// small.
 #[test]
-fn a_store_settles_whatever_its_threads() {
+fn a_store_settles_with_any_number_of_threads() {
     for (seed, threads) in [1, 2, 8].into_iter().enumerate() {
         for ablation in
             [Ablation::default(), Ablation::without(["gc_threads", "gc_threshold", "gc_pace"]).unwrap()]

@@ -83,7 +83,7 @@ fn store(seed: u64) -> (SimEnv, Model) {
 }
 
 #[test]
-fn hot_values_are_on_the_speed_disk_and_what_survives_them_is_not() {
+fn hot_values_live_on_the_fast_tier_and_survivors_move_down() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -139,7 +139,7 @@ fn hot_values_are_on_the_speed_disk_and_what_survives_them_is_not() {
 /// The purpose of the tier: a small part of the stored bytes, and a large part of the written
 /// bytes.
 #[test]
-fn little_room_takes_much_of_what_is_written() {
+fn a_small_fast_tier_absorbs_a_large_share_of_writes() {
     let (sim, fast, mut model) = (SimEnv::new(20), SimEnv::new(21), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let db = Db::open_in(env, DIR, Options { speed: None, ..with_bound(NO_BOUND) }).unwrap();
@@ -166,7 +166,7 @@ fn little_room_takes_much_of_what_is_written() {
 /// The bound covers all files there, including those of running jobs; the surplus is on the
 /// capacity tier.
 #[test]
-fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
+fn hot_values_keep_their_bound_and_leave_space_for_the_log() {
     let (sim, fast, mut model) = (SimEnv::new(2), SimEnv::new(3), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let own = |bytes| Options { speed: None, ..with_bound(bytes) };
@@ -192,7 +192,7 @@ fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
 
 /// Placement needs no listing of the existing files, which would cost a call for each of them.
 #[test]
-fn nothing_is_listed_before_a_file_of_values_is_made() {
+fn creating_a_value_file_lists_no_directory() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -212,7 +212,7 @@ fn nothing_is_listed_before_a_file_of_values_is_made() {
 
 /// Values overwritten before the collection of their file are never written to the capacity tier.
 #[test]
-fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
+fn fresh_values_start_on_the_fast_tier_beside_hot_ones() {
     let (sim, fast, mut model) = (SimEnv::new(11), SimEnv::new(12), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let fresh = |bytes| {
@@ -254,7 +254,7 @@ fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
 
 /// Old values make room on the tier for new ones, and none is lost.
 #[test]
-fn values_that_last_go_down_where_they_fill_the_disk() {
+fn long_lived_values_move_down_from_a_full_fast_tier() {
     let (sim, fast, mut model) = (SimEnv::new(41), SimEnv::new(42), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let bound = 320 << 10;
@@ -301,7 +301,7 @@ fn fresh_on(sim: &SimEnv, fast: &SimEnv, bound: u64) -> Db {
 
 /// When the tier is for hot values only, earlier files there make room for them.
 #[test]
-fn fresh_values_go_down_when_the_disk_is_for_hot_ones_alone() {
+fn fresh_values_move_down_if_only_hot_ones_are_allowed() {
     let (sim, fast, mut model) = (SimEnv::new(43), SimEnv::new(44), Model::new());
     let bound = 320 << 10;
     let db = fresh_on(&sim, &fast, bound);
@@ -326,7 +326,7 @@ fn fresh_values_go_down_when_the_disk_is_for_hot_ones_alone() {
 /// Files held only by a reader are removed with it: nothing else moves down because of them,
 /// however long it takes.
 #[test]
-fn what_readers_hold_brings_nothing_down() {
+fn files_pinned_by_readers_move_no_other_values_down() {
     let (sim, fast, mut model) = (SimEnv::new(51), SimEnv::new(52), Model::new());
     let bound = 320 << 10;
     let db = fresh_on(&sim, &fast, bound);
@@ -353,7 +353,7 @@ fn what_readers_hold_brings_nothing_down() {
 
 /// Files excluded from collection by damage stay in their place, and the others still move down.
 #[test]
-fn damage_keeps_nothing_else_from_going_down() {
+fn a_damaged_file_does_not_block_other_moves() {
     let (sim, fast, mut model) = (SimEnv::new(53), SimEnv::new(54), Model::new());
     let bound = 320 << 10;
     let db = fresh_on(&sim, &fast, bound);
@@ -390,7 +390,7 @@ fn damage_keeps_nothing_else_from_going_down() {
 
 /// A requested collection waits for a file with garbage that a job is moving down.
 #[test]
-fn a_request_waits_for_what_goes_down() {
+fn a_requested_collection_waits_for_files_moving_down() {
     let (sim, fast, mut model) = (SimEnv::new(55), SimEnv::new(56), Model::new());
     let db = fresh_on(&sim, &fast, 240 << 10);
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
@@ -411,7 +411,7 @@ fn a_request_waits_for_what_goes_down() {
 }
 
 #[test]
-fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
+fn a_checkpoint_has_one_tier_and_a_detached_tier_is_empty() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -505,7 +505,7 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
 /// After a crash while the store returns its fast tier, some value files are on both tiers, and one
 /// copy may be torn in the middle. A repair without a manifest takes the intact one.
 #[test]
-fn a_repair_takes_the_whole_one_of_two_copies() {
+fn a_repair_prefers_the_complete_copy() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -522,7 +522,7 @@ fn a_repair_takes_the_whole_one_of_two_copies() {
 /// Outputs of unfinished jobs and leftovers of moves are orphans on either tier: the manifest's
 /// name of the file decides.
 #[test]
-fn of_two_copies_of_a_file_of_values_the_one_that_the_manifest_names_is_read() {
+fn the_manifest_decides_between_two_copies_of_a_value_file() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -595,7 +595,7 @@ fn a_crash_leaves_each_value_where_the_manifest_says() {
 /// The tier refuses a file in spite of its reported free space: the flush is repeated, and writes
 /// to the capacity tier.
 #[test]
-fn a_refusal_of_the_disk_stops_no_flush() {
+fn a_fast_tier_refusal_stops_no_flush() {
     for kind in [OpKind::Append, OpKind::Create] {
         let (sim, fast, mut model) = (SimEnv::new(13), SimEnv::new(14), Model::new());
         let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
@@ -630,7 +630,7 @@ fn a_refusal_of_the_disk_stops_no_flush() {
 
 /// Damage that a job finds in a file on the fast tier concerns that file, and the store continues.
 #[test]
-fn a_damaged_file_is_set_aside_by_its_name_there() {
+fn a_damaged_fast_tier_file_is_quarantined_by_its_path() {
     if skipped_on_lavafs(because::RECORD) {
         return;
     }
@@ -655,7 +655,7 @@ fn a_damaged_file_is_set_aside_by_its_name_there() {
 }
 
 #[test]
-fn values_on_a_disk_that_there_is_not_are_refused() {
+fn values_on_an_unknown_disk_are_refused() {
     let sim = SimEnv::new(18);
     let options = Options { speed: None, ..with_bound(1 << 20) };
     let e = Db::open_in(env(&sim), DIR, options).unwrap_err();

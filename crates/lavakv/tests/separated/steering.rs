@@ -79,7 +79,7 @@ const LOAD: Load = Load { keys: 2000, len: 1000, part: 8, policy: "leveled", lim
 /// Where few flushes hide as much garbage as the throttle allows, a compaction that no level needs
 /// exposes it: the store takes less space for few more bytes written.
 #[test]
-fn what_is_hidden_is_exposed_first() {
+fn unexposed_garbage_is_exposed_first() {
     for (keys, len) in [(500, 4000), (250, 8000)] {
         let load = Load { keys, len, part: 5, ..LOAD };
         let [on, off] = [None, Some("exposing_first")].map(|without| overwritten(1, load, without));
@@ -92,7 +92,7 @@ fn what_is_hidden_is_exposed_first() {
 /// With most of a limit unused less is copied, with more space in use; without a limit nothing
 /// changes.
 #[test]
-fn room_below_a_limit_saves_copies() {
+fn free_space_below_the_limit_saves_copies() {
     let at = |limit, without| overwritten(1, Load { part: 32, limit, ..LOAD }, without);
     let [roomy, as_ever] = [None, Some("lazy_with_room")].map(|without| at(Some(2000), without));
     println!("{roomy:.3?}\n{as_ever:.3?}");

@@ -74,7 +74,7 @@ fn the_count_agrees_with_the_directory() {
 /// An idle store under a limit queries the volume ten times a second, but sums its files up only
 /// when the result matters.
 #[test]
-fn the_sums_behind_a_limit_are_not_taken_again_while_nothing_changes() {
+fn an_idle_store_does_not_recompute_space_sums() {
     let sim = SimEnv::new(6);
     let limit = Some(SpaceLimit::Bytes(16 << 20));
     let db = Db::open_in(sim.env(), DIR, Options { space_limit: limit, ..small() }).unwrap();

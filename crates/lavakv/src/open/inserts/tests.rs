@@ -78,7 +78,7 @@ fn handed(seed: u64, env: &Env) {
 }
 
 #[test]
-fn lots_are_in_their_memtables_when_a_crew_settles() {
+fn settling_waits_for_all_replay_inserts() {
     for seed in 1..=SEEDS {
         let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), move |env| handed(seed, env));
         let ran = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
@@ -88,7 +88,7 @@ fn lots_are_in_their_memtables_when_a_crew_settles() {
 
 /// A panicked thread is not waited for, and its missing lot is reported.
 #[test]
-fn a_thread_that_panics_is_told() {
+fn a_panicking_replay_thread_is_reported() {
     let spawner = Env::kernel().spawner.unwrap();
     let crew = Crew::start(Some(&*spawner), 1);
     let table = Arc::new(MemTable::new(1));
@@ -164,6 +164,6 @@ fn reopened(seed: u64) -> usize {
 }
 
 #[test]
-fn a_store_that_threads_replay_is_as_it_was() {
+fn replay_with_threads_restores_the_same_store() {
     (1..=STORES).for_each(|seed| assert!(reopened(seed) > 1));
 }

@@ -44,7 +44,7 @@ fn scripts() {
 }
 
 #[test]
-fn each_class_keeps_a_thread_whatever_the_pressures() {
+fn each_job_class_keeps_a_thread_at_any_pressure() {
     for threads in 1..20 {
         for before in [0, 1, threads, 64] {
             for (level0, exposed) in [(0, 0), (0, 900), (900, 0), (900, 900)] {

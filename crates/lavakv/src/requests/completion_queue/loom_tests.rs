@@ -5,7 +5,7 @@ use base::sync::model::check;
 use base::sync::model::loom::thread;
 
 #[test]
-fn loom_the_loop_hears_of_each() {
+fn loom_every_completion_reaches_the_queue() {
     check(3, || {
         let over: Arc<Over> = Arc::default();
         let tellers = [1, 2].map(|number| {

@@ -125,7 +125,7 @@ fn passed_by_a_queue(depth: u64, forward: bool) -> u64 {
 }
 
 #[test]
-fn the_head_of_a_queue_is_passed_at_once() {
+fn an_empty_queue_head_is_skipped_at_once() {
     for forward in [true, false] {
         for depth in [1, 2, 10, 100] {
             let passed = passed_by_a_queue(depth, forward);
@@ -135,7 +135,7 @@ fn the_head_of_a_queue_is_passed_at_once() {
 }
 
 #[test]
-fn a_watch_without_use_leaves() {
+fn an_unused_range_watch_is_dropped() {
     let mut fixture = Fixture::new();
     fixture.walk(0, 0, true);
     assert!(fixture.ranges.is_watched.load(Ordering::Relaxed));
@@ -144,7 +144,7 @@ fn a_watch_without_use_leaves() {
 }
 
 #[test]
-fn there_are_at_most_so_many_watches() {
+fn range_watches_are_bounded() {
     let mut fixture = Fixture::new();
     for nth in 0..KEYS / 2 {
         fixture.write(2 * nth, true);

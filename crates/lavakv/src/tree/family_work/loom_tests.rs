@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A family whose change is visible and in no table is found during its rotation.
 #[test]
-fn loom_a_family_with_changes_is_found_while_its_memtable_is_frozen() {
+fn loom_a_changed_family_is_found_during_memtable_rotation() {
     check(3, || {
         let work = Arc::new(FamilyWork::default());
         let is_visible = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_sum_follows_trees_that_settle_change_and_leave() {
+fn settled_sum_follows_settling_changed_and_dropped_trees() {
     let work = FamilyWork::default();
     let tree = |last_bytes| SettledTree { last_bytes, excess_bytes: 1 };
     work.join_tree(1, Some(tree(10)));
@@ -22,7 +22,7 @@ fn the_sum_follows_trees_that_settle_change_and_leave() {
 }
 
 #[test]
-fn a_settled_family_with_frozen_memtables_or_passed_tombstones_has_work() {
+fn frozen_memtables_or_passed_tombstones_count_as_work() {
     let work = FamilyWork::default();
     (1..=3).for_each(|id| work.join_tree(id, Some(SettledTree::default())));
     work.set_frozen(3, true);

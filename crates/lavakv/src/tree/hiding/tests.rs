@@ -68,7 +68,7 @@ fn scripts() {
 /// Updates from version to version equal a full computation, for any added, removed, moved or
 /// changed table and any last level.
 #[test]
-fn what_is_kept_from_version_to_version_is_what_a_walk_finds() {
+fn incremental_unexposed_garbage_equals_a_full_computation() {
     let (mut rng, mut kept_whole) = (Rng::new(7), 0);
     for _ in 0..200 {
         let mut tables: BTreeMap<u64, (usize, u8, u8, u64, bool)> = BTreeMap::new();

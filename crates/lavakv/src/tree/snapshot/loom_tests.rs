@@ -20,7 +20,7 @@ fn job_keeps(list: &[SeqNo], seq: SeqNo) -> bool {
 
 /// Each job that starts while a snapshot is held keeps the versions that the snapshot sees.
 #[test]
-fn loom_a_job_keeps_what_a_snapshot_sees() {
+fn loom_a_job_keeps_the_versions_of_a_snapshot() {
     check(3, || {
         let registry = Arc::new(Snapshots::default());
         registry.publish(1);

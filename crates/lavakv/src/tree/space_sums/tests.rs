@@ -38,7 +38,7 @@ fn check(db: &Db) {
 
 /// The sums match the existing families after any change.
 #[test]
-fn sums_are_what_a_walk_finds() {
+fn space_sums_agree_with_a_full_walk() {
     for seed in 0..30 {
         let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
         let mut db = Db::open_in(sim.env(), "/store", options()).unwrap();
@@ -80,7 +80,7 @@ fn sums_are_what_a_walk_finds() {
 
 /// The sums match the families after concurrent changes.
 #[test]
-fn no_schedule_leaves_sums_that_nobody_asks() {
+fn space_sums_agree_after_concurrent_changes() {
     for seed in 0..60 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), move |env| {

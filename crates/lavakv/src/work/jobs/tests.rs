@@ -69,7 +69,7 @@ fn a_table_that_is_moved_stays_shared() {
 /// A job returns all its claims at its end, also on failure. Afterwards nothing is in progress,
 /// pinned or granted, and the next decision is the same.
 #[test]
-fn a_job_that_goes_leaves_nothing_claimed() {
+fn a_dropped_job_releases_its_inputs() {
     let sim = SimEnv::new(3);
     let limited = Options { space_limit: Some(SpaceLimit::Bytes(64 << 20)), ..options() };
     let db = Db::open_in(sim.env(), "/store", limited).unwrap();
@@ -145,7 +145,7 @@ fn choices(facts: &dyn Facts) -> (u64, u64) {
 }
 
 #[test]
-fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told() {
+fn a_collection_without_space_yields_to_a_smaller_one() {
     let sim = SimEnv::new(2);
     let db = with_garbage(&sim);
     let jobs = &db.engine().jobs;
@@ -203,7 +203,7 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
 /// A table compacted during its copy is not moved, and the copy is removed. Otherwise the
 /// compaction would leave the copy behind.
 #[test]
-fn a_table_that_is_compacted_meanwhile_does_not_move() {
+fn a_table_compacted_during_its_move_is_not_moved() {
     let sim = SimEnv::new(5);
     let options =
         || Options { speed: Some("/fast".into()), ..options() }.expert(|expert| expert.speed_levels = 7);

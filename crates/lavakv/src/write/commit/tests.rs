@@ -41,7 +41,7 @@ fn needs_memory(op: &mut WriteOp<'_>) -> bool {
 }
 
 #[test]
-fn who_waits_for_memory_holds_no_lock_and_is_not_overtaken() {
+fn a_write_waiting_for_memory_holds_no_lock_and_keeps_order() {
     let sim = SimEnv::new(1);
     let db = nearly_full(&sim);
     let (long, short) = (vec![1; 30 << 10], vec![2; 100]);
@@ -63,7 +63,7 @@ fn who_waits_for_memory_holds_no_lock_and_is_not_overtaken() {
 }
 
 #[test]
-fn who_gives_up_makes_way_for_those_behind() {
+fn an_abandoned_write_unblocks_later_ones() {
     let sim = SimEnv::new(2);
     let db = nearly_full(&sim);
     let (long, short) = (vec![1; 30 << 10], vec![2; 100]);
@@ -87,7 +87,7 @@ fn a_dropped_family_ends_the_wait_for_its_level_0() {
 
 /// The last sequence is written; there is none after it.
 #[test]
-fn sequences_that_are_used_up_are_told_and_nothing_is_written() {
+fn exhausted_sequence_numbers_refuse_the_write() {
     let sim = SimEnv::new(4);
     let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -110,7 +110,7 @@ fn sequences_that_are_used_up_are_told_and_nothing_is_written() {
 
 /// A duplicate sequence is a fault at which a memtable panics.
 #[test]
-fn a_write_that_panics_on_its_way_into_the_memtables_poisons_the_store_and_holds_nobody_up() {
+fn a_panicking_insert_poisons_the_store_and_blocks_no_write() {
     let sim = SimEnv::new(5);
     let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
     let volatile = crate::WriteOptions { durability: Some(Durability::Volatile), ..Default::default() };

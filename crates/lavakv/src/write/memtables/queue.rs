@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earlier_writes_come_first() {
+    fn queue_counts_bytes_of_earlier_writes() {
         let mut queue = Queue::default();
         assert_eq!(queue.before(None), 0);
         let (first, second) = (queue.join(10), queue.join(20));

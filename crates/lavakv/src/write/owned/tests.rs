@@ -39,7 +39,7 @@ fn a_failed_store_acknowledges_no_write_that_becomes_visible_later() {
 /// While another thread inserts a write, a caller that must not block does not wait for it, and the
 /// logged write cannot be refused any more.
 #[test]
-fn who_may_not_block_leaves_a_write_that_is_not_visible_yet() {
+fn a_nonblocking_write_does_not_wait_for_visibility() {
     for durability in [Durability::Volatile, Durability::Buffered, Durability::Durable] {
         let sim = SimEnv::new(1);
         let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();

@@ -26,7 +26,7 @@ fn with(policy: PolicyChoice, min_blob_size: usize) -> Options {
 /// crashes: reads are correct, the tree keeps working, and a full compaction merges all of it into
 /// one level.
 #[test]
-fn policies_take_turns_at_reopen() {
+fn policy_can_change_at_every_reopen() {
     let mut spills = 0;
     for seed in 0..8 {
         let mut sim = SimEnv::new(seed);
@@ -77,7 +77,7 @@ fn policies_take_turns_at_reopen() {
 
 /// An idle store has no more bytes over target than allowed, and an empty or nearly empty level 0.
 #[test]
-fn a_tree_of_short_chains_comes_to_rest() {
+fn a_vlsm_tree_becomes_idle() {
     let sim = SimEnv::new(1);
     let db = Db::open_in(env(&sim), DIR, with(vlsm(OverlapOf::Table), 0)).unwrap();
     let mut model = Model::new();
@@ -95,7 +95,7 @@ fn a_tree_of_short_chains_comes_to_rest() {
 
 /// Tables merged into level 1 are counted as good or poor; with `leveled` none is counted.
 #[test]
-fn tables_of_level_1_are_told_good_or_poor() {
+fn level_1_tables_are_counted_as_good_or_poor() {
     let told = |policy: PolicyChoice| {
         let sim = SimEnv::new(1);
         let db = Db::open_in(env(&sim), DIR, with(policy, 0)).unwrap();

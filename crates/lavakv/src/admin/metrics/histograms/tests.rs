@@ -6,7 +6,7 @@ use super::*;
 use base::histogram::Histogram;
 
 #[test]
-fn the_text_is_what_prometheus_reads() {
+fn histograms_are_rendered_in_prometheus_format() {
     let waits = Histogram::rare();
     [100, 255, 256, 5_000, 70_000_000_000].into_iter().for_each(|ns| waits.record(ns));
     let chain = Histogram::rare();

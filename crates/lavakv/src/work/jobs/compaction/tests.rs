@@ -205,7 +205,7 @@ fn together(rng: &mut Rng, sim: &SimEnv, db: &Db, mut all: Vec<Box<dyn Job>>, se
 }
 
 #[test]
-fn in_whatever_order_pieces_end_they_are_installed_together_or_leave_nothing() {
+fn subcompactions_install_atomically_in_any_order() {
     let mut seen = Seen { installed: 0, failed: 0, pieces: 0 };
     (0..24).for_each(|seed| run(seed, &mut seen));
     let Seen { installed, failed, pieces } = seen;

@@ -250,7 +250,7 @@ fn each(of: impl Fn(Attack)) {
 }
 
 #[test]
-fn garbage_goes_beside_a_level_0_that_is_always_busy() {
+fn garbage_is_freed_while_level_0_is_busy() {
     each(|attack| {
         let on = attack.run();
         println!("{attack:?}\n{on:?}");
@@ -269,7 +269,7 @@ fn garbage_goes_beside_a_level_0_that_is_always_busy() {
 
 /// Among families with work for collections, the one with the most garbage goes first.
 #[test]
-fn garbage_goes_beside_other_collections() {
+fn garbage_is_freed_while_other_families_collect() {
     each(|attack| {
         let on = Attack { others_collect: true, ..attack }.run();
         println!("{attack:?}\n{on:?}");
@@ -280,7 +280,7 @@ fn garbage_goes_beside_other_collections() {
 
 /// Garbage that cannot be freed has no effect.
 #[test]
-fn garbage_that_stays_is_in_nobodys_way() {
+fn unfreeable_garbage_does_not_affect_scheduling() {
     each(|attack| {
         let attack = Attack { is_kept: true, written_percent_max: 200, ..attack };
         let [on, off] = [None, Some("space_first")].map(|without| Attack { without, ..attack }.run());

@@ -40,7 +40,7 @@ fn version_of(db: &Db) -> Arc<Version> {
 }
 
 #[test]
-fn verification_adds_up_what_tables_reference() {
+fn verification_sums_the_references_of_tables() {
     let sim = SimEnv::new(1);
     let db = filled(&sim);
     let version = version_of(&db);
@@ -104,7 +104,7 @@ fn a_list_is_read_with_its_table() {
 /// The references of a table are compared with the manifest before an edit uses them. A wrong edit
 /// would be refused, which stops the store.
 #[test]
-fn a_list_that_is_not_what_the_manifest_says_is_damage_of_its_table() {
+fn a_reference_list_that_differs_from_the_manifest_is_damage() {
     let sim = SimEnv::new(3);
     let db = filled(&sim);
     let version = version_of(&db);
@@ -128,7 +128,7 @@ fn a_list_that_is_not_what_the_manifest_says_is_damage_of_its_table() {
 
 /// Sums are recovered with the store, and so is the damage of a table.
 #[test]
-fn a_table_that_cannot_be_read_leaves_its_sums() {
+fn an_unreadable_table_keeps_its_sums() {
     let sim = SimEnv::new(2);
     let db = filled(&sim);
     let before = version_of(&db);

@@ -43,13 +43,13 @@ fn steps_of_puts(options: Options, rounds: u64) -> u64 {
 }
 
 #[test]
-fn memory_that_ends_is_made_room_in_without_a_walk_over_all_families_under_the_lock_of_writers() {
+fn memory_is_freed_without_walking_families_under_lock() {
     let options = Options { memtable_bytes: 1 << 20, memory_bytes: 8 << 20, ..Options::default() };
     assert!(steps_of_puts(options, 12) > 0, "memory did end");
 }
 
 #[test]
-fn a_log_over_its_bound_is_made_shorter_without_such_a_walk() {
+fn the_log_is_shortened_without_walking_families_under_lock() {
     let options =
         Options { memtable_bytes: 1 << 20, memory_bytes: 64 << 20, ..Options::default() }.expert(|expert| {
             expert.log_group_bytes = 256 << 10;
@@ -63,7 +63,7 @@ fn a_log_over_its_bound_is_made_shorter_without_such_a_walk() {
 /// At its search all memtables with changes were being flushed. Since then other writes have filled
 /// the returned memory.
 #[test]
-fn who_looked_for_memory_in_vain_looks_again() {
+fn a_failed_search_for_memory_is_repeated() {
     let (sim, family) = (SimEnv::new(8), FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() });
     let options = Options {
         memtable_bytes: 64 << 10,
@@ -97,7 +97,7 @@ fn who_looked_for_memory_in_vain_looks_again() {
 
 /// A write without room recomputes limit and reserve under the lock of all writers.
 #[test]
-fn at_the_limit_no_family_is_asked_under_the_lock_of_writers() {
+fn a_full_store_does_not_walk_families_under_the_write_lock() {
     let sim = SimEnv::new(10);
     let options = Options { space_limit: Some(SpaceLimit::Bytes(256 << 20)), ..Options::default() };
     let db = Db::open_in(sim.env(), "/store", options.clone()).unwrap();
@@ -117,7 +117,7 @@ fn at_the_limit_no_family_is_asked_under_the_lock_of_writers() {
 }
 
 #[test]
-fn freezing_all_asks_those_alone_that_have_changes() {
+fn flush_visits_only_families_with_changes() {
     let (sim, options) = (SimEnv::new(9), Options::default());
     let db = Db::open_in(sim.env(), "/store", options.clone()).unwrap();
     let families: Vec<_> = (0..FAMILIES)
@@ -153,7 +153,7 @@ fn freezing_all_asks_those_alone_that_have_changes() {
 }
 
 #[test]
-fn what_was_found_and_is_past_is_not_frozen() {
+fn a_stale_rotation_candidate_is_not_rotated() {
     let sim = SimEnv::new(8);
     let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
     let (engine, family) = (db.engine(), &db.default_column_family().0);

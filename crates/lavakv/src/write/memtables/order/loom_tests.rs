@@ -88,7 +88,7 @@ fn loom_a_reader_sees_the_first_of_the_writes_without_a_gap() {
 }
 
 #[test]
-fn loom_who_freezes_meets_no_insert_under_way() {
+fn loom_rotation_waits_for_in_flight_inserts() {
     check(3, || {
         let store = Store::new();
         let threads = [spawn(&store, Store::write), spawn(&store, Store::write)];
@@ -99,7 +99,7 @@ fn loom_who_freezes_meets_no_insert_under_way() {
 
 /// An insert that never ends blocks no thread, and no later write becomes visible.
 #[test]
-fn loom_a_write_that_panics_is_told_to_those_behind_it() {
+fn loom_a_panicking_insert_fails_later_writes() {
     check(3, || {
         let store = Store::new();
         drop(store.begin());
@@ -121,7 +121,7 @@ fn loom_a_write_that_panics_is_told_to_those_behind_it() {
 
 /// The same with a panic at any later moment.
 #[test]
-fn loom_who_sleeps_is_told_of_a_panic() {
+fn loom_a_sleeping_waiter_is_woken_by_a_panic() {
     check(3, || {
         let store = Store::new();
         let thread = spawn(&store, |store| drop(store.begin()));

@@ -12,7 +12,7 @@ fn order() -> (Arc<Snapshots>, Order) {
 
 /// The first insert, done last, publishes all.
 #[test]
-fn what_is_done_is_visible_when_all_before_it_is() {
+fn writes_become_visible_in_sequence_order() {
     let (snapshots, order) = order();
     let first = order.begin(2);
     let second = order.begin(3);
@@ -28,7 +28,7 @@ fn what_is_done_is_visible_when_all_before_it_is() {
 
 /// Wraps around the ring, and around the distinguishable laps of a slot.
 #[test]
-fn slots_are_used_again() {
+fn visibility_slots_are_reused() {
     let (snapshots, order) = order();
     let mut under_way = Vec::new();
     for seq in 1..=(3 << LAP_BITS) * UNDER_WAY_MAX as u64 {
@@ -47,7 +47,7 @@ fn slots_are_used_again() {
 
 /// Sequences published by a replay are not waited for.
 #[test]
-fn what_was_there_before_is_visible() {
+fn replayed_sequences_are_visible() {
     let (snapshots, order) = order();
     snapshots.publish(100);
     assert!(order.settle(0) && order.wait_for(100, 0));
@@ -58,7 +58,7 @@ fn what_was_there_before_is_visible() {
 }
 
 #[test]
-fn one_that_never_ends_is_told() {
+fn an_abandoned_insert_is_reported() {
     let (snapshots, order) = order();
     let first = order.begin(1);
     let second = order.begin(2);

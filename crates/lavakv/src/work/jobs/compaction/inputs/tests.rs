@@ -59,7 +59,7 @@ fn looking(sim: &SimEnv) -> (Db, Box<dyn Job>) {
 /// A compaction holds all names of its family until it knows its own, and none after its end,
 /// however it ends.
 #[test]
-fn until_it_knows_its_names_a_compaction_holds_all_of_its_family() {
+fn a_compaction_pins_its_whole_family_until_inputs_are_known() {
     for (seed, ends) in (1..).zip(["dropped", "read", "merged"]) {
         let sim = SimEnv::new(seed);
         let (db, mut job) = looking(&sim);
@@ -87,7 +87,7 @@ fn until_it_knows_its_names_a_compaction_holds_all_of_its_family() {
 
 /// An input with an unreadable list is set aside as damaged, and the store continues.
 #[test]
-fn an_input_whose_list_cannot_be_read_is_set_aside() {
+fn an_input_with_an_unreadable_reference_list_is_quarantined() {
     let sim = SimEnv::new(9);
     let (db, mut job) = looking(&sim);
     let jobs = db.engine().jobs.clone();

@@ -11,7 +11,7 @@ fn file(number: u64) -> Created {
 }
 
 #[test]
-fn pieces_cover_all_keys_and_the_last_one_gets_everything_in_order() {
+fn subcompactions_cover_all_keys_and_the_last_collects_outputs() {
     let pieces = Pieces::new(vec![b"c".to_vec(), b"f".to_vec()]);
     assert_eq!(pieces.count(), 3);
     let begun: Vec<Piece> = std::iter::from_fn(|| pieces.next()).collect();

@@ -88,7 +88,7 @@ fn run(seed: u64) -> u64 {
 }
 
 #[test]
-fn no_schedule_lets_two_writers_into_the_room_of_one() {
+fn no_schedule_admits_two_writers_into_space_for_one() {
     let waited = (0..SEEDS).filter(|seed| run(*seed) > 0).count();
     assert!(waited > 0, "memory never ended");
 }
