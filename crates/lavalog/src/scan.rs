@@ -309,7 +309,7 @@ mod tests {
 
     /// A scan compares the two values to detect that its read-ahead may be gone.
     #[test]
-    fn a_removal_behind_a_look_up_is_not_among_those_that_it_saw() {
+    fn a_removal_after_a_lookup_is_noticed() {
         let env = SimEnv::new(1).env();
         let store = LogStore::open(&env, Path::new("/logs"), &Options::default()).unwrap();
         let log = store.create_log("a").unwrap();

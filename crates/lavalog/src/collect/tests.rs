@@ -55,7 +55,7 @@ fn run(seed: u64, lag: u64) -> ([u64; 8], f64) {
 }
 
 #[test]
-fn each_record_of_a_log_that_is_never_trimmed_among_a_hundred_that_are_is_copied_at_most_twice() {
+fn records_of_an_untrimmed_log_are_copied_at_most_twice() {
     let mut twice = 0;
     // In the last case the limit leaves space for hardly more than the live records: without
     // separation of logs some records were copied four times.

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_read_once_and_what_is_before_them_as_ever() {
+    fn file_ends_are_read_once_and_cached() {
         let sim = SimEnv::new(1);
         let made = files(&sim, &[100, 64 << 10, 200_000]);
         let opened = with_ends(made.iter().map(|(file, bytes)| (file.clone(), bytes.len() as u64)).collect());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_short_is_opened_without_and_so_are_its_neighbours() {
+    fn files_shorter_than_expected_open_without_prefetch() {
         let sim = SimEnv::new(2);
         let made = files(&sim, &[100, 50]);
         let opened = with_ends(made.iter().map(|(file, _)| (file.clone(), 100)).collect());

@@ -11,7 +11,7 @@ fn head() -> IndexHead {
 
 /// The checksums are valid, but no release writes such a file.
 #[test]
-fn a_file_whose_blocks_do_not_begin_it_or_have_no_room_for_a_checksum_is_told() {
+fn malformed_index_file_blocks_are_reported() {
     let new = || {
         let file = Written::default();
         let writer = IndexFileWriter::new(file.boxed(), Path::new(PATH), uid(), head());

@@ -10,7 +10,7 @@ use store::commit::Durability;
 
 /// Even in an endless series of jobs, a waiting hold precedes the next job.
 #[test]
-fn no_job_overtakes_who_waits_for_a_hold() {
+fn a_waiting_hold_precedes_the_next_job() {
     let mut waited = 0;
     for seed in 0..60 {
         let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), |env| {

@@ -27,7 +27,7 @@ fn lsns(set: &LsnSet) -> Vec<Lsn> {
 }
 
 #[test]
-fn agrees_with_a_map_whatever_is_taken_out() {
+fn agrees_with_a_map_after_any_removal() {
     let mut rng = io::Rng::new(7);
     for round in 0..300 {
         // From dense runs to single numbers.

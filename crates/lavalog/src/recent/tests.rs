@@ -10,7 +10,7 @@ fn record(rng: &mut Rng, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_newest_records_are_found_and_nothing_else_within_the_memory() {
+fn the_newest_records_are_cached_within_the_memory_limit() {
     for seed in 0..20 {
         let mut rng = Rng::new(seed);
         let bytes_max = 1 << rng.range(12, 20);

@@ -81,7 +81,7 @@ fn loom_readers_of_two_logs_and_two_writers() {
 
 /// A change of the store's state wakes the waiters of every log.
 #[test]
-fn loom_all_are_woken_to_look_whether_the_store_is_sound() {
+fn loom_a_failed_store_wakes_all_readers() {
     check(3, || {
         let store = Store::new();
         let reader = spawn(&store, |store| store.wait_for(0, u64::MAX));

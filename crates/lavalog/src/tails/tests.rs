@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_change_of_one_log_is_told_to_those_who_wait_for_it() {
+fn a_change_wakes_only_waiters_of_its_log() {
     let tails = Tails::default();
     tails.changed([1]);
     let (one, two) = (tails.enter(1), tails.enter(2));

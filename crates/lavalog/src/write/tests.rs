@@ -92,7 +92,7 @@ fn run(seed: u64) -> u64 {
 }
 
 #[test]
-fn nobody_finds_what_is_trimmed_while_it_is_taken_out_of_the_index_and_the_ledger_counts_it_once() {
+fn trimmed_records_are_never_found_and_are_counted_once() {
     let collected: u64 = (0..150).map(run).sum();
     assert!(collected > 100, "{collected} files were collected beside it");
 }

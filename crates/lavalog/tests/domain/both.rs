@@ -18,7 +18,7 @@ fn files_of_logs(sim: &SimEnv) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn each_finds_what_it_wrote_after_a_close_and_after_a_crash() {
+fn both_engines_recover_after_close_and_crash() {
     for crash in [false, true] {
         let sim = SimEnv::new(1);
         let (db, logs) = open(&sim.env()).unwrap();
@@ -51,7 +51,7 @@ fn each_finds_what_it_wrote_after_a_close_and_after_a_crash() {
 
 /// The host engine reports the latencies of operations on logs, and so does the store of logs.
 #[test]
-fn the_times_of_both_are_told() {
+fn latencies_of_both_engines_are_reported() {
     let sim = SimEnv::new(6);
     let (db, logs) = open(&sim.env()).unwrap();
     let log = logs.create_log("raft").unwrap();
@@ -82,7 +82,7 @@ fn the_times_of_both_are_told() {
 }
 
 #[test]
-fn one_alone_leaves_the_other_as_it_was() {
+fn opening_one_engine_alone_preserves_the_other() {
     let sim = SimEnv::new(2);
     let (db, logs) = open(&sim.env()).unwrap();
     let log = logs.create_log("raft").unwrap();
@@ -120,7 +120,7 @@ fn one_alone_leaves_the_other_as_it_was() {
 }
 
 #[test]
-fn a_guest_that_nobody_opened_has_no_store() {
+fn a_secondary_engine_needs_a_primary_to_open() {
     let error = Beside::new(&log_options()).unwrap().store().unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::InvalidArgument);
     assert!(error.message().contains("the log engine has no store yet"), "{error}");

@@ -15,7 +15,7 @@ fn put(key: &[u8], value: &[u8]) -> WriteBatch {
 }
 
 #[test]
-fn both_halves_are_there_after_a_loss_of_power_and_cost_one_write() {
+fn an_embedded_batch_costs_one_write_and_survives_power_loss() {
     let sim = SimEnv::new(1);
     let (db, logs) = open(&sim.env()).unwrap();
     let log = logs.create_log("raft").unwrap();
@@ -40,7 +40,7 @@ fn both_halves_are_there_after_a_loss_of_power_and_cost_one_write() {
 }
 
 #[test]
-fn a_store_with_changes_that_only_the_records_have_is_refused_without_them_until_it_was_closed() {
+fn keys_embedded_in_records_need_the_log_engine_until_close() {
     let sim = SimEnv::new(2);
     let (db, logs) = open(&sim.env()).unwrap();
     let log = logs.create_log("raft").unwrap();
@@ -68,7 +68,7 @@ fn a_store_with_changes_that_only_the_records_have_is_refused_without_them_until
 }
 
 #[test]
-fn a_reader_is_told_of_a_damaged_lane_of_records_and_shown_the_rest() {
+fn a_reader_reports_record_lane_damage_and_shows_the_rest() {
     let sim = SimEnv::new(6);
     let (db, logs) = open(&sim.env()).unwrap();
     let log = logs.create_log("raft").unwrap();
@@ -92,7 +92,7 @@ fn a_reader_is_told_of_a_damaged_lane_of_records_and_shown_the_rest() {
 }
 
 #[test]
-fn a_group_becomes_storage_when_what_it_carries_is_in_tables() {
+fn a_group_is_retained_after_its_embedded_batches_are_flushed() {
     let sim = SimEnv::new(3);
     let (db, logs) = open(&sim.env()).unwrap();
     let log = logs.create_log("raft").unwrap();
@@ -130,7 +130,7 @@ fn a_write_follows_the_other_lane_only_when_that_is_durable() {
 }
 
 #[test]
-fn what_cannot_be_carried_is_refused() {
+fn invalid_embedded_batches_are_refused() {
     let sim = SimEnv::new(5);
     let (db, logs) = open(&sim.env()).unwrap();
     let log = logs.create_log("raft").unwrap();

@@ -154,7 +154,7 @@ fn die(sim: &SimEnv, seed: u64, (begun, ended): (u64, u64), writers: usize) -> u
 }
 
 #[test]
-fn a_copy_of_both_lives_on_with_both_and_with_each_alone() {
+fn a_copy_of_both_works_with_both_and_each_alone() {
     let sim = SimEnv::new(3);
     let (db, logs) = open(&sim.env()).unwrap();
     let log = logs.log("log 0").unwrap();
@@ -193,7 +193,7 @@ fn a_copy_of_both_lives_on_with_both_and_with_each_alone() {
 
 /// As for another file system: the files of both engines are copied, and the copy needs no others.
 #[test]
-fn a_copy_of_both_where_nothing_can_be_linked_needs_no_file_of_the_store() {
+fn a_copy_without_links_needs_no_file_of_the_source() {
     for seed in 0..6 {
         let sim = SimEnv::new(seed);
         let (db, logs) = open(&sim.env()).unwrap();

@@ -6,7 +6,7 @@ use io::Rng;
 use io::sim::{CrashKind, Policy, SimEnv};
 
 #[test]
-fn both_come_back_after_a_crash_at_every_operation() {
+fn both_engines_recover_from_a_crash_at_every_operation() {
     let (mut states, mut moments) = (0, 0);
     for seed in 0..12 {
         let mut rng = Rng::new(seed);
@@ -39,7 +39,7 @@ fn both_come_back_after_a_crash_at_every_operation() {
 /// A durable batch of both engines is next to sectors that became unreadable in a power failure.
 /// LavaKV alone must not mistake the record lane for one without the batch.
 #[test]
-fn a_batch_beside_unreadable_sectors_is_seen_by_who_opens_lavakv_alone() {
+fn a_batch_beside_unreadable_sectors_is_not_missed() {
     let mut alone = 0;
     for seed in 0..20 {
         let mut life = Life::new(SimEnv::new(seed), simulated, seed, Found::NOTHING);

@@ -8,7 +8,7 @@ use io::sim::{CrashKind, SimEnv};
 
 /// Each flipped bit leads to an error that names a file, or has no effect; no batch loses one half.
 #[test]
-fn a_flipped_bit_in_any_file_is_never_answered_with_half_a_batch() {
+fn a_flipped_bit_in_any_file_never_yields_half_a_batch() {
     let (mut refused, mut damaged, mut harmless, mut cut) = (0, 0, 0, 0);
     for seed in 0..24 {
         let closed = seed % 3 > 0;

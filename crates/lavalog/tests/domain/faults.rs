@@ -38,19 +38,19 @@ fn fails_everywhere(plan: impl Fn(u64) -> FaultPlan, passes: bool) -> (u64, u64)
 }
 
 #[test]
-fn neither_engine_loses_what_it_acknowledged_when_an_operation_fails() {
+fn no_acknowledged_write_is_lost_after_a_failed_operation() {
     let (went_on, stopped) = fails_everywhere(|nth| FaultPlan::nth(nth, FaultEffect::Eio), false);
     assert!(went_on > 3 && stopped > 20, "{went_on} {stopped}");
 }
 
 #[test]
-fn neither_engine_loses_what_it_acknowledged_when_operations_fail_from_one_on() {
+fn no_acknowledged_write_is_lost_after_permanent_failures() {
     let (_, stopped) = fails_everywhere(|nth| FaultPlan::nth(nth + 1, FaultEffect::Eio).sticky(), false);
     assert!(stopped > 20, "{stopped}");
 }
 
 #[test]
-fn neither_engine_gives_anything_up_while_there_are_no_descriptors() {
+fn both_engines_survive_a_lack_of_descriptors() {
     let plan = |nth| FaultPlan::nth(nth, FaultEffect::NoDescriptor).kinds(&OPENS);
     let (once, stopped) = fails_everywhere(plan, true);
     assert!(once > 3 && stopped == 0, "{once} {stopped}");
@@ -79,7 +79,7 @@ impl Room for Simulated {
 }
 
 #[test]
-fn a_full_volume_refuses_batches_of_both_whole() {
+fn a_full_volume_refuses_batches_of_both_atomically() {
     let (mut refused, mut of_both) = (0, 0);
     for seed in 0..8 {
         let more = [0, 100 << 10, 400 << 10, 900 << 10][seed as usize % 4];
@@ -90,7 +90,7 @@ fn a_full_volume_refuses_batches_of_both_whole() {
 }
 
 #[test]
-fn a_limit_that_is_reached_refuses_batches_of_both_whole() {
+fn a_reached_limit_refuses_batches_of_both_atomically() {
     let mut of_both = 0;
     for seed in 0..8 {
         of_both += past(seed).reaches_limit(seed, &Simulated, (seed % 3) * (200 << 10), 0).1;
@@ -99,7 +99,7 @@ fn a_limit_that_is_reached_refuses_batches_of_both_whole() {
 }
 
 #[test]
-fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
+fn a_store_at_its_limit_reopens_repeatedly_below_it() {
     for seed in 0..8 {
         past(seed).reaches_limit(seed, &Simulated, (seed % 3) * (200 << 10), 20);
     }
@@ -120,7 +120,7 @@ fn long_past(seed: u64) -> (Past, u64) {
 /// stores once exceeded their limits: at the first open by flushing the memory, and at a later one
 /// because the ceiling included the needs of the jobs.
 #[test]
-fn a_store_whose_trims_took_the_reserve_is_opened_again_below_its_limit() {
+fn a_store_that_used_its_reserve_reopens_below_its_limit() {
     for seed in [771_500_006, 771_500_100] {
         let (past, more) = long_past(seed);
         past.reaches_limit(seed, &Simulated, more, 8);
@@ -129,7 +129,7 @@ fn a_store_whose_trims_took_the_reserve_is_opened_again_below_its_limit() {
 
 /// Above the lower limit the store can free space; once below it, the store never exceeds it again.
 #[test]
-fn a_limit_that_was_lowered_is_come_down_to_and_kept_from_then_on() {
+fn a_lowered_limit_is_reached_and_then_kept() {
     for (seed, less) in (0..6).zip([4 << 10, 40 << 10, 100 << 10].into_iter().cycle()) {
         let (past, _) = long_past(seed);
         let (sim, life, limit) = past.at_limit(seed, &Simulated, 900 << 10);

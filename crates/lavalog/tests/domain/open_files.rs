@@ -64,7 +64,7 @@ fn check((db, logs): (Db, LogStore)) {
 }
 
 #[test]
-fn a_store_of_more_files_than_may_be_open_is_written_read_and_copied() {
+fn a_store_larger_than_the_descriptor_limit_is_usable() {
     let sim = SimEnv::new(3);
     sim.set_open_max(Some(OPEN_MAX));
     made(&sim);
@@ -77,7 +77,7 @@ fn a_store_of_more_files_than_may_be_open_is_written_read_and_copied() {
 }
 
 #[test]
-fn a_store_of_more_files_than_may_be_open_is_repaired_with_both_halves() {
+fn a_store_larger_than_the_descriptor_limit_is_repaired() {
     let sim = SimEnv::new(4);
     made(&sim);
     for lost in [None, Some("MANIFEST")] {

@@ -65,7 +65,7 @@ fn read(env: &Env, acknowledged: &AtomicU64) -> u64 {
 }
 
 #[test]
-fn no_reader_sees_a_write_without_those_before_it() {
+fn no_reader_sees_a_write_without_earlier_ones() {
     let mut between = 0;
     for seed in (1..=SEEDS).chain(FOUND) {
         let sim = SimEnv::new(seed);

@@ -185,7 +185,7 @@ fn judge(found: &[u64], writes: &[Vec<Write>], op: u64, kind: CrashKind) -> Resu
 }
 
 #[test]
-fn whatever_the_schedule_what_survives_has_all_before_it_in_both_lanes() {
+fn surviving_writes_form_a_prefix_over_both_lanes() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let (mut lost, mut across) = (0, 0);

@@ -16,7 +16,7 @@ fn open(sim: &SimEnv) -> LogStore {
 }
 
 #[test]
-fn records_are_appended_read_trimmed_truncated_and_come_back() {
+fn records_survive_append_trim_truncate_and_reopen() {
     let sim = SimEnv::new(1);
     let store = open(&sim);
     let log = store.create_log("orders").unwrap();
@@ -51,7 +51,7 @@ fn records_are_appended_read_trimmed_truncated_and_come_back() {
 }
 
 #[test]
-fn a_batch_that_cannot_be_is_refused_whole() {
+fn an_invalid_batch_is_refused_atomically() {
     let sim = SimEnv::new(2);
     let store = open(&sim);
     let (a, b) = (store.log("a").unwrap(), store.log("b").unwrap());
@@ -84,7 +84,7 @@ fn a_batch_that_cannot_be_is_refused_whole() {
 }
 
 #[test]
-fn a_store_is_made_only_where_it_may_be() {
+fn a_store_is_created_only_if_allowed() {
     let sim = SimEnv::new(7);
     let (env, dir) = (sim.env(), Path::new(DIR));
     let present = Options { create_if_missing: false, ..options() };
@@ -127,7 +127,7 @@ fn a_store_is_made_only_where_it_may_be() {
 }
 
 #[test]
-fn what_is_in_no_log_is_refused() {
+fn volatile_appends_are_refused() {
     let sim = SimEnv::new(5);
     let store = open(&sim);
     let log = store.log("a").unwrap();
@@ -137,7 +137,7 @@ fn what_is_in_no_log_is_refused() {
 }
 
 #[test]
-fn a_scan_ends_at_the_last_lsn_of_its_range_whether_records_are_in_memory_or_in_files() {
+fn a_scan_ends_at_the_last_lsn_of_its_range() {
     let sim = SimEnv::new(6);
     let store = open(&sim);
     let log = store.log("a").unwrap();
@@ -169,7 +169,7 @@ fn a_scan_ends_at_the_last_lsn_of_its_range_whether_records_are_in_memory_or_in_
 }
 
 #[test]
-fn who_waits_gets_what_is_there_and_gives_up_in_time() {
+fn a_waiting_tail_returns_records_or_times_out() {
     let sim = SimEnv::new(3);
     let store = open(&sim);
     let log = store.log("a").unwrap();
@@ -181,7 +181,7 @@ fn who_waits_gets_what_is_there_and_gives_up_in_time() {
 }
 
 #[test]
-fn groups_become_storage_and_what_is_trimmed_gives_its_room_back() {
+fn groups_are_retained_and_trims_free_space() {
     let sim = SimEnv::new(4);
     // Records copied early die soon.
     let options = Options { garbage_percent: 90, ..options() };
@@ -216,7 +216,7 @@ fn groups_become_storage_and_what_is_trimmed_gives_its_room_back() {
 }
 
 #[test]
-fn many_operations_lead_to_what_the_model_has() {
+fn random_operations_agree_with_a_model() {
     for seed in 0..20 {
         let sim = SimEnv::new(seed);
         let mut store = open(&sim);
@@ -282,7 +282,7 @@ fn handles_of_a_closed_store_are_refused() {
 }
 
 #[test]
-fn an_open_reads_each_index_file_and_the_first_page_of_each_group_once() {
+fn an_open_reads_each_file_once() {
     let sim = SimEnv::new(11);
     let options = || Options { group_bytes: Some(256 << 10), garbage_percent: 100, ..Options::default() };
     let open = || LogStore::open(&sim.env(), Path::new("/logs"), &options()).unwrap();

@@ -42,7 +42,7 @@ fn at_every_moment(step_ns: u64, call: impl Fn(&SimEnv, &LogStore, &Cancel) -> R
 }
 
 #[test]
-fn nothing_is_left_of_a_cancelled_checkpoint() {
+fn a_cancelled_checkpoint_leaves_no_files() {
     at_every_moment(20_000, |_, store, cancel| store.checkpoint_unless(Path::new(COPY), Some(cancel)));
 }
 

@@ -25,7 +25,7 @@ fn is_sound(store: &LogStore) -> bool {
 /// Copies of a running store continue independently, while the store reuses and removes the files
 /// that it drops.
 #[test]
-fn a_copy_is_the_store_at_its_moment_and_lives_on_alone() {
+fn a_checkpoint_is_consistent_and_independent() {
     let mut shared = 0;
     for seed in 0..12 {
         let sim = SimEnv::new(seed);
@@ -84,7 +84,7 @@ fn a_copy_is_the_store_at_its_moment_and_lives_on_alone() {
 /// the nth link on, or a single file. The copy is the same, outlives every file of the original
 /// store, and can be copied itself.
 #[test]
-fn where_files_cannot_be_linked_they_are_copied() {
+fn files_are_copied_if_they_cannot_be_linked() {
     let mut copied = 0;
     for seed in 0..10 {
         let sim = SimEnv::new(seed);
@@ -138,7 +138,7 @@ fn driver_model(store: &LogStore) -> Model {
 /// The store dies at any operation of a checkpoint. The new directory then has a complete store, or
 /// is refused as unfinished. Another checkpoint can be made there.
 #[test]
-fn a_checkpoint_that_was_cut_off_is_refused_by_name_and_one_that_was_not_is_whole() {
+fn an_interrupted_checkpoint_is_complete_or_refused() {
     let (mut cut_off, mut whole) = (0, 0);
     for seed in 0..6 {
         let sim = SimEnv::new(seed);
@@ -209,7 +209,7 @@ fn a_checkpoint_that_was_cut_off_is_refused_by_name_and_one_that_was_not_is_whol
 
 /// All writes before the call, durable or not, are durable in the copy when the call returns.
 #[test]
-fn a_finished_checkpoint_survives_the_power() {
+fn a_finished_checkpoint_survives_power_loss() {
     for seed in 0..8 {
         let sim = SimEnv::new(seed);
         let mut driver = Driver::new(seed);
@@ -224,7 +224,7 @@ fn a_finished_checkpoint_survives_the_power() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_refused() {
+fn checkpoints_of_damaged_records_are_refused() {
     let sim = SimEnv::new(5);
     let store = open(&sim, Path::new(DIR));
     let log = store.log("a").unwrap();

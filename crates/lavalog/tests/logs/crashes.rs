@@ -7,7 +7,7 @@ const DIR: &str = "/logs";
 
 /// A store runs, crashes, and runs again: exactly the guaranteed operations are there.
 #[test]
-fn what_was_acknowledged_is_there_after_every_death() {
+fn acknowledged_operations_survive_every_crash() {
     for seed in 0..60 {
         let mut sim = SimEnv::new(seed);
         let mut driver = Driver::new(seed);

@@ -93,7 +93,7 @@ fn a_damaged_directory_of_a_cold_file_hides_no_record() {
 
 /// Records of a cold file are read several at a time; a damaged one costs a scan only that record.
 #[test]
-fn a_damaged_record_of_a_cold_file_costs_a_scan_no_other() {
+fn a_damaged_cold_record_hides_no_other_from_a_scan() {
     let sim = made(6);
     let cold = files(&sim, ".e1-3").remove(0);
     sim.flip_bit(&cold, 20_000, 2).unwrap();
@@ -104,7 +104,7 @@ fn a_damaged_record_of_a_cold_file_costs_a_scan_no_other() {
 
 /// An empty record has no bytes that can be damaged: a scan and a read agree.
 #[test]
-fn an_empty_record_among_damaged_ones_of_a_cold_file_is_there_for_a_scan_as_well() {
+fn an_empty_record_survives_damage_of_its_cold_file() {
     let sim = SimEnv::new(7);
     let options = Options { garbage_percent: 60, ..options() };
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
@@ -129,7 +129,7 @@ fn an_empty_record_among_damaged_ones_of_a_cold_file_is_there_for_a_scan_as_well
 }
 
 #[test]
-fn a_lost_index_file_is_made_again_from_its_group() {
+fn a_lost_index_file_is_rebuilt_from_its_group() {
     let sim = made(1);
     let indexes = files(&sim, ".e1-1");
     assert!(indexes.len() >= 2, "{indexes:?}");
@@ -144,7 +144,7 @@ fn a_lost_index_file_is_made_again_from_its_group() {
 /// opened for writing. The error gives the position and the remedy, and the store stays unchanged.
 /// A torn end is no damage.
 #[test]
-fn a_damaged_page_of_a_replayed_group_refuses_the_opening_by_file_and_offset() {
+fn a_damaged_replayed_page_refuses_the_open_with_its_offset() {
     let sim = SimEnv::new(12);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     let log = store.create_log("log").unwrap();
@@ -173,7 +173,7 @@ fn a_damaged_page_of_a_replayed_group_refuses_the_opening_by_file_and_offset() {
 
 /// Rows duplicate data of the group: a damaged block of rows loses no record, and is rebuilt once.
 #[test]
-fn damaged_blocks_of_index_files_are_made_again_from_their_groups_while_the_store_runs() {
+fn damaged_index_blocks_are_rebuilt_while_the_store_runs() {
     for scans in [false, true] {
         let sim = made(9);
         let indexes = files(&sim, ".e1-1");
@@ -200,7 +200,7 @@ fn damaged_blocks_of_index_files_are_made_again_from_their_groups_while_the_stor
 /// The file system loses an index file of an open store, or everything in it except the blocks. The
 /// group has the rows, and a read of a record triggers a new file.
 #[test]
-fn an_index_file_that_is_lost_while_the_store_is_open_is_made_again() {
+fn an_index_file_lost_while_open_is_rebuilt() {
     for (is_gone, scans) in [(true, false), (true, true), (false, false), (false, true)] {
         let sim = made(9);
         let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
@@ -252,7 +252,7 @@ fn a_lost_index_file_stops_no_collection() {
 /// As with damaged blocks, the group may be damaged as well. Its other records are there at the
 /// next open, and the file is not tried again.
 #[test]
-fn rows_of_a_damaged_group_are_not_made_again_while_the_store_runs() {
+fn index_rows_of_a_damaged_group_are_not_rebuilt() {
     let sim = made(11);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     files(&sim, ".e1-1").iter().for_each(|path| sim.env().fs.remove(path).unwrap());
@@ -266,7 +266,7 @@ fn rows_of_a_damaged_group_are_not_made_again_while_the_store_runs() {
 
 /// Of several records with one LSN in a group, the rows have the last, also after a rebuild.
 #[test]
-fn rows_that_are_made_again_lead_to_the_record_that_was_written_last() {
+fn rebuilt_index_rows_refer_to_the_latest_record() {
     let sim = SimEnv::new(8);
     // No collection happens.
     let options = Options { garbage_percent: 100, ..options() };
@@ -289,7 +289,7 @@ fn rows_that_are_made_again_lead_to_the_record_that_was_written_last() {
 /// If the group is damaged as well, it stays unchanged: intact records are read, damaged ones
 /// reported, and the rebuild is tried once.
 #[test]
-fn damaged_rows_of_a_damaged_group_are_lost_and_tried_once() {
+fn damaged_index_rows_of_a_damaged_group_are_tried_once() {
     let sim = made(3);
     let index = files(&sim, ".e1-1").remove(0);
     sim.flip_bit(&index, 20, 3).unwrap();
@@ -313,7 +313,7 @@ fn damaged_rows_of_a_damaged_group_are_lost_and_tried_once() {
 
 /// A group with a lost index file is read at one open only.
 #[test]
-fn a_lost_index_file_is_written_anew_and_the_next_open_reads_no_group() {
+fn a_rebuilt_index_file_is_persisted() {
     let sim = made(1);
     let kept = retained(&sim);
     let opening = |sim: &SimEnv| {
@@ -345,7 +345,7 @@ fn a_lost_index_file_is_written_anew_and_the_next_open_reads_no_group() {
 /// group. They stay truncated when the rows are rebuilt, even if the truncation is in another
 /// group.
 #[test]
-fn what_was_truncated_does_not_come_back_with_a_lost_index_file() {
+fn truncated_records_do_not_reappear_after_an_index_rebuild() {
     // No collection happens.
     let options = Options { garbage_percent: 100, ..options() };
     for overwritten in [false, true] {
@@ -392,7 +392,7 @@ fn what_was_truncated_does_not_come_back_with_a_lost_index_file() {
 }
 
 #[test]
-fn a_lost_cold_file_costs_its_records_and_no_others() {
+fn a_lost_cold_file_loses_only_its_records() {
     let sim = made(2);
     let cold = files(&sim, ".e1-3");
     assert!(!cold.is_empty());
@@ -412,7 +412,7 @@ fn a_lost_cold_file_costs_its_records_and_no_others() {
 }
 
 #[test]
-fn a_lost_group_costs_its_records_and_no_others() {
+fn a_lost_group_loses_only_its_records() {
     let sim = made(3);
     let path = retained(&sim).remove(0);
     assert!(sim.env().fs.open(&path, Access::Buffered).is_ok());
@@ -424,7 +424,7 @@ fn a_lost_group_costs_its_records_and_no_others() {
 }
 
 #[test]
-fn a_checkpoint_is_read_from_either_copy() {
+fn an_index_checkpoint_is_read_from_either_copy() {
     for nth in 0..2 {
         for lost in [true, false] {
             let sim = made(4);
@@ -448,7 +448,7 @@ fn a_checkpoint_is_read_from_either_copy() {
 }
 
 #[test]
-fn the_loss_of_both_copies_of_the_checkpoint_refuses_the_opening_by_their_names() {
+fn losing_both_index_checkpoint_copies_refuses_the_open() {
     let sim = made(4);
     let copies = files(&sim, ".e1-2");
     sim.env().fs.remove(&copies[0]).unwrap();
@@ -489,7 +489,7 @@ fn bytes_appended_to_a_file_hide_no_record() {
 }
 
 #[test]
-fn exchanged_copies_of_the_checkpoint_are_read() {
+fn exchanged_index_checkpoint_copies_are_read() {
     let sim = made(7);
     let copies = files(&sim, ".e1-2");
     assert_eq!(copies.len(), 2, "{copies:?}");

@@ -46,7 +46,7 @@ fn nothing_acknowledged_is_lost_when_an_operation_fails() {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_when_all_operations_fail_from_one_on() {
+fn nothing_acknowledged_is_lost_after_permanent_failures() {
     fails_everywhere(FaultEffect::Eio, true, 300);
 }
 
@@ -79,7 +79,7 @@ fn nothing_acknowledged_is_lost_when_descriptors_run_out_once() {
 
 /// No file can be opened for a while, however long; then everything continues in the same process.
 #[test]
-fn nothing_is_given_up_while_descriptors_are_away() {
+fn the_store_survives_a_lack_of_descriptors() {
     let lived = lived(1);
     let opens =
         [OpKind::Open, OpKind::Create, OpKind::CreateInPlace, OpKind::OpenInPlace, OpKind::CreateScratch];
@@ -94,7 +94,7 @@ fn nothing_is_given_up_while_descriptors_are_away() {
 /// A failed job stops the store: otherwise appends would be acknowledged although the index cannot
 /// follow.
 #[test]
-fn a_failure_in_the_background_refuses_writes_and_not_reads() {
+fn a_background_failure_refuses_writes_but_not_reads() {
     let sim = SimEnv::new(7);
     let store = open(&sim).unwrap();
     let log = store.log("a").unwrap();
@@ -175,14 +175,14 @@ fn fills_up(seed: u64, room: u64, by_trims: bool) {
 }
 
 #[test]
-fn a_full_volume_refuses_appends_until_trims_make_room() {
+fn a_full_volume_refuses_appends_until_trims_free_space() {
     for seed in 0..12 {
         fills_up(seed, [0, 300 << 10, 900 << 10, 2 << 20][seed as usize % 4], true);
     }
 }
 
 #[test]
-fn a_full_volume_refuses_appends_until_others_make_room() {
+fn a_full_volume_refuses_appends_until_space_returns() {
     for seed in 0..12 {
         fills_up(seed, [0, 300 << 10, 900 << 10, 2 << 20][seed as usize % 4], false);
     }
@@ -190,7 +190,7 @@ fn a_full_volume_refuses_appends_until_others_make_room() {
 
 /// Trims used the reserved space: appends are refused until it is complete again.
 #[test]
-fn appends_are_refused_while_trims_live_on_what_is_kept_for_them() {
+fn appends_are_refused_until_the_trim_reserve_is_restored() {
     let sim = SimEnv::new(8);
     let store = open(&sim).unwrap();
     let log = store.log("a").unwrap();
@@ -262,7 +262,7 @@ fn a_trim_with_metadata_passes_on_a_full_volume() {
 }
 
 #[test]
-fn who_waits_for_the_background_is_told_that_it_finds_no_room() {
+fn settle_reports_background_work_without_space() {
     let sim = SimEnv::new(9);
     let store = open(&sim).unwrap();
     let log = store.log("a").unwrap();
@@ -281,7 +281,7 @@ fn who_waits_for_the_background_is_told_that_it_finds_no_room() {
 /// The end of a group could not be written for lack of space: the log accepts nothing more, and
 /// neither does the store.
 #[test]
-fn a_seal_that_could_not_write_the_end_of_its_group_stops_the_store() {
+fn a_failed_seal_poisons_the_store() {
     let sim = SimEnv::new(11);
     let store = open(&sim).unwrap();
     let log = store.log("a").unwrap();

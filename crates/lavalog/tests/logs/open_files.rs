@@ -55,7 +55,7 @@ fn count(sim: &SimEnv, dir: &str, end: &str) -> usize {
 }
 
 #[test]
-fn a_store_of_more_files_than_may_be_open_is_written_read_verified_copied_and_opened() {
+fn a_store_larger_than_the_descriptor_limit_is_usable() {
     let sim = SimEnv::new(3);
     sim.set_open_max(Some(OPEN_MAX));
     let whole = made(&sim);
@@ -76,7 +76,7 @@ fn a_store_of_more_files_than_may_be_open_is_written_read_verified_copied_and_op
 }
 
 #[test]
-fn a_store_of_more_files_than_may_be_open_is_repaired() {
+fn a_store_larger_than_the_descriptor_limit_is_repaired() {
     let sim = SimEnv::new(4);
     let whole = made(&sim);
     for lost in [None, Some("CURRENT"), Some("MANIFEST")] {
@@ -121,7 +121,7 @@ fn half_of_the_descriptors_are_left_to_the_process() {
 }
 
 #[test]
-fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
+fn idle_files_are_closed_when_descriptors_run_out() {
     let sim = SimEnv::new(6);
     let whole = made(&sim);
     sim.set_open_max(Some(4 * OPEN_MAX));

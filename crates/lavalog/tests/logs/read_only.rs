@@ -23,7 +23,7 @@ fn disk(sim: &SimEnv) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn what_a_dead_writer_left_is_shown_and_nothing_of_it_changes() {
+fn a_reader_shows_a_killed_store_without_changing_it() {
     for seed in 0..40 {
         let sim = SimEnv::new(seed);
         let mut driver = Driver::new(seed);
@@ -55,7 +55,7 @@ fn what_a_dead_writer_left_is_shown_and_nothing_of_it_changes() {
 }
 
 #[test]
-fn a_reader_sees_what_is_only_staged_beside_the_writer_and_may_change_nothing() {
+fn a_reader_sees_staged_records_and_refuses_changes() {
     let sim = SimEnv::new(1);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     let log = store.log("log").unwrap();
@@ -101,14 +101,14 @@ fn a_reader_sees_what_is_only_staged_beside_the_writer_and_may_change_nothing() 
 }
 
 #[test]
-fn what_is_no_store_of_logs_is_none() {
+fn a_missing_store_of_logs_is_not_created() {
     let sim = SimEnv::new(1);
     assert_eq!(read_only(&sim.env()).unwrap_err().kind(), ErrorKind::NotFound);
     assert!(sim.files().is_empty(), "nothing was made");
 }
 
 #[test]
-fn a_record_that_its_writer_has_collected_is_busy_and_not_damaged() {
+fn a_collected_record_is_busy_and_not_damaged() {
     let sim = SimEnv::new(3);
     let options = Options { garbage_percent: 30, ..options() };
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
@@ -145,7 +145,7 @@ fn a_record_that_its_writer_has_collected_is_busy_and_not_damaged() {
 }
 
 #[test]
-fn what_is_before_the_damage_of_the_lane_is_shown_and_the_damage_told() {
+fn a_reader_shows_records_before_lane_damage() {
     let sim = made(5);
     // The store was closed: each replayed byte is known to have been durable.
     let newest = files(&sim, ".log").into_iter().max_by_key(|path| {
@@ -176,7 +176,7 @@ const WRITES: u64 = 80;
 /// A read-only store has no job to rebuild damaged rows. Their records are reported as damaged at
 /// once, and all others are readable.
 #[test]
-fn a_reader_does_not_wait_for_rows_that_nobody_makes_again() {
+fn a_reader_reports_damaged_rows_without_waiting() {
     let sim = made(9);
     let index = files(&sim, ".e1-1").remove(0);
     sim.flip_bit(&index, 20, 3).unwrap();
@@ -276,7 +276,7 @@ fn read(env: &Env, (acknowledged, trimmed): &(AtomicU64, AtomicU64)) -> (u64, u6
 }
 
 #[test]
-fn no_reader_beside_a_writer_takes_what_moves_for_damaged() {
+fn no_reader_reports_moving_records_as_damaged() {
     let (mut between, mut busy) = (0, 0);
     for seed in 1..=SEEDS {
         let sim = SimEnv::new(seed);

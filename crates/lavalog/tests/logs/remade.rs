@@ -78,7 +78,7 @@ fn read_all(log: &LogHandle, n: u64, trimmed: &AtomicU64, rng: &mut Rng) {
 }
 
 #[test]
-fn every_reader_gets_its_record_while_rows_are_made_again() {
+fn reads_succeed_while_index_rows_are_rebuilt() {
     let mut remade = 0;
     for seed in 0..SEEDS {
         let sim = damaged(seed);

@@ -148,7 +148,7 @@ fn a_whole_store_is_copied() {
 }
 
 #[test]
-fn a_dry_run_writes_nothing_and_says_the_same() {
+fn a_dry_run_writes_nothing_and_reports_the_same() {
     let (sim, whole) = made(2, true);
     sim.flip_bit(&files(&sim, ".e1-3")[0], 20_000, 2).unwrap();
     let options = RepairOptions { options: options(), dry_run: true, ..RepairOptions::default() };
@@ -160,7 +160,7 @@ fn a_dry_run_writes_nothing_and_says_the_same() {
 
 /// All files of one kind are missing: nothing is lost that is in another kind.
 #[test]
-fn what_is_missing_costs_no_more_than_what_was_in_it() {
+fn missing_files_lose_only_their_contents() {
     for (kind, lossless) in [
         ("CURRENT", true),
         (".e1-1", true),
@@ -202,7 +202,7 @@ fn tells(report: &RepairReport, what: &str) -> bool {
 
 /// The file of a sealed group is missing: the report lists the records in its index file.
 #[test]
-fn a_group_that_is_missing_costs_its_records() {
+fn a_missing_group_loses_its_records() {
     let (sim, whole) = made(6, true);
     let groups = files(&sim, ".log");
     let told = groups.iter().filter(|path| {
@@ -216,7 +216,7 @@ fn a_group_that_is_missing_costs_its_records() {
 
 /// Without a manifest, a file with a damaged footer cannot be identified.
 #[test]
-fn a_file_without_footer_and_manifest_is_told() {
+fn a_file_without_footer_and_manifest_is_reported() {
     let (sim, whole) = made(7, true);
     let cold = &files(&sim, ".e1-3")[0];
     for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
@@ -256,7 +256,7 @@ fn files_that_were_exchanged_are_found_without_a_manifest() {
 
 /// The log's record of durable edits reveals a manifest that lost its end.
 #[test]
-fn a_manifest_without_its_end_is_found_out() {
+fn a_truncated_manifest_is_detected() {
     let (sim, whole) = made(8, false);
     let manifest = sim.env().fs.list(Path::new(DIR)).unwrap();
     let manifest = manifest.into_iter().rfind(|entry| entry.name.starts_with("MANIFEST")).unwrap();
@@ -274,7 +274,7 @@ fn a_manifest_without_its_end_is_found_out() {
 
 /// Flips a bit of any file, at many places.
 #[test]
-fn a_bit_of_any_file_costs_what_is_under_its_checksum() {
+fn a_flipped_bit_loses_only_the_data_under_its_checksum() {
     let (sim, whole) = made(4, true);
     let listing = sim.env().fs.list(Path::new(DIR)).unwrap();
     let mut rng = Rng::new(4);
@@ -304,7 +304,7 @@ fn a_bit_of_any_file_costs_what_is_under_its_checksum() {
 
 /// Half of each file is missing, and of two files at a time.
 #[test]
-fn files_that_were_cut_are_read_as_far_as_they_go() {
+fn truncated_files_are_read_up_to_their_end() {
     for seed in 0..24 {
         let (sim, whole) = made(5, seed % 2 == 0);
         let mut rng = Rng::new(seed);
@@ -324,7 +324,7 @@ fn files_that_were_cut_are_read_as_far_as_they_go() {
 
 /// The creation of a log is lost, but not its records.
 #[test]
-fn a_log_whose_creation_is_lost_has_a_name_that_is_made_up() {
+fn a_log_without_its_creation_gets_a_generated_name() {
     let sim = SimEnv::new(9);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     let log = store.create_log("log").unwrap();
@@ -359,7 +359,7 @@ fn a_log_whose_creation_is_lost_has_a_name_that_is_made_up() {
 /// One gap covers the end of a sealed group and the beginning of the next. An index file lists the
 /// records of the first group only.
 #[test]
-fn a_gap_that_reaches_into_a_group_without_an_index_tells_of_its_records() {
+fn a_gap_over_an_unindexed_group_reports_its_records() {
     let sim = SimEnv::new(10);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     let log = store.create_log("log").unwrap();
@@ -393,7 +393,7 @@ fn a_gap_that_reaches_into_a_group_without_an_index_tells_of_its_records() {
 
 /// Other bytes are appended in place of those that a recovery cut off.
 #[test]
-fn batches_are_whole_or_not_there() {
+fn batches_are_restored_atomically() {
     let sim = SimEnv::new(10);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     let (a, b) = (store.create_log("a").unwrap(), store.create_log("b").unwrap());
@@ -420,7 +420,7 @@ fn batches_are_whole_or_not_there() {
 /// A group has a truncation, and the records written after it are in a lost file: the checkpoint
 /// knows their last LSN.
 #[test]
-fn what_came_after_a_truncation_is_told_as_lost_with_its_file() {
+fn lost_records_after_a_truncation_are_reported() {
     let sim = SimEnv::new(31);
     let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();

@@ -90,7 +90,7 @@ fn scanner(log: &LogHandle, n: u64, trimmed: &Trimmed, rng: &mut Rng) -> u64 {
 }
 
 #[test]
-fn a_scan_beside_trims_and_collection_finds_every_record_that_is_there() {
+fn a_scan_during_trims_and_collection_finds_all_records() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let drawn = first.unwrap_or(0)..first.unwrap_or(0) + count.unwrap_or(SEEDS);

@@ -37,7 +37,7 @@ fn scan(sim: &SimEnv, log: &LogHandle, lsns: std::ops::Range<u64>, ahead: usize)
 }
 
 #[test]
-fn records_one_behind_another_come_with_few_reads_of_the_device() {
+fn adjacent_records_are_scanned_with_few_device_reads() {
     let sim = SimEnv::new(1);
     let store = open(&sim);
     let log = store.create_log("log").unwrap();
@@ -50,7 +50,7 @@ fn records_one_behind_another_come_with_few_reads_of_the_device() {
 }
 
 #[test]
-fn records_of_a_cold_file_come_with_few_reads_of_the_device() {
+fn cold_records_are_scanned_with_few_device_reads() {
     let sim = SimEnv::new(2);
     let store = open(&sim);
     let (log, other) = (store.create_log("log").unwrap(), store.create_log("other").unwrap());
@@ -67,7 +67,7 @@ fn records_of_a_cold_file_come_with_few_reads_of_the_device() {
 }
 
 #[test]
-fn what_was_read_ahead_before_it_was_written_is_read_again() {
+fn stale_read_ahead_is_read_again() {
     for seed in 0..20 {
         let sim = SimEnv::new(seed);
         let (store, mut rng) = (open(&sim), Rng::new(seed));
@@ -101,7 +101,7 @@ fn what_was_read_ahead_before_it_was_written_is_read_again() {
 /// A scan reads ahead. Records truncated since are not returned, but their replacements are; a
 /// deleted log has none.
 #[test]
-fn a_scan_hands_out_nothing_that_was_truncated_before_it_came_there() {
+fn a_scan_skips_records_truncated_after_read_ahead() {
     for other_first in [false, true] {
         let sim = SimEnv::new(1);
         let store = open(&sim);

@@ -164,7 +164,7 @@ fn check(store: &LogStore, n: usize, history: &History, op: u64, kind: CrashKind
 const FOUND: [u64; 1] = [1468];
 
 #[test]
-fn no_schedule_loses_a_record_that_was_promised() {
+fn no_schedule_loses_an_acknowledged_record() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let mut sealed = 0;
@@ -193,7 +193,7 @@ fn no_schedule_loses_a_record_that_was_promised() {
 /// Threads claim the right to apply one log: one has it at a time, the others are refused, and each
 /// gets it when it is free.
 #[test]
-fn one_applies_a_log_at_a_time() {
+fn a_log_is_applied_by_one_thread_at_a_time() {
     let mut refused = 0;
     for seed in 0..40 {
         let sim = SimEnv::new(seed);
@@ -239,7 +239,7 @@ fn one_applies_a_log_at_a_time() {
 /// A scan runs while the log is truncated and rewritten: after the rewrite returns, the scan
 /// returns no old records.
 #[test]
-fn no_scan_hands_out_what_a_truncation_took_before() {
+fn no_scan_returns_records_truncated_before() {
     let mut after = 0;
     for seed in 0..60 {
         let sim = SimEnv::new(seed);

@@ -10,7 +10,7 @@ use store::manifest::{Engines, Manifest};
 /// Each process leaves a group, but the amount of replay for the next one stays bounded, whatever
 /// the size of groups.
 #[test]
-fn what_short_lives_leave_to_be_replayed_is_bounded() {
+fn replay_after_many_short_runs_is_bounded() {
     for group_bytes in [None, Some(256 << 10)] {
         let options = Options { group_bytes, ..Options::default() };
         let (mut sim, dir) = (SimEnv::new(1), Path::new(DIR));

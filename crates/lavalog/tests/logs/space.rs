@@ -62,14 +62,14 @@ fn ten_times_the_limit_is_appended_and_trimmed_below_it() {
 }
 
 #[test]
-fn one_log_of_a_hundred_that_is_never_trimmed_does_not_keep_the_others_room() {
+fn an_untrimmed_log_does_not_pin_space_of_other_logs() {
     let (appended, copied) = append_and_trim(&SimEnv::new(2), 100, 1, 400, 4);
     assert!(appended > 9 * LIMIT && copied * 20 < appended, "{copied} of {appended} bytes were copied");
     assert!(copied > appended / 100, "what is kept was copied: {copied}");
 }
 
 #[test]
-fn without_trims_appends_are_refused_below_the_limit_and_trims_make_them_go_on() {
+fn appends_at_the_limit_resume_after_trims() {
     let sim = SimEnv::new(3);
     let store = open(&sim);
     let logs: Vec<LogHandle> = (0..4).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
@@ -97,7 +97,7 @@ fn without_trims_appends_are_refused_below_the_limit_and_trims_make_them_go_on()
 }
 
 #[test]
-fn deleting_a_log_makes_room() {
+fn deleting_a_log_frees_space() {
     let sim = SimEnv::new(6);
     let store = open(&sim);
     for round in 0..4 {
@@ -111,7 +111,7 @@ fn deleting_a_log_makes_room() {
 }
 
 #[test]
-fn a_full_store_is_opened_again_below_its_limit() {
+fn a_full_store_reopens_below_its_limit() {
     let mut rng = Rng::new(4);
     let sim = SimEnv::new(4);
     let store = open(&sim);
@@ -142,7 +142,7 @@ fn a_full_store_is_opened_again_below_its_limit() {
 /// Each open begins a group for each lane, however little space is left, and a process that dies at
 /// once leaves them to the next.
 #[test]
-fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
+fn a_store_at_its_limit_reopens_repeatedly_below_it() {
     for seed in 0..12 {
         let (mut rng, mut sim) = (Rng::new(seed), SimEnv::new(seed));
         let limit = 2_179_072 + rng.below(256) * 4096;
@@ -183,7 +183,7 @@ fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
 /// After a power failure the files of open pages may be shorter, or missing. They are recreated
 /// after the initial groups of the logs, and never refused.
 #[test]
-fn a_store_near_its_limit_whose_open_pages_are_gone_is_opened_below_it() {
+fn a_store_near_its_limit_reopens_below_it_without_open_pages() {
     let sim = SimEnv::new(9);
     let store = open(&sim);
     let log = store.create_log("log").unwrap();
@@ -219,7 +219,7 @@ fn a_store_near_its_limit_whose_open_pages_are_gone_is_opened_below_it() {
 /// logs. They are created above the limit, as short as possible; otherwise nothing could free
 /// space. The next open finds them and creates no more.
 #[test]
-fn a_store_at_its_limit_that_has_no_ballast_is_opened_above_it() {
+fn a_store_at_its_limit_without_reserve_reopens_above_it() {
     let sim = SimEnv::new(8);
     let store = open(&sim);
     let log = store.create_log("log").unwrap();
@@ -274,7 +274,7 @@ fn told(sim: &SimEnv, store: &LogStore) -> lavalog::Space {
 }
 
 #[test]
-fn every_byte_has_an_owner() {
+fn every_byte_is_attributed_in_the_space_report() {
     let sim = SimEnv::new(7);
     let store = open(&sim);
     assert_eq!(told(&sim, &store).owners.live_bytes, 0);

@@ -25,7 +25,7 @@ fn reader(log: &LogHandle, last: Lsn) {
 }
 
 #[test]
-fn every_reader_is_woken_by_what_is_written_to_its_log() {
+fn writes_to_a_log_wake_all_its_readers() {
     for seed in 0..SEEDS {
         let plan = Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) };
         let ran = SimEnv::new(seed).run_threads(&plan, move |env| {
@@ -62,7 +62,7 @@ fn every_reader_is_woken_by_what_is_written_to_its_log() {
 }
 
 #[test]
-fn a_reader_is_told_that_its_log_was_deleted_and_when_its_time_is_over() {
+fn a_waiting_reader_ends_on_log_deletion_or_timeout() {
     for seed in 0..20 {
         let plan = Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) };
         let ran = SimEnv::new(seed).run_threads(&plan, move |env| {

@@ -34,7 +34,7 @@ fn is_sound(store: &LogStore) -> bool {
 }
 
 #[test]
-fn logs_move_to_the_disk_and_back_with_all_that_they_keep() {
+fn logs_move_to_the_fast_tier_and_back_without_loss() {
     for seed in 0..6 {
         let sim = SimEnv::new(seed);
         let mut driver = Driver::new(seed);
@@ -75,7 +75,7 @@ fn logs_move_to_the_disk_and_back_with_all_that_they_keep() {
 /// A record that is only on a missing fast tier is reported as lost, and no other place is read for
 /// it.
 #[test]
-fn a_disk_that_is_gone_is_told() {
+fn records_on_a_missing_fast_tier_are_reported_lost() {
     let sim = SimEnv::new(7);
     let store = LogStore::open(&sim.env(), Path::new(DIR), &Options { recent_bytes: 0, ..on_two() }).unwrap();
     let log = store.create_log("a").unwrap();
@@ -101,7 +101,7 @@ fn a_disk_that_is_gone_is_told() {
 }
 
 #[test]
-fn beside_keys_the_disk_is_the_stores() {
+fn a_log_engine_beside_keys_has_no_fast_tier_of_its_own() {
     let e = Beside::new(&on_two()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     assert!(e.to_string().contains("no speed disk of their own"), "{e}");

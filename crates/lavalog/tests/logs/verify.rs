@@ -53,7 +53,7 @@ fn assert_same(lost: &BTreeSet<(String, u64)>, unreadable: &BTreeSet<(String, u6
 }
 
 #[test]
-fn a_store_that_lives_is_sound_at_every_moment() {
+fn verify_finds_no_damage_in_a_running_store() {
     for seed in 0..15 {
         let mut sim = SimEnv::new(seed);
         let mut driver = Driver::new(seed);
@@ -87,7 +87,7 @@ fn a_store_that_lives_is_sound_at_every_moment() {
 /// Flips bits all over every file. Verification finds each one that matters, and lists exactly the
 /// unreadable records.
 #[test]
-fn a_flipped_bit_is_found_wherever_it_is_and_what_it_costs_is_named() {
+fn verify_finds_bit_flips_and_names_lost_records() {
     let sim = made(11);
     let (mut found, mut with_losses) = (0, 0);
     let names: Vec<PathBuf> =
@@ -127,7 +127,7 @@ fn a_flipped_bit_is_found_wherever_it_is_and_what_it_costs_is_named() {
 }
 
 #[test]
-fn a_file_that_is_missing_or_cut_is_named_with_what_it_had() {
+fn verify_names_missing_and_truncated_files_and_their_records() {
     let names: Vec<PathBuf> = {
         let sim = made(12);
         [".log", ".e1-1", ".e1-2", ".e1-3"].iter().flat_map(|kind| files(&sim, kind)).collect()
@@ -155,7 +155,7 @@ fn a_file_that_is_missing_or_cut_is_named_with_what_it_had() {
 }
 
 #[test]
-fn files_that_nobody_lists_and_a_damaged_manifest_are_told() {
+fn verify_reports_unlisted_files_and_a_damaged_manifest() {
     let sim = made(13);
     let store = open(&sim);
     for name in ["000000000900.log", "000000000901.e1-3"] {
@@ -176,7 +176,7 @@ fn files_that_nobody_lists_and_a_damaged_manifest_are_told() {
 
 /// Each record is counted once, in the group or by the index file that the group gets meanwhile.
 #[test]
-fn what_becomes_storage_meanwhile_is_counted_once() {
+fn verify_counts_records_sealed_meanwhile_once() {
     for seed in 0..40 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan { patience_ns: 200_000_000, ..Plan::new(seed) }, move |env| {

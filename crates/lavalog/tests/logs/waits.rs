@@ -44,7 +44,7 @@ fn holds(store: &LogStore, count: u64, last: u64) {
 }
 
 #[test]
-fn groups_wait_for_others_where_the_checkpoint_is_long_and_go_together() {
+fn groups_are_batched_while_the_index_checkpoint_is_large() {
     let sim = SimEnv::new(1);
     let store = open(&sim, &options());
     let logs = logs(&store, 20);
@@ -82,7 +82,7 @@ fn groups_wait_for_others_where_the_checkpoint_is_long_and_go_together() {
 }
 
 #[test]
-fn nothing_waits_where_room_is_short() {
+fn groups_are_not_batched_if_space_is_short() {
     let sim = SimEnv::new(2);
     let limited = Options { space_limit: Some(6 << 20), ..options() };
     sim.watch(DIR);

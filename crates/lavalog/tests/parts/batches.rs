@@ -37,7 +37,7 @@ fn random_op<'a>(rng: &mut Rng, bytes: &'a [u8], lsn: &mut Lsn) -> Op<'a> {
 }
 
 #[test]
-fn batches_come_back_and_cut_ones_are_refused() {
+fn batches_round_trip_and_truncated_ones_are_refused() {
     let mut rng = Rng::new(3);
     let mut bytes = [0; 300];
     rng.fill(&mut bytes);

@@ -63,7 +63,7 @@ fn read(bytes: Vec<u8>) -> Result<(CheckpointHead, Vec<SavedLog>)> {
 }
 
 #[test]
-fn everything_comes_back() {
+fn checkpoints_round_trip() {
     let mut rng = Rng::new(441);
     for count in [0, 1, 2, 100, 5000] {
         let logs = some_logs(&mut rng, count);
@@ -74,7 +74,7 @@ fn everything_comes_back() {
 }
 
 #[test]
-fn the_largest_log_comes_back_and_larger_ones_are_refused() {
+fn the_largest_log_round_trips_and_larger_ones_are_refused() {
     let largest = SavedLog {
         id: LogId::MAX - 1,
         created: 0,

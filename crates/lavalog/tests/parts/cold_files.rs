@@ -64,7 +64,7 @@ fn read_everything(bytes: Vec<u8>, records: &[Record], entries: &[Entry]) -> Res
 }
 
 #[test]
-fn everything_comes_back_and_a_record_is_one_read() {
+fn cold_files_round_trip_with_one_read_per_record() {
     let mut rng = Rng::new(431);
     for (logs, count, len_max) in [(0, 1, 1), (1, 2, 9), (1, 900, 40), (30, 60, 2000), (2, 9, 400_000)] {
         let records = some_records(&mut rng, logs, count, len_max);
@@ -84,7 +84,7 @@ fn everything_comes_back_and_a_record_is_one_read() {
 }
 
 #[test]
-fn a_run_of_records_is_one_read_with_gaps_and_all() {
+fn a_run_of_cold_records_with_gaps_is_one_read() {
     let mut rng = Rng::new(432);
     let records = some_records(&mut rng, 4, 80, 300);
     let (bytes, entries, _) = write(&records);

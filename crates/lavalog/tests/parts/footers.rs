@@ -11,7 +11,7 @@ fn footer(kind: FileKind) -> Footer {
 }
 
 #[test]
-fn every_bit_counts() {
+fn every_bit_flip_is_detected() {
     for kind in KINDS {
         let footer = footer(kind);
         let mut bytes = footer.encode();
@@ -41,7 +41,7 @@ fn a_newer_version_is_unsupported() {
 }
 
 #[test]
-fn a_directory_that_does_not_lie_before_the_footer_is_refused_under_a_checksum_that_fits() {
+fn a_misplaced_directory_is_refused_despite_a_valid_checksum() {
     let good = footer(FileKind::Index);
     for bad in [
         Footer { directory_offset: 837, ..good },

@@ -29,7 +29,7 @@ const OPS: &[Op<'_>] = &[
 ];
 
 #[test]
-fn a_batch_is_written_and_read_as_ever() {
+fn batch_encoding_is_unchanged() {
     let mut batch = Batch::new();
     for op in OPS {
         batch.push(*op).unwrap();
@@ -40,7 +40,7 @@ fn a_batch_is_written_and_read_as_ever() {
 }
 
 #[test]
-fn a_batch_that_carries_another_engines_is_written_and_read_as_ever() {
+fn embedded_batch_encoding_is_unchanged() {
     let carried = Carried { seqs: (299, 300), pieces: &[b"header|", b"changes"] };
     let mut joint = Batch::carrying(&carried).unwrap();
     let own = &OPS[1..5];

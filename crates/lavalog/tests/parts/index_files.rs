@@ -65,7 +65,7 @@ fn read_everything(bytes: Vec<u8>, entries: &[Entry]) -> Result<()> {
 }
 
 #[test]
-fn everything_comes_back_and_a_lookup_is_one_read() {
+fn index_files_round_trip_with_one_read_per_lookup() {
     let mut rng = Rng::new(421);
     for (logs, records) in [(0, 1), (1, 2), (1, 2000), (40, 300), (300, 3)] {
         let entries = some_entries(&mut rng, logs, records);
@@ -89,7 +89,7 @@ fn everything_comes_back_and_a_lookup_is_one_read() {
 }
 
 #[test]
-fn a_group_of_a_thousand_logs_is_indexed_in_a_few_bytes_for_each_record() {
+fn index_of_a_thousand_logs_takes_few_bytes_per_record() {
     // 256 MB of records of 1,000 B, written by 1,000 logs in turn: their positions are 1,024 times
     // 1,000 bytes apart.
     let entries: Vec<Entry> = (0..1000u64)

@@ -6,7 +6,7 @@ use lavalog::index::Part;
 use lavalog::lsn_set::LsnSet;
 
 #[test]
-fn blocks_that_cannot_be_are_refused() {
+fn invalid_blocks_are_refused() {
     let block = |offset, len| Block { first: 0, offset, len };
     let of = |blocks: &[Block]| {
         let rows = LogRows { log: 1, seqs: (1, 1), lsns: LsnSet::new(), blocks: blocks.to_vec() };

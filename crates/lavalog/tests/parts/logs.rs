@@ -41,7 +41,7 @@ impl Applied {
 }
 
 #[test]
-fn a_truncation_removes_earlier_records_in_any_order_of_application() {
+fn a_truncation_removes_earlier_records_in_any_replay_order() {
     // Of LSNs 1 to 9: truncated after 4, then 5 and 6 rewritten.
     let script = |all: &mut Applied, order: &[u64]| {
         for step in order {

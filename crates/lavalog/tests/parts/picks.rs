@@ -39,7 +39,7 @@ fn all_there_is() -> PickOptions {
 }
 
 #[test]
-fn files_that_change_one_by_one_are_picked_as_if_all_came_at_once() {
+fn incremental_candidates_are_picked_like_a_full_set() {
     let mut rng = Rng::new(12);
     let (mut kept, mut all) = (Candidates::default(), BTreeMap::new());
     for round in 0..3000 {
@@ -207,7 +207,7 @@ fn run(seed: u64, lag: u64) -> (u32, f64) {
 /// Up to a lag of 12, with 85 % of the budget live at the end. Above that, files are copied twice
 /// before all other logs are trimmed once.
 #[test]
-fn records_of_a_log_without_trims_among_a_hundred_trimmed_ones_are_copied_at_most_twice() {
+fn records_of_an_untrimmed_log_are_copied_at_most_twice() {
     let mut twice = 0;
     for lag in 0..=12 {
         for seed in 0..4 {
@@ -258,7 +258,7 @@ fn run_with_late_trims(seed: u64, trims_late: bool) -> (u32, u32) {
 }
 
 #[test]
-fn a_third_copy_needs_a_small_log_beside_one_that_is_trimmed_after_the_second() {
+fn only_late_trims_cause_a_third_copy_of_a_small_log() {
     let mut thrice = 0;
     for seed in 0..8 {
         let (long, small) = run_with_late_trims(900 + seed, false);

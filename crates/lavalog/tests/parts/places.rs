@@ -3,7 +3,7 @@
 use lavalog::entry::{at, page_of};
 
 #[test]
-fn places_are_numbers() {
+fn page_positions_round_trip_as_numbers() {
     for (page, pos) in [(0, 0), (1, 4095), (u32::MAX, 112)] {
         assert_eq!(page_of(at(page, pos)), Some((page, pos)));
     }

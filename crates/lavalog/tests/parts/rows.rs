@@ -28,7 +28,7 @@ fn encoded(rows: &[Entry]) -> Vec<u8> {
 }
 
 #[test]
-fn all_numbers_of_rows_come_back() {
+fn blocks_of_any_number_of_rows_round_trip() {
     let mut rng = Rng::new(401);
     for count in 1..=BLOCK_ROWS {
         for wild in [false, true] {
@@ -44,7 +44,7 @@ fn all_numbers_of_rows_come_back() {
 }
 
 #[test]
-fn the_ends_of_all_columns_come_back() {
+fn extreme_column_values_round_trip() {
     let low = Entry { log: u64::MAX, lsn: 0, seq: 0, at: 0, len: 0 };
     let high = Entry { log: u64::MAX, lsn: LSN_MAX, seq: MAX_SEQ, at: u64::MAX, len: RECORD_LEN_MAX as u32 };
     let crossed = vec![Entry { lsn: 0, ..high }, Entry { lsn: LSN_MAX, ..low }];
@@ -54,7 +54,7 @@ fn the_ends_of_all_columns_come_back() {
 }
 
 #[test]
-fn even_columns_cost_nothing_for_each_row() {
+fn constant_columns_take_no_bytes_per_row() {
     let row = |i| Entry { log: 3, lsn: 1000 + i, seq: 7 * i, at: (1 << 30) + 1024 * i, len: 1000 };
     let rows: Vec<Entry> = (0..BLOCK_ROWS as u64).map(row).collect();
     let all = encoded(&rows);

@@ -15,7 +15,7 @@ fn set_of(model: &Model) -> LsnSet {
 }
 
 #[test]
-fn bytes_of_a_run_are_given_back_to_the_last_one() {
+fn bytes_of_a_run_are_removed_down_to_the_last_record() {
     let mut rng = Rng::new(9);
     for _ in 0..200 {
         let model: Model = (5..5 + rng.range(1, 400)).map(|lsn| (lsn, rng.below(1000) as u32)).collect();

@@ -514,7 +514,7 @@ fn out_of_order(rng: &mut io::Rng, mut history: Vec<Logged>) -> Vec<Logged> {
 }
 
 #[test]
-fn logs_are_what_their_history_says_whatever_is_replayed() {
+fn logs_agree_with_a_model_after_any_replay() {
     let mut counts = Counts::default();
     for seed in 0..150 {
         let mut world = World::new(seed);
