@@ -49,7 +49,7 @@ fn defined() -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn the_header_declares_what_there_is() {
+fn the_header_declares_exactly_the_exported_functions() {
     assert!(declared().len() > 50, "{:?}", declared());
     assert_eq!(declared(), defined());
 }
@@ -112,7 +112,7 @@ fn a_program_in_c_uses_every_function() {
 
 /// Without the sanitizer: a child leaks memory of its parent.
 #[test]
-fn a_program_in_c_forks() {
+fn a_c_program_forks() {
     let dir = std::env::temp_dir().join(format!("lavastore-c-fork-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let program = dir.join("program");
