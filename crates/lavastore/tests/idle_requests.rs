@@ -19,7 +19,7 @@ fn ticks() -> u64 {
 }
 
 #[test]
-fn an_idle_front_costs_nothing() {
+fn an_idle_request_front_end_uses_no_cpu() {
     let dir = std::env::temp_dir().join(format!("lavastore-idle-requests-{}", std::process::id()));
     std::fs::remove_dir_all(&dir).ok();
     let db = Db::open_with(&dir, &Options { cache_bytes: 0, ..Default::default() }).unwrap();

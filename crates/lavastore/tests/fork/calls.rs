@@ -1,7 +1,7 @@
 //! Every call of every handle in a child process is refused or returns no answer, and takes no
 //! lock. A thread that the child does not have may hold a lock for ever.
 //!
-//! `every_call_of_a_handle_is_here` reads the sources: a new call must be tested here, or be listed
+//! `every_handle_method_is_covered` reads the sources: a new call must be tested here, or be listed
 //! as one that needs no store.
 
 use super::child::fork;
@@ -247,7 +247,7 @@ fn made_before(db: &Db, log: &Log, family: &Family) -> Tried {
 }
 
 #[test]
-fn every_call_in_a_child_is_refused_and_takes_no_lock() {
+fn every_call_in_a_forked_child_is_refused_without_locking() {
     let dir = Dir::new("calls");
     let db = open(&dir);
     let family = db.family("users").unwrap();
@@ -306,7 +306,7 @@ const WITHOUT: &[&str] = &[
 ];
 
 #[test]
-fn every_call_of_a_handle_is_here() {
+fn every_handle_method_is_covered() {
     let here = include_str!("calls.rs");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut missing = BTreeSet::new();

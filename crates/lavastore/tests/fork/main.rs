@@ -51,7 +51,7 @@ fn refused<T>(what: &str, outcome: Result<T, Error>) -> Result<(), String> {
 }
 
 #[test]
-fn a_child_is_refused_and_the_parent_loses_nothing() {
+fn calls_in_a_forked_child_are_refused_without_parent_loss() {
     const WRITERS: u64 = 2;
     let dir = Dir::new("refused");
     let db = open(&dir);
@@ -117,7 +117,7 @@ fn a_child_is_refused_and_the_parent_loses_nothing() {
 }
 
 #[test]
-fn a_child_drops_what_it_has_in_silence() {
+fn a_forked_child_drops_handles_without_effect() {
     let dir = Dir::new("drops");
     let db = open(&dir);
     let log = db.logs().unwrap().log("orders").unwrap();
@@ -168,7 +168,7 @@ fn names(dir: &Dir) -> Vec<String> {
 }
 
 #[test]
-fn a_child_opens_a_store_of_its_own_and_not_that_of_its_parent() {
+fn a_forked_child_can_open_only_other_stores() {
     let (dir, own) = (Dir::new("parents"), Dir::new("childs"));
     let db = open(&dir);
     let child = fork(|_| {
@@ -193,7 +193,7 @@ fn a_child_opens_a_store_of_its_own_and_not_that_of_its_parent() {
 /// A child shares the `flock` of its parent. A child that survives its parent must not prevent the
 /// next open of the store.
 #[test]
-fn a_child_that_outlives_its_parent_does_not_keep_the_lock() {
+fn a_forked_child_does_not_keep_the_store_lock() {
     let dir = Dir::new("outlives");
     let mut parent = fork(|says| {
         let db = Db::open(&dir.0).map_err(text)?;
@@ -217,7 +217,7 @@ fn a_child_that_outlives_its_parent_does_not_keep_the_lock() {
 }
 
 #[test]
-fn a_program_that_is_started_is_no_child_of_a_fork_and_inherits_no_file() {
+fn a_spawned_program_inherits_no_file() {
     let dir = Dir::new("exec");
     let db = open(&dir);
     let log = db.logs().unwrap().log("orders").unwrap();
@@ -249,7 +249,7 @@ fn a_program_that_is_started_is_no_child_of_a_fork_and_inherits_no_file() {
 
 /// A store with logs only has its own threads and locks.
 #[test]
-fn a_store_of_logs_is_refused_and_dropped_in_silence() {
+fn a_forked_child_is_refused_access_to_logs() {
     let dir = Dir::new("logs");
     let store = LogStore::open(&dir.0).unwrap();
     let log = store.log("orders").unwrap();

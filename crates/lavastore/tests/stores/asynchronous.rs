@@ -147,7 +147,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_thread_that_parks_polls_requests() {
+fn a_parking_executor_polls_requests() {
     let dir = Dir::new("park");
     let db = dir.open();
     let requests = durable(&db);
@@ -164,7 +164,7 @@ fn a_thread_that_parks_polls_requests() {
 /// One thread takes many requests from a queue. A request beyond the bound is refused, and accepted
 /// again after one answer.
 #[test]
-fn a_loop_takes_them_from_a_queue() {
+fn an_event_loop_takes_completions_from_a_queue() {
     let dir = Dir::new("queue");
     let db = dir.open();
     let options = RequestOptions { depth: 64, write: WriteOptions::durable(), ..Default::default() };
@@ -206,7 +206,7 @@ fn a_loop_takes_them_from_a_queue() {
 }
 
 #[test]
-fn a_queue_with_nothing_that_is_over_waits_no_longer_than_it_may() {
+fn a_completion_queue_waits_at_most_its_timeout() {
     let dir = Dir::new("patience");
     let db = dir.open();
     let requests = db.requests(&RequestOptions::default()).unwrap();
@@ -225,7 +225,7 @@ fn a_queue_with_nothing_that_is_over_waits_no_longer_than_it_may() {
 
 /// Dropped futures do not cancel their requests: all are written, and none stays in flight.
 #[test]
-fn what_was_submitted_is_written_though_nobody_asks() {
+fn dropped_request_futures_are_still_written() {
     let dir = Dir::new("dropped");
     let db = dir.open();
     let requests = durable(&db);
@@ -254,7 +254,7 @@ fn busy_is_fine(e: lavastore::Error) -> Result<()> {
 
 /// Closing a store resolves all requests in flight, and acknowledged writes are present.
 #[test]
-fn a_store_that_closes_resolves_all() {
+fn closing_a_store_resolves_all_requests() {
     for round in 0..6 {
         let dir = Dir::new("close");
         let db = dir.open();

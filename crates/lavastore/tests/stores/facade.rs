@@ -24,7 +24,7 @@ fn filled(entries: u32) -> (Db, Model) {
 }
 
 #[test]
-fn ranges_are_those_of_a_btree_map() {
+fn ranges_agree_with_standard_collections() {
     let (db, model) = filled(40);
     let keys: Vec<&[u8]> = vec![b"", b"key000", b"key0", b"key017", b"key017\0", b"key039", b"z"];
     for &a in &keys {
@@ -58,7 +58,7 @@ fn ranges_are_those_of_a_btree_map() {
 
 /// Alternating between both ends in any pattern returns each entry once.
 #[test]
-fn both_ends_meet() {
+fn double_ended_iteration_returns_each_entry_once() {
     let (db, model) = filled(9);
     let expected: Vec<_> = model.into_iter().collect();
     for pattern in 0u32..1 << 9 {
@@ -81,7 +81,7 @@ fn both_ends_meet() {
 }
 
 #[test]
-fn an_iterator_lets_go_at_its_end() {
+fn an_exhausted_iterator_releases_its_snapshot() {
     let (db, _) = filled(3);
     let mut iter = db.reading(&ReadOptions { name: "scan".into(), ..Default::default() }).iter();
     assert_eq!(db.space().unwrap().holders.len(), 1);
@@ -91,7 +91,7 @@ fn an_iterator_lets_go_at_its_end() {
 }
 
 #[test]
-fn everything_made_from_a_store_keeps_it_open() {
+fn handles_keep_the_store_open() {
     let env = SimEnv::new(1).env();
     let open = || Db::open_in(&env, "/store", &Options::default());
     type Made = Box<dyn std::any::Any>;
@@ -130,7 +130,7 @@ fn everything_made_from_a_store_keeps_it_open() {
 }
 
 #[test]
-fn what_is_of_another_store_is_refused() {
+fn handles_of_another_store_are_refused() {
     let (one, two) = (store(), Db::open_in(&SimEnv::new(2).env(), "/store", &Options::default()).unwrap());
     let users = two.family("users").unwrap();
     one.family("users").unwrap();
@@ -149,7 +149,7 @@ fn what_is_of_another_store_is_refused() {
 }
 
 #[test]
-fn families_are_made_where_they_are_asked_for() {
+fn families_are_created_on_demand() {
     let db = store();
     assert_eq!(db.open_family("users").unwrap_err().kind(), ErrorKind::NotFound);
     let threads: Vec<_> = (0..4)
@@ -182,7 +182,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[test]
-fn a_chain_of_sources_says_each_cause_once() {
+fn error_sources_name_each_cause_once() {
     let error = Db::open("/dev/null/store").unwrap_err();
     let cause = error.io_error().expect("the system refused").to_string();
     assert_eq!(chain(&error).matches(&cause).count(), 1, "{}", chain(&error));
@@ -192,7 +192,7 @@ fn a_chain_of_sources_says_each_cause_once() {
 }
 
 #[test]
-fn durable_writes_say_so_on_every_call() {
+fn every_write_call_accepts_durable_options() {
     let machine = SimEnv::new(3);
     let db = Db::open_in(&machine.env(), "/store", &Options::default()).unwrap();
     let users = db.family("users").unwrap();

@@ -76,7 +76,7 @@ fn a_store_that_was_closed_opens_with_the_default_placement() {
 }
 
 #[test]
-fn a_value_of_a_closed_store_that_is_gone_is_corruption() {
+fn a_missing_value_file_of_a_closed_store_is_corruption() {
     let dir = copy_of("placed-closed");
     let file = dir.join("000000000008.vsst");
     fs::remove_file(&file).unwrap();
@@ -86,7 +86,7 @@ fn a_value_of_a_closed_store_that_is_gone_is_corruption() {
 }
 
 #[test]
-fn a_store_that_was_killed_is_refused_and_left_as_it_was() {
+fn a_killed_store_is_refused_and_left_unchanged() {
     let dir = copy_of("placed-killed");
     let bytes = |dir: &Path| -> BTreeMap<String, Vec<u8>> {
         names(dir).into_iter().map(|name| (name.clone(), fs::read(dir.join(name)).unwrap())).collect()

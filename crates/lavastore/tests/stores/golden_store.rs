@@ -183,7 +183,7 @@ fn image(format: StoreFormat) -> (BTreeMap<String, Vec<u8>>, Families) {
 }
 
 #[test]
-fn a_store_of_format_2_opens_with_everything_and_without_any_one_of_its_copies() {
+fn a_format_2_store_opens_without_any_one_copy() {
     let (files, expected) = image(StoreFormat::V2);
     if std::env::var_os("LAVASTORE_BLESS_FORMAT").is_some() {
         let dir = golden(UPGRADED);
@@ -215,7 +215,7 @@ fn a_store_of_format_2_opens_with_everything_and_without_any_one_of_its_copies()
 }
 
 #[test]
-fn it_opens_and_everything_is_there() {
+fn the_golden_store_opens_with_all_data() {
     let (files, expected) = image(StoreFormat::V1);
     if std::env::var_os("LAVASTORE_BLESS").is_some() {
         let dir = golden(VERSIONS[0]);
@@ -263,7 +263,7 @@ fn opens(version: &str, expected: &Families, bytes_max: u64) {
 
 /// The golden stores contain every kind of file.
 #[test]
-fn every_kind_of_file_is_there() {
+fn the_golden_store_has_every_kind_of_file() {
     VERSIONS.iter().chain([&UPGRADED]).for_each(|version| shows_every_kind(version));
 }
 

@@ -28,7 +28,7 @@ fn one(key: &str, value: &str) -> WriteBatch {
 
 /// Writes of logs have no deadline: options with one are refused, and nothing is written.
 #[test]
-fn options_that_bound_the_wait_are_refused_where_logs_are_written() {
+fn log_writes_refuse_options_with_a_deadline() {
     let db = lavastore::testing::store_with_logs();
     let (orders, bounded) = (db.logs().unwrap().log("orders").unwrap(), WriteOptions::buffered().no_wait());
     let (mut keys, mut logs) = (WriteBatch::new(), LogBatch::new());
@@ -51,7 +51,7 @@ fn options_that_bound_the_wait_are_refused_where_logs_are_written() {
 }
 
 #[test]
-fn handles_of_logs_keep_the_store_open_and_the_last_one_closes_it() {
+fn log_handles_keep_the_store_open_until_the_last_drop() {
     let machine = SimEnv::new(1);
     let db = open(&machine).unwrap();
     let logs = db.logs().unwrap();
@@ -80,7 +80,7 @@ fn handles_of_logs_keep_the_store_open_and_the_last_one_closes_it() {
 }
 
 #[test]
-fn misuse_is_refused() {
+fn misuse_of_keys_and_logs_is_refused() {
     let kind = |told: Error| (told.kind(), told.message().to_owned());
     let db = store_with_logs();
     let other = LogStore::open_in(&SimEnv::new(9).env(), "/logs", &log_options()).unwrap();
@@ -122,7 +122,7 @@ fn misuse_is_refused() {
 }
 
 #[test]
-fn groups_of_logs_suit_the_limit_of_the_store() {
+fn log_group_size_follows_the_space_limit() {
     let machine = SimEnv::new(3);
     let limited = Options { space_limit: Some(SpaceLimit::Bytes(1 << 30)), ..options() }
         .expert(|expert| expert.log_group_bytes = 64 << 10);
@@ -140,7 +140,7 @@ fn groups_of_logs_suit_the_limit_of_the_store() {
 }
 
 #[test]
-fn a_batch_of_both_survives_whole_and_what_is_buffered_waits_for_a_sync_of_either() {
+fn a_batch_of_both_is_atomic_and_either_sync_covers_it() {
     let machine = SimEnv::new(2);
     let db = open(&machine).unwrap();
     let orders = db.logs().unwrap().log("orders").unwrap();
@@ -230,7 +230,7 @@ fn recover(left: &SimEnv, durable: u64) -> (Db, u64) {
 }
 
 #[test]
-fn a_state_without_a_log_is_as_one_record_left_it_after_any_crash() {
+fn applied_state_matches_a_record_after_any_crash() {
     let (mut states, mut flushed, mut trimmed) = (0, 0, 0);
     for seed in 0..10 {
         let mut rng = Rng::new(seed);
@@ -284,7 +284,7 @@ fn a_state_without_a_log_is_as_one_record_left_it_after_any_crash() {
 }
 
 #[test]
-fn a_close_keeps_what_was_applied_and_a_log_that_is_made_again_begins_anew() {
+fn applied_lsn_survives_a_close_but_not_log_recreation() {
     let machine = SimEnv::new(3);
     let db = open(&machine).unwrap();
     let orders = db.logs().unwrap().log("orders").unwrap();
@@ -369,7 +369,7 @@ fn halves(db: &Db, count: u64) -> [u64; 3] {
 }
 
 #[test]
-fn a_repair_saves_both_halves_of_a_store_with_a_manifest_and_without() {
+fn repair_restores_keys_and_logs_with_or_without_manifest() {
     for lost in ["nothing", "CURRENT", "MANIFEST"] {
         for closes in [true, false] {
             let machine = SimEnv::new(4);
@@ -430,7 +430,7 @@ fn a_repair_saves_both_halves_of_a_store_with_a_manifest_and_without() {
 /// A copy contains log groups of another store. Without the manifest, only the copy's own pages
 /// identify it.
 #[test]
-fn a_copy_without_its_manifest_comes_back() {
+fn a_copy_without_its_manifest_is_repaired() {
     for lives_on in [false, true] {
         let machine = SimEnv::new(14);
         let db = open(&machine).unwrap();
@@ -471,7 +471,7 @@ fn a_copy_without_its_manifest_comes_back() {
 /// A position in the keys belongs to the log with this number, which is the same log in the new
 /// store.
 #[test]
-fn a_state_that_is_made_from_a_log_goes_on_after_a_repair() {
+fn an_applier_resumes_after_a_repair() {
     for lost in ["nothing", "MANIFEST"] {
         let machine = SimEnv::new(5);
         let db = open(&machine).unwrap();
@@ -511,7 +511,7 @@ fn a_state_that_is_made_from_a_log_goes_on_after_a_repair() {
 /// The loss of a page with batches of both engines is reported for both halves, and no batch keeps
 /// only one.
 #[test]
-fn a_lost_page_costs_both_halves_and_both_are_told() {
+fn a_lost_page_is_reported_for_keys_and_logs() {
     let machine = SimEnv::new(6);
     // No data is in tables.
     let roomy = Options { memtable_bytes: 4 << 20, memory_bytes: 16 << 20, ..Default::default() };
@@ -539,7 +539,7 @@ fn a_lost_page_costs_both_halves_and_both_are_told() {
 }
 
 #[test]
-fn a_repair_of_one_half_says_how_both_are_saved() {
+fn repairing_one_engine_names_the_repair_of_both() {
     let refused = |told: Error, why: &str| {
         assert!(told.kind() == ErrorKind::Unsupported && told.message().contains(why), "{told}");
     };
@@ -581,7 +581,7 @@ fn a_repair_of_one_half_says_how_both_are_saved() {
 /// A killed store lacks its volatile writes, and nothing records that they were volatile: a repair
 /// reports no damage for them.
 #[test]
-fn a_repair_of_a_killed_store_reports_no_damage_where_writes_were_volatile() {
+fn repair_reports_no_damage_for_lost_volatile_writes() {
     for volatile in [0, 3] {
         let machine = SimEnv::new(31);
         let db = open(&machine).unwrap();
@@ -611,7 +611,7 @@ fn a_repair_of_a_killed_store_reports_no_damage_where_writes_were_volatile() {
 /// deleted since then, tables may have no trace. Without a manifest those batches are not replayed,
 /// and the report names the deletes that other batches may undo.
 #[test]
-fn a_repair_without_a_manifest_brings_no_key_back_that_was_deleted() {
+fn repair_without_a_manifest_resurrects_no_deleted_key() {
     for (count, keeps_one) in [(300, false), (300, true), (20, false), (20, true)] {
         let machine = SimEnv::new(21);
         let mut db = open(&machine).unwrap();
@@ -660,7 +660,7 @@ fn a_repair_without_a_manifest_brings_no_key_back_that_was_deleted() {
 /// The end of LavaKV's own lane is torn or lost: only a later batch of both engines, in the other
 /// lane, reveals it.
 #[test]
-fn a_lost_end_before_a_batch_of_both_is_told() {
+fn a_lost_log_end_before_a_batch_of_both_is_reported() {
     let machine = SimEnv::new(22);
     let roomy = Options { memtable_bytes: 4 << 20, memory_bytes: 16 << 20, ..Default::default() };
     let db = Db::open_with_logs_in(&machine.env(), "/store", &roomy, &log_options()).unwrap();
@@ -696,7 +696,7 @@ fn a_lost_end_before_a_batch_of_both_is_told() {
 /// A group whose successor was collected ends early: without a manifest, a repair must not report
 /// the missing rest as lost.
 #[test]
-fn a_repair_without_a_manifest_tells_no_loss_where_groups_were_collected() {
+fn repair_without_manifest_reports_no_loss_of_collected_groups() {
     let machine = SimEnv::new(23);
     let db = open(&machine).unwrap();
     db.put("key", "value").unwrap();
@@ -728,7 +728,7 @@ fn a_repair_without_a_manifest_tells_no_loss_where_groups_were_collected() {
 /// Readers beside the process that has the store open: all read calls see both halves as of the
 /// reader's open, and the reader cannot write.
 #[test]
-fn readers_of_both_halves_come_beside_the_writer() {
+fn read_only_opens_of_keys_and_logs_work_beside_the_writer() {
     let machine = SimEnv::new(5);
     let db = open(&machine).unwrap();
     let logs = db.logs().unwrap();

@@ -16,7 +16,7 @@ fn lsns(log: &Log, range: impl std::ops::RangeBounds<Lsn>) -> Vec<Lsn> {
 }
 
 #[test]
-fn everything_made_from_a_store_of_logs_keeps_it_open() {
+fn log_store_handles_keep_it_open() {
     let env = SimEnv::new(1).env();
     let open = || LogStore::open_in(&env, "/logs", &options());
     type Made = Box<dyn std::any::Any>;
@@ -58,7 +58,7 @@ fn everything_made_from_a_store_of_logs_keeps_it_open() {
 }
 
 #[test]
-fn an_append_is_durable_and_a_trim_is_not_unless_it_is_said_otherwise() {
+fn appends_default_to_durable_and_trims_do_not() {
     let machine = SimEnv::new(2);
     let open = |machine: &SimEnv| LogStore::open_in(&machine.env(), "/logs", &options()).unwrap();
     let store = open(&machine);
@@ -124,7 +124,7 @@ fn an_append_is_durable_and_a_trim_is_not_unless_it_is_said_otherwise() {
 }
 
 #[test]
-fn ranges_are_those_of_a_btree_map() {
+fn ranges_agree_with_standard_collections() {
     let store = log_store();
     let log = store.log("a").unwrap();
     let model: std::collections::BTreeSet<Lsn> = [1, 2, 5, 6, 7, 40].into();
@@ -161,7 +161,7 @@ fn ranges_are_those_of_a_btree_map() {
 }
 
 #[test]
-fn what_is_of_another_store_is_refused_and_a_log_knows_what_it_is() {
+fn log_handles_of_another_store_are_refused() {
     let one = log_store();
     let two = LogStore::open_in(&SimEnv::new(2).env(), "/logs", &options()).unwrap();
     let (mine, other) = (one.log("a").unwrap(), two.log("a").unwrap());
@@ -224,7 +224,7 @@ fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
 }
 
 #[test]
-fn the_background_makes_durable_what_is_appended_without_waiting_and_wakes_the_task() {
+fn asynchronous_appends_become_durable_and_wake_the_task() {
     let dir = std::env::temp_dir().join(format!("lavastore-async-{}", std::process::id()));
     let store = LogStore::open_with(&dir, &options()).unwrap();
     let tasks: Vec<_> = (0..4)
@@ -253,7 +253,7 @@ fn the_background_makes_durable_what_is_appended_without_waiting_and_wakes_the_t
 }
 
 #[test]
-fn a_completion_resolves_when_it_is_durable_and_not_before() {
+fn a_completion_resolves_only_once_durable() {
     let machine = SimEnv::new(4);
     let open = |machine: &SimEnv| LogStore::open_in(&machine.env(), "/logs", &options()).unwrap();
     let store = open(&machine);
@@ -293,7 +293,7 @@ fn a_completion_resolves_when_it_is_durable_and_not_before() {
 }
 
 #[test]
-fn a_completion_tells_of_a_device_that_failed() {
+fn a_completion_reports_a_device_failure() {
     use lavastore::testing::{FaultEffect, FaultPlan, OpKind};
     let machine = SimEnv::new(5);
     let store = LogStore::open_in(&machine.env(), "/logs", &options()).unwrap();

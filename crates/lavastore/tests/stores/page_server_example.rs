@@ -9,7 +9,7 @@ use page_server::server::PAGE_BYTES;
 use page_server::{Model, redo, run};
 
 #[test]
-fn every_page_is_as_of_its_lsn_under_load_and_after_opening_again() {
+fn pages_match_their_lsn_under_load_and_after_reopen() {
     let dir = std::env::temp_dir().join(format!("lavastore-page-server-test-{}", std::process::id()));
     std::fs::create_dir(&dir).unwrap();
     let outcome = run(&dir, 1.0);
@@ -18,7 +18,7 @@ fn every_page_is_as_of_its_lsn_under_load_and_after_opening_again() {
 }
 
 #[test]
-fn a_page_of_another_lsn_is_found() {
+fn a_page_with_a_wrong_lsn_is_detected() {
     let model = Model::default();
     model.draw(0, 1);
     let record = redo(0, 1);

@@ -50,16 +50,16 @@ fn no_writer_is_acknowledged_once_it_is_poisoned(machine: Machine) {
 }
 
 #[test]
-fn no_writer_of_either_engine_is_acknowledged_once_the_store_is_poisoned() {
+fn a_poisoned_store_acknowledges_no_writer() {
     no_writer_is_acknowledged_once_it_is_poisoned(Machine::Directory);
 }
 
 #[test]
-fn no_writer_is_acknowledged_once_a_store_on_two_disks_is_poisoned() {
+fn a_poisoned_store_on_two_disks_acknowledges_no_writer() {
     no_writer_is_acknowledged_once_it_is_poisoned(Machine::TwoDisks);
 }
 
 #[test]
-fn no_writer_is_acknowledged_once_a_store_on_lavafs_is_poisoned() {
+fn a_poisoned_store_on_lavafs_acknowledges_no_writer() {
     no_writer_is_acknowledged_once_it_is_poisoned(Machine::LavaFs);
 }

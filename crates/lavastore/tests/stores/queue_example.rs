@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const POLICY: Policy = Policy { lease_ms: 100, attempts_max: 3, retry_ms: 10 };
 
 #[test]
-fn jobs_come_by_priority_and_then_by_age() {
+fn jobs_are_claimed_by_priority_and_then_age() {
     let queue = Queue::open(store(), POLICY).unwrap();
     for (priority, payload) in [(1, "a"), (9, "b"), (1, "c"), (9, "d"), (255, "e"), (0, "f")] {
         queue.enqueue(priority, payload).unwrap();
@@ -29,7 +29,7 @@ fn jobs_come_by_priority_and_then_by_age() {
 }
 
 #[test]
-fn what_fails_is_tried_again_and_then_given_up() {
+fn failed_jobs_are_retried_and_then_abandoned() {
     let queue = Queue::open(store(), POLICY).unwrap();
     let id = queue.enqueue(1, "hard").unwrap();
     let first = queue.claim("w", 0).unwrap().unwrap();
@@ -64,7 +64,7 @@ struct Known {
 /// Power fails at every point of a run. Enqueued jobs are present or done, done jobs do not come
 /// back, and all remaining jobs can be processed.
 #[test]
-fn a_crash_loses_no_job_and_brings_none_back() {
+fn a_crash_loses_and_resurrects_no_job() {
     for seed in 0..6 {
         let sim = SimEnv::new(seed);
         let open = |sim: &SimEnv| {

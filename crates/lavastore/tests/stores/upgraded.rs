@@ -83,7 +83,7 @@ fn a_store_of_logs_opens_with_one_damaged_file() {
 }
 
 #[test]
-fn an_empty_key_is_refused_before_the_upgrade_and_taken_after_it() {
+fn an_empty_key_is_accepted_only_after_the_upgrade() {
     let sim = SimEnv::new(3);
     let logs = LogOptions::default();
     let db = Db::open_with_logs_in(&sim.env(), DIR, &Options::default(), &logs).unwrap();

@@ -90,7 +90,7 @@ fn links(status: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_wrong_with_an_index_is_found() {
+fn faults_of_a_decision_index_are_found() {
     let page = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     let good = [
         page("0001-a.md", "# A\n\n**Status:** accepted.\n\nText."),

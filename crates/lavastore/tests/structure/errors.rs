@@ -80,7 +80,7 @@ fn filled(page: &str, places: &[Place], paragraphs: &[Paragraph]) -> String {
 }
 
 #[test]
-fn the_page_of_errors_is_that_of_the_sources() {
+fn error_page_matches_the_sources() {
     let path = sources::root().join("docs/errors.md");
     let page = fs::read_to_string(&path).unwrap();
     let (places, paragraphs) = (all_places(), causes::all());
@@ -139,7 +139,7 @@ fn unmade() -> BTreeSet<Message> {
 }
 
 #[test]
-fn what_no_test_produces_is_little_and_gets_less() {
+fn list_of_untested_errors_only_shrinks() {
     let (all, unmade): (BTreeSet<Message>, _) = (all_places().iter().map(message).collect(), unmade());
     let gone: Vec<_> = unmade.difference(&all).collect();
     assert!(gone.is_empty(), "errors/unmade.txt: the sources make no such errors: {gone:#?}");
@@ -193,7 +193,7 @@ mod parts {
     }
 
     #[test]
-    fn messages_are_found_where_errors_are_made() {
+    fn error_messages_are_extracted_from_constructors() {
         let text = r#"
             #[cfg(test)]
             fn a_test() { Error::corruption("a test") }
@@ -217,7 +217,7 @@ mod parts {
     }
 
     #[test]
-    fn what_makes_errors_for_others_has_their_messages() {
+    fn helper_functions_inherit_messages_of_their_callers() {
         let text = r#"
             const WHAT: &str = "by a constant";
             fn bad(what: &str) -> Error {
@@ -242,7 +242,7 @@ mod parts {
     }
 
     #[test]
-    fn the_page_is_filled_between_its_marks() {
+    fn generated_text_replaces_the_marked_section() {
         let page = "a <!-- messages: X -->\nold\n<!-- end of messages --> b";
         assert_eq!(filled(page, &[], &[]), "a <!-- messages: X -->\n<!-- end of messages --> b");
     }

@@ -29,7 +29,7 @@ const ITEMS: [&str; 8] = [
 ];
 
 #[test]
-fn every_public_item_has_an_example_and_every_failure_is_told() {
+fn public_items_have_examples_and_error_sections() {
     let mut files = Vec::new();
     let src = sources::root().join("crates/lavastore/src");
     sources::below(&src, &mut files);
@@ -132,7 +132,7 @@ fn impls<'a>(text: &'a str, names: &BTreeSet<String>) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_is_missing_is_found() {
+fn missing_examples_and_error_sections_are_found() {
     let judged = |text: &str| public_items(text).iter().filter_map(fault).collect::<Vec<_>>();
     let good = "/// Does.\n///\n/// ```\n/// does();\n/// ```\n///\n/// # Errors\n/// Never.\n#[inline]\npub fn does() -> Result<()> {";
     assert!(judged(good).is_empty());

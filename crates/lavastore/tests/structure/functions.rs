@@ -10,7 +10,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const LONG_FUNCTIONS: &[(&str, &str)] = &[];
 
 #[test]
-fn files_are_short_and_say_what_they_are() {
+fn files_are_short_and_open_with_a_description() {
     for path in sources::all() {
         let text = fs::read_to_string(&path).unwrap();
         let lines = text.lines().count();
@@ -86,7 +86,7 @@ fn declared(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn every_visibility_counts() {
+fn functions_of_every_visibility_are_measured() {
     for head in [
         "fn long()",
         "pub fn long()",
@@ -104,7 +104,7 @@ fn every_visibility_counts() {
 }
 
 #[test]
-fn what_is_no_function_does_not_count() {
+fn non_functions_are_not_measured() {
     for line in [
         "    fn long(&self);",
         "// fn long() {",

@@ -14,7 +14,7 @@ use std::path::Path;
 const CIRCLE_FILES_MAX: usize = 3;
 
 #[test]
-fn circles_of_imports_are_small_and_in_one_folder() {
+fn import_cycles_are_small_and_within_one_folder() {
     for (name, path) in sources::members() {
         let wrong: Vec<_> =
             circles(&uses(&read(&path.join("src")))).into_iter().filter_map(|c| fault(&c)).collect();
@@ -70,7 +70,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn no_folder_is_used_from_below() {
+fn folders_do_not_import_higher_layers() {
     for (name, order) in FOLDERS {
         let members = sources::members();
         let (_, path) = members.iter().find(|(member, _)| member == name).unwrap();
@@ -230,7 +230,7 @@ fn sources_of(files: &[(&str, &str)]) -> Sources {
 }
 
 #[test]
-fn a_use_is_found_however_it_is_written() {
+fn imports_of_every_form_are_found() {
     let files = sources_of(&[
         ("", "mod a;\npub use self::c::{Thing, Other};"),
         ("a", "use crate::{b::{One, two::Three}, c as other, d::*};\nmod x;"),
@@ -251,7 +251,7 @@ fn a_use_is_found_however_it_is_written() {
 }
 
 #[test]
-fn a_circle_is_found_with_all_its_files() {
+fn an_import_cycle_is_found_with_all_its_files() {
     let files = sources_of(&[
         ("a", "use crate::b;"),
         ("b", "use crate::c::x;"),
@@ -269,7 +269,7 @@ fn a_circle_is_found_with_all_its_files() {
 }
 
 #[test]
-fn a_circle_is_judged_by_its_size_and_its_folders() {
+fn an_import_cycle_is_judged_by_size_and_folders() {
     let judged = |files: &[&str]| fault(&files.iter().map(|f| f.to_string()).collect());
     for good in [
         &["a", "b", "c"][..],
@@ -291,7 +291,7 @@ fn a_circle_is_judged_by_its_size_and_its_folders() {
 }
 
 #[test]
-fn what_points_up_is_found() {
+fn upward_imports_are_found() {
     let files = sources_of(&[
         ("low", "pub mod a;"),
         ("low::a", "use crate::high::b; use crate::roof;"),

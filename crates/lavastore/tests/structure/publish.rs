@@ -41,7 +41,7 @@ fn lacks(manifest: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_crate_can_be_published_or_says_that_it_must_not() {
+fn every_crate_is_publishable_or_marked_unpublished() {
     for (dir, manifest) in manifests() {
         assert!(lacks(&manifest).is_empty(), "{}: {:?}", dir.display(), lacks(&manifest));
     }
@@ -51,7 +51,7 @@ fn every_crate_can_be_published_or_says_that_it_must_not() {
 
 /// `cargo run --example NAME` must be unambiguous.
 #[test]
-fn examples_have_names_of_their_own() {
+fn example_names_are_unique() {
     let mut seen: BTreeMap<String, PathBuf> = BTreeMap::new();
     for (dir, _) in manifests() {
         for entry in fs::read_dir(dir.join("examples")).into_iter().flatten().flatten() {
@@ -80,7 +80,7 @@ fn needs(manifest: &str, names: &BTreeMap<String, String>) -> Vec<String> {
 /// docs/RELEASING.md lists the published crates, each after its dependencies (including those of
 /// its tests, which the registry checks too).
 #[test]
-fn the_order_of_publication_is_that_of_the_dependencies() {
+fn publication_order_follows_dependencies() {
     let page = fs::read_to_string(sources::root().join("docs/RELEASING.md")).unwrap();
     let listed: Vec<&str> = page.lines().filter(|line| is_our_name(line)).collect();
     let workspace = fs::read_to_string(sources::root().join("Cargo.toml")).unwrap();

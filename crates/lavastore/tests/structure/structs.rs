@@ -68,7 +68,7 @@ fn unexplained_locks(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_threads_share_has_few_fields_and_each_lock_says_what_it_guards() {
+fn shared_structs_are_small_and_locks_are_documented() {
     for path in sources::all().into_iter().filter(|path| !sources::is_test(path)) {
         let (text, file) = (fs::read_to_string(&path).unwrap(), path.display());
         let (large, locks) = (too_large(&text), unexplained_locks(&text));
@@ -78,7 +78,7 @@ fn what_threads_share_has_few_fields_and_each_lock_says_what_it_guards() {
 }
 
 #[test]
-fn nobody_below_the_roof_knows_the_engine() {
+fn only_top_level_modules_use_the_engine_type() {
     let src = sources::root().join("crates/lavakv/src");
     let mut files = Vec::new();
     sources::below(&src, &mut files);
@@ -91,7 +91,7 @@ fn nobody_below_the_roof_knows_the_engine() {
 }
 
 #[test]
-fn a_struct_that_is_too_large_is_found_and_so_is_a_lock_without_a_word_and_who_knows_the_engine() {
+fn structure_violations_are_found() {
     let fields: String = (0..13).map(|i| format!("    f{i}: u64,\n")).collect();
     let plain = format!("pub(crate) struct Plain {{\n{fields}}}\n");
     assert!(too_large(&plain).is_empty(), "nobody shares it");

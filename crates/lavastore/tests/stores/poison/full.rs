@@ -185,20 +185,20 @@ fn refused(machine: Machine, effect: FaultEffect, kinds: &[OpKind], refusals: &[
 }
 
 #[test]
-fn no_refusal_of_room_poisons_a_store() {
+fn no_space_errors_do_not_poison_a_store() {
     let (runs, poisoned) = every_call_of(Machine::Directory, &TAKES_ROOM, &[Some(1), Some(2), Some(3), None]);
     assert!(runs > 500 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
 }
 
 #[test]
-fn no_refusal_of_room_poisons_a_store_on_two_disks() {
+fn no_space_errors_do_not_poison_a_store_on_two_disks() {
     let (runs, poisoned) = every_call_of(Machine::TwoDisks, &TAKES_ROOM, &[Some(2), None]);
     assert!(runs > 250 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
 }
 
 /// The store rewrites the file elsewhere.
 #[test]
-fn no_sync_of_an_appended_file_poisons_a_store_for_want_of_room() {
+fn no_space_in_a_sync_does_not_poison_a_store() {
     let (runs, poisoned) = every_call_of(Machine::Directory, &[OpKind::Sync], &[Some(1)]);
     assert!(runs > 50 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
 }
@@ -206,7 +206,7 @@ fn no_sync_of_an_appended_file_poisons_a_store_for_want_of_room() {
 /// After a sync without space, and without space for a copy, the outcome is unknown: the store
 /// acknowledges nothing more.
 #[test]
-fn a_sync_without_room_loses_nothing_that_was_acknowledged() {
+fn a_sync_without_space_loses_nothing_acknowledged() {
     let kinds = [&TAKES_ROOM[..], &OpKind::SYNCS].concat();
     let (runs, poisoned) = every_call_of(Machine::Directory, &kinds, &[Some(1), Some(2), None]);
     assert!(runs > 500 && poisoned > 50, "{poisoned} of {runs} runs were poisoned");
@@ -214,7 +214,7 @@ fn a_sync_without_room_loses_nothing_that_was_acknowledged() {
 
 /// As on LavaFS, where the journal of names may lack space.
 #[test]
-fn names_that_find_no_room_do_not_poison_a_store() {
+fn no_space_for_directory_entries_does_not_poison_a_store() {
     let many = [Some(1), Some(2), Some(3), None];
     let (runs, poisoned) = refused(Machine::Directory, FaultEffect::NoRoom, &[OpKind::SyncDir], &many);
     assert!(runs > 50 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
@@ -222,7 +222,7 @@ fn names_that_find_no_room_do_not_poison_a_store() {
 
 /// A call without a free descriptor has done nothing; this includes a sync of a directory.
 #[test]
-fn no_lack_of_descriptors_poisons_a_store() {
+fn a_lack_of_descriptors_does_not_poison_a_store() {
     let many = [Some(1), Some(2), None];
     let (runs, poisoned) = refused(Machine::Directory, FaultEffect::NoDescriptor, &[], &many);
     assert!(runs > 100 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
