@@ -326,7 +326,7 @@ impl TableSource for Opened {
 /// With any number of tables, a seek waits for two batches of reads: one for the indexes, and one
 /// for the blocks. They are the same reads that the cursors would make one after another.
 #[test]
-fn a_cold_seek_waits_for_two_batches_however_many_tables_there_are() {
+fn a_cold_seek_waits_for_two_batches_of_reads() {
     for tables in [1, 2, 5, 9, 14] {
         let (mut rng, mut store) = (Rng::new(tables), Store::new(tables));
         (0..3).for_each(|_| store.flush(&mut rng));
@@ -378,7 +378,7 @@ fn a_cold_seek_waits_for_two_batches_however_many_tables_there_are() {
 /// If a batch fails or returns damaged data, the cursor reads the block itself. Only its own result
 /// is reported.
 #[test]
-fn a_batch_that_fails_is_no_error_of_the_seek() {
+fn a_failed_prefetch_batch_does_not_fail_the_seek() {
     let (mut rng, mut store) = (Rng::new(7), Store::new(7));
     (0..6).for_each(|_| store.flush(&mut rng));
     for unreadable in 0..6 {
@@ -436,7 +436,7 @@ fn shuffled(rng: &mut Rng, store: &mut Store) {
 /// and several snapshots. They see the same entries, read no more blocks, and wait less often than
 /// they read.
 #[test]
-fn scans_that_wait_see_the_same_and_read_no_more() {
+fn prefetching_scans_see_the_same_and_read_no_more() {
     let (mut rounds, mut waited_reads, mut plain_reads_made) = (0, 0, 0);
     for seed in 0..25 {
         let (mut rng, mut store) = (Rng::new(seed), Store::new(seed));
@@ -503,7 +503,7 @@ fn scans_that_wait_see_the_same_and_read_no_more() {
 }
 
 #[test]
-fn a_missing_table_is_an_error_and_not_the_end() {
+fn a_missing_table_is_an_error_and_not_end_of_scan() {
     let mut rng = Rng::new(3);
     let mut store = Store::new(3);
     (0..6).for_each(|_| store.flush(&mut rng));

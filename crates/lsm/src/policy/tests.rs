@@ -526,7 +526,7 @@ fn targets_follow_the_deepest_level() {
 
 /// An old file of level 0 never stays behind a newer one that it overlaps.
 #[test]
-fn level_0_goes_down_with_everything_older_that_it_meets() {
+fn level_0_is_compacted_with_all_older_overlapping_tables() {
     let mut rng = Rng::new(19);
     for _ in 0..2000 {
         let n = rng.range(4, 10);
@@ -586,7 +586,7 @@ fn outputs_end_at_the_size_and_at_the_overlap() {
 }
 
 #[test]
-fn a_table_of_references_may_stand_for_more_until_it_is_worth_a_file() {
+fn reference_tables_may_exceed_the_target_up_to_a_file_size() {
     let mib = 1 << 20;
     let c = Compaction {
         family: 1,
@@ -667,7 +667,7 @@ fn outputs_of_running_compactions_are_reserved() {
 
 /// Tombstones that a snapshot holds back are rewritten once, not endlessly.
 #[test]
-fn compact_range_ends_where_tombstones_stay() {
+fn compact_range_terminates_if_tombstones_stay() {
     let stubborn = |n: u64| {
         Arc::new(FileMeta { tombstones: 9, ..(*file(n, n as u32 * 10, n as u32 * 10 + 5, 1, 1000)).clone() })
     };
@@ -687,7 +687,7 @@ fn compact_range_ends_where_tombstones_stay() {
 
 /// When space is short, everything goes to the deepest level, and then nothing is left to do.
 #[test]
-fn for_space_everything_goes_down() {
+fn space_compaction_moves_everything_down() {
     for seed in 0..8 {
         for_space_with(seed, options(FileChoice::default()));
         for_space_with(seed, short_chains());
@@ -719,7 +719,7 @@ fn for_space_with(seed: u64, policy: impl Shape) {
 /// A file of a nearly empty level overlaps a large part of the level below: it is compacted only if
 /// there is no other way.
 #[test]
-fn for_space_nothing_is_written_many_times_over() {
+fn space_compaction_rewrites_no_byte_repeatedly() {
     let below = (0..40).map(|i| file(10 + i, i as u32 * 10, i as u32 * 10 + 9, 1, 1000));
     let mut tree = vec![Vec::new(); 7];
     tree[6] = below.map(|f| Arc::new(FileMeta { entries: 100, ..(*f).clone() })).collect();

@@ -24,7 +24,7 @@ fn file(number: u64, low: u8, high: u8, exclusive: bool, seqs: (SeqNo, SeqNo)) -
 /// A hidden file shows no entry to any reader, for any keys and sequences, and some files are
 /// hidden.
 #[test]
-fn hidden_files_have_nothing_to_show() {
+fn hidden_files_show_no_entry_to_any_reader() {
     let mut hidden = 0;
     for case in 0..20_000 {
         let mut rng = Rng::new(case);
@@ -103,7 +103,7 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
 /// Tables of level 0 share cursors. Each is in one run, and runs ascend without overlap. There are
 /// at most as many runs as tables that contain one key.
 #[test]
-fn tables_that_do_not_meet_share_a_cursor() {
+fn non_overlapping_level_0_tables_share_a_cursor() {
     for case in 0..2_000 {
         let mut rng = Rng::new(case);
         let files: Vec<Arc<FileMeta>> = (0..rng.below(12))

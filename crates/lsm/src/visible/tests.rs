@@ -124,7 +124,7 @@ impl EmptyRanges for Found {
 }
 
 #[test]
-fn known_empty_ranges_change_no_walk() {
+fn known_empty_ranges_do_not_change_results() {
     let (mut ranges, mut used) = (0, 0);
     for case in 0..300u64 {
         let mut rng = Rng::new(case);
@@ -202,7 +202,7 @@ impl ReferenceResolver for Upper {
 }
 
 #[test]
-fn merge_operands_need_an_operator_that_does_not_panic_and_a_resolver() {
+fn merge_operands_need_a_working_operator_and_resolver() {
     let entries = vec![
         (encode(b"k", 2, ValueKind::Merge), b"+x".to_vec()),
         (encode(b"k", 1, ValueKind::Reference), b"ref".to_vec()),
@@ -293,7 +293,7 @@ impl InternalIterator for Liar {
 
 /// A scan that continues after damage never moves back, and ends, whatever gap the index reports.
 #[test]
-fn what_a_lying_index_says_does_not_lead_back() {
+fn scans_past_damage_never_move_backward() {
     for lie in 0..10u8 {
         for bad in 0..10u8 {
             for forward in [true, false] {

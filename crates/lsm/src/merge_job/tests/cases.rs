@@ -224,7 +224,7 @@ fn the_value_hook_decides_before_sequences_are_zeroed() {
 }
 
 #[test]
-fn errors_stick_and_created_files_are_listed() {
+fn errors_are_permanent_and_created_files_are_listed() {
     let list: Vec<Entry> = points(
         &(0..9).map(|i| (["a", "b", "c", "d", "e", "f", "g", "h", "i"][i], 3, V, "v")).collect::<Vec<_>>(),
     );
@@ -249,7 +249,7 @@ fn errors_stick_and_created_files_are_listed() {
 }
 
 #[test]
-fn disorder_and_unknown_kinds_are_corruption() {
+fn unsorted_entries_and_unknown_kinds_are_corruption() {
     struct Unsorted(Vec<Entry>, usize);
     impl InternalIterator for Unsorted {
         fn valid(&self) -> bool {
@@ -306,7 +306,7 @@ fn disorder_and_unknown_kinds_are_corruption() {
 /// The hook of a flush moves such a value to a place to which tables can refer. No table holds a
 /// reference that only the log can resolve.
 #[test]
-fn a_value_that_only_the_log_refers_to_comes_to_no_table() {
+fn log_only_references_reach_no_table() {
     let list = points(&[("a", 3, ValueKind::PlacedReference, "where")]);
     let mut job = MergeJob::new(VecIter::new(Arc::new(list)), &[], MergeOptions::new(vec![20]));
     let mut files = MemFiles::default();

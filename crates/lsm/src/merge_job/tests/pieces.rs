@@ -39,7 +39,7 @@ fn over(files: &[MemFile], user_key: &[u8]) -> Vec<SeqNo> {
 /// the same keys. With a known set below, a piece with nothing below drops the rest of a tombstone
 /// there, and zeroes the sequences that it covered; readers see the same.
 #[test]
-fn pieces_write_what_one_merge_writes() {
+fn subcompactions_write_the_same_as_one_merge() {
     let mut dropped_more = 0;
     for case in 0..3000 {
         let mut rng = Rng::new(case);

@@ -264,7 +264,7 @@ fn run_case(case: u64) {
 }
 
 #[test]
-fn every_snapshot_sees_the_same_after_every_flush_and_compaction() {
+fn snapshots_are_unchanged_by_flush_and_compaction() {
     let cases = std::env::var("LAVASTORE_MODEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(4000);
     let only = std::env::var("LAVASTORE_MODEL_CASE").ok().and_then(|n| n.parse().ok());
     match only {

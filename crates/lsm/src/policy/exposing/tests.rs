@@ -37,7 +37,7 @@ fn picked(tables: &[(usize, FileMeta)]) -> Option<(usize, u64)> {
 }
 
 #[test]
-fn level_0_goes_down_where_nothing_is_between_it_and_the_last() {
+fn level_0_is_exposed_if_intermediate_levels_are_empty() {
     let last = (6, table(1, 0..1000, 1000, 1000));
     assert_eq!(picked(std::slice::from_ref(&last)), None, "nothing is hidden");
     assert_eq!(picked(&[last.clone(), (0, table(2, 0..1000, 100, 1000))]), Some((0, 2)));
@@ -48,7 +48,7 @@ fn level_0_goes_down_where_nothing_is_between_it_and_the_last() {
 /// The level between has a tenth of the keys that come down, and the last level has all: the
 /// garbage is there.
 #[test]
-fn what_is_between_goes_first_where_it_hides_more() {
+fn intermediate_levels_go_first_if_they_hide_more() {
     let last = (0..10).map(|n| (6, table(10 + n, n as u32 * 100..n as u32 * 100 + 100, 1000, 1000)));
     let mut tables: Vec<_> = last.collect();
     tables.push((5, table(3, 0..500, 500, 1000)));
@@ -67,7 +67,7 @@ fn what_is_between_goes_first_where_it_hides_more() {
 }
 
 #[test]
-fn what_writes_more_than_it_exposes_stays() {
+fn exposing_is_skipped_if_it_writes_more_than_it_frees() {
     // The same with short values, and with empty ones.
     for (value_bytes, goes) in [(1000, true), (300, false), (0, false)] {
         let tables = [(6, table(1, 0..1000, 1000, value_bytes)), (0, table(2, 0..1000, 100, value_bytes))];
@@ -83,7 +83,7 @@ fn what_writes_more_than_it_exposes_stays() {
 
 /// Each pick moves entries down, so the process ends.
 #[test]
-fn there_is_an_end_to_them() {
+fn exposing_terminates() {
     let mut tables = vec![(6, table(1, 0..1000, 1000, 4000)), (5, table(2, 0..1000, 100, 4000))];
     tables.push((0, table(3, 0..1000, 100, 4000)));
     let mut steps = 0;

@@ -10,7 +10,7 @@ fn version(levels: &[Vec<Arc<FileMeta>>]) -> Version {
 /// In random trees with changing tables, the derived statistics are equal to those of a walk, also
 /// across several versions at once.
 #[test]
-fn what_is_carried_along_is_what_a_walk_finds() {
+fn incremental_overlap_statistics_equal_a_full_walk() {
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let mut levels: Vec<Vec<Arc<FileMeta>>> = vec![Vec::new(); 7];
@@ -45,7 +45,7 @@ fn what_is_carried_along_is_what_a_walk_finds() {
 }
 
 #[test]
-fn a_table_meets_what_its_keys_meet_in_the_next_level() {
+fn overlap_counts_entries_of_the_next_level() {
     let table = |number, keys, entries| Arc::new(of_values(number, keys, entries, entries * 10, 0));
     let mut levels = vec![Vec::new(); 7];
     levels[3] = vec![table(1, 0..100, 5), table(2, 100..200, 6), table(3, 300..400, 7)];

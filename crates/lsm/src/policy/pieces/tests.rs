@@ -37,7 +37,7 @@ fn tens(tables: u32) -> Vec<Arc<FileMeta>> {
 }
 
 #[test]
-fn into_the_first_level_cuts_are_where_tables_of_the_next_begin() {
+fn subcompactions_into_the_base_level_align_with_next_level() {
     let level_1 = vec![table(2, 0, 44, 40, 40), table(3, 45, 99, 40, 40)];
     let version = Version::with_files(0, vec![vec![table(1, 0, 99, 80, 80)], level_1.clone(), tens(10)]);
     let compaction = from_level_0(&version);
@@ -68,7 +68,7 @@ fn into_the_first_level_cuts_are_where_tables_of_the_next_begin() {
 }
 
 #[test]
-fn no_piece_is_small() {
+fn subcompactions_have_a_minimum_size() {
     for (bytes, pieces) in [(9, 1), (39, 1), (40, 2), (59, 2), (60, 3), (9000, 8)] {
         let version = Version::with_files(0, vec![vec![table(1, 0, 999, bytes, bytes)], vec![], tens(100)]);
         let cuts = cuts(&from_level_0(&version), &version, 8);

@@ -20,7 +20,7 @@ fn picked(levels: Vec<(usize, FileMeta)>) -> Option<(usize, usize)> {
 }
 
 #[test]
-fn references_are_merged_and_inline_values_are_not() {
+fn idle_compaction_merges_references_only() {
     let bottom = |values: u64| table(1, 0..1000, 1000, 30_000 + values, 0);
     // A tenth of the keys is overwritten: 3 kB of references expose 1.6 MB of values; inline it
     // would be 1.6 MB for 17 MB.
@@ -42,7 +42,7 @@ fn references_are_merged_and_inline_values_are_not() {
 }
 
 #[test]
-fn what_tombstones_are_known_to_hide_counts() {
+fn bytes_hidden_by_tombstones_count() {
     let bottom = table(1, 0..1000, 1000, 16_000_000, 0);
     let tombstones =
         |n, hidden_bytes| FileMeta { tombstones: n, hidden_bytes, ..table(9, 0..1000, n, 30 * n, 0) };
@@ -57,7 +57,7 @@ fn what_tombstones_are_known_to_hide_counts() {
 
 /// Every pick moves entries down, so the process ends.
 #[test]
-fn a_running_compaction_is_not_met() {
+fn idle_compaction_avoids_running_compactions() {
     let separated = Arc::new(table(1, 0..1000, 1000, 30_000, 16_000_000));
     let upper = Arc::new(table(9, 0..1000, 100, 3_000, 1_600_000));
     let mut tree = vec![Vec::new(); 7];

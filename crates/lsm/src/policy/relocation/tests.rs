@@ -145,7 +145,7 @@ fn a_walk_over_the_deepest_level() {
 /// vSSTs that only tables above the deepest level reference are not chosen, however little of them
 /// each table has.
 #[test]
-fn what_the_deepest_level_does_not_reference_is_not_chosen() {
+fn vssts_unreferenced_by_the_deepest_level_are_not_chosen() {
     let mut records: Vec<Record> = (50..64).map(|n| vsst(n, VsstClass::Mixed)).collect();
     let few = |vssts: std::ops::Range<u64>, bytes| vssts.map(|n| (n, bytes)).collect::<Vec<_>>();
     records.extend((0..TABLES).map(|n| table(n + 1, n, &few(50..54, 10))));
@@ -161,7 +161,7 @@ fn what_the_deepest_level_does_not_reference_is_not_chosen() {
 /// If collections merged values of many files into one, a table uses the names of all of them, and
 /// counts as ordered.
 #[test]
-fn names_that_lead_to_one_file_are_one_place() {
+fn names_resolving_to_one_file_count_once() {
     let scattered = scattered();
     let merged =
         VsstMeta { number: 70, record_bytes: 6000, blob_ids: (50..54).collect(), ..VsstMeta::default() };
@@ -174,7 +174,7 @@ fn names_that_lead_to_one_file_are_one_place() {
 
 /// vSSTs in key order are left alone, however many of them a table references.
 #[test]
-fn what_is_in_order_is_left_alone() {
+fn vssts_in_key_order_are_left_alone() {
     let mut records: Vec<Record> = (50..80).map(|n| vsst(n, VsstClass::Mixed)).collect();
     let ten = |n: u64| (50 + 10 * n..60 + 10 * n).map(|v| (v, 10)).collect::<Vec<_>>();
     records.extend((0..3).map(|n| table(n + 1, n, &ten(n))));
@@ -192,7 +192,7 @@ fn what_is_in_order_is_left_alone() {
 }
 
 #[test]
-fn another_job_on_a_table_or_a_vsst() {
+fn relocation_skips_inputs_of_other_jobs() {
     let state = scattered();
     let version = &state.family(0).unwrap().version;
     let mut busy = InProgress::default();

@@ -30,7 +30,7 @@ fn tombstones(number: u64, count: u64) -> FileMeta {
 const ALL: u64 = u64::MAX;
 
 #[test]
-fn a_tombstone_goes_down_while_its_bytes_are_allowed() {
+fn tombstones_move_down_within_the_byte_budget() {
     let bottom = table(1, 0..1000, 1000, 16_000_000, 0);
     assert_eq!(picked(vec![(5, tombstones(9, 1)), (6, bottom.clone())], ALL, &[]), Some((5, 6, 9)));
     assert_eq!(picked(vec![(5, tombstones(9, 1)), (6, bottom.clone())], 1_000_000, &[]), None);
@@ -41,7 +41,7 @@ fn a_tombstone_goes_down_while_its_bytes_are_allowed() {
 }
 
 #[test]
-fn tables_in_level_0_alone_go_down() {
+fn level_0_moves_down_if_other_levels_are_empty() {
     let plain = |number| table(number, 0..1000, 1000, 30_000, 0);
     assert!(picked(vec![(0, plain(9)), (0, plain(8))], ALL, &[]).is_some());
     assert_eq!(picked(vec![(0, plain(9))], ALL, &[]), None, "one table hides nothing of itself");
@@ -49,7 +49,7 @@ fn tables_in_level_0_alone_go_down() {
 }
 
 #[test]
-fn the_deepest_level_is_rewritten_for_many_tombstones_or_released_versions() {
+fn tombstones_or_released_versions_rewrite_the_deepest_level() {
     assert_eq!(picked(vec![(6, tombstones(9, 125))], ALL, &[]), Some((6, 6, 9)));
     assert_eq!(picked(vec![(6, tombstones(9, 124))], ALL, &[]), None);
     assert_eq!(picked(vec![(6, tombstones(9, 0))], ALL, &[9]), Some((6, 6, 9)));

@@ -74,7 +74,7 @@ fn bytes_for(policy: impl Shape, keys: u32, rate: Rate, key: &Keys) -> (f64, Str
 /// Write amplification of a store of 600 MB with M of 8 MiB and the defaults, at a rate that both
 /// policies sustain.
 #[test]
-fn short_chains_cost_little_more() {
+fn vlsm_writes_at_most_a_tenth_more_than_leveled() {
     let keys = 75 * M as u32;
     let uniform = move |rng: &mut Rng, _: u64| rng.below(u64::from(keys)) as u32;
     let own = VlsmOptions { table_bytes: M * ENTRY, ..VlsmOptions::default() };
@@ -86,7 +86,7 @@ fn short_chains_cost_little_more() {
 
 #[test]
 #[ignore = "prints a table"]
-fn what_each_writes() {
+fn measure_write_amplification_of_policies() {
     let rates = [("slow", Rate::Tables(60)), ("open", Rate::Tables(20)), ("closed", Rate::Closed)];
     for keys in [75 * M, 400 * M, 2500 * M] {
         let keys = keys as u32;

@@ -16,7 +16,7 @@ fn tree(levels: &[(u32, u32)]) -> Store<Leveled> {
 
 /// A chain continues as long as the next level is over its target, and no further.
 #[test]
-fn a_chain_is_as_long_as_levels_in_a_row_have_too_much() {
+fn compaction_debt_counts_consecutive_full_levels() {
     // Targets follow from the last level, the largest: 64 kB at least. A table has 4 kB.
     let chain = |levels: &[(u32, u32)], from| {
         let store = tree(levels);

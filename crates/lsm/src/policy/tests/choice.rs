@@ -83,7 +83,7 @@ impl Load {
 /// For all values and placements, `MinOverlap` writes at least a fifth less. (`LargestCompensated`
 /// leaves a little less above the last level, since it moves more at once.)
 #[test]
-fn the_default_choice_writes_less() {
+fn default_file_choice_writes_less() {
     for (value, is_apart) in [(200, false), (1_000, true), (16_000, true)] {
         for zipf in [false, true] {
             let load = Load { value, is_apart, zipf };

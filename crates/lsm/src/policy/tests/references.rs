@@ -65,7 +65,7 @@ fn a_larger_base_level_hides_less_and_writes_more() {
 
 #[test]
 #[ignore = "prints a table"]
-fn what_each_base_level_writes_and_hides() {
+fn measure_writes_and_garbage_of_base_levels() {
     for memtables in [64, 192, 256, 384, 512, 768, 1024] {
         for factor in [1, 3] {
             let (written, hidden) = run(memtables, factor);

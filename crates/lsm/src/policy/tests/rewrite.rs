@@ -33,7 +33,7 @@ fn compact_range_that_rewrites_takes_each_table_once() {
 /// A table that is too long for the free space is cut in half, and its parts are taken instead. A
 /// short table, or one with one key, is not cut.
 #[test]
-fn a_walk_that_rewrites_cuts_what_is_too_long() {
+fn a_rewrite_splits_tables_longer_than_the_free_space() {
     let of = |tables: Vec<Arc<FileMeta>>| Version::with_files(0, vec![vec![], vec![], tables]);
     let policy = options(FileChoice::default());
     let mut walk = ManualRange::new(None, None).rewriting();

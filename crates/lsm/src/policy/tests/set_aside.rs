@@ -80,7 +80,7 @@ fn damaged<P: Shape>(seed: u64, options: P, count: u64) -> Store<P> {
 /// With any compactions around them, no lookup returns an older version, level 0 stays short, and
 /// no writer is told to wait for files that cannot go down.
 #[test]
-fn nothing_passes_a_table_that_cannot_be_read() {
+fn no_compaction_passes_a_quarantined_table() {
     let small = Leveled { level_multiplier: 2, level_base_bytes: 8 << 10, ..options(FileChoice::default()) };
     nothing_passes_with(
         24,
@@ -128,7 +128,7 @@ fn nothing_passes_with<P: Shape>(depth_max: usize, policy: impl Fn(u64) -> P) {
 
 /// A table of level 0 sinks as deep as it can, and leaves a level free for newer data.
 #[test]
-fn a_table_of_level_0_sinks() {
+fn a_quarantined_level_0_table_sinks() {
     sinks_with(options(FileChoice::default()));
     sinks_with(short_chains());
 }
@@ -160,7 +160,7 @@ fn sinks_with(policy: impl Shape) {
 
 /// `compact_range` skips them and ends.
 #[test]
-fn a_walk_passes_over_them() {
+fn compact_range_skips_quarantined_tables() {
     for seed in 0..40 {
         walk_passes_over(damaged(seed, options(FileChoice::default()), 1 + seed % 4));
         walk_passes_over(damaged(seed, short_chains(), 1 + seed % 4));
@@ -176,7 +176,7 @@ fn walk_passes_over<P: Shape>(mut store: Store<P>) {
 /// unreadable table there holds a file with such an end in level 0, and no writer may wait for that
 /// file to go down.
 #[test]
-fn a_table_at_the_end_of_a_range_tombstone_is_in_the_way() {
+fn a_quarantined_table_blocks_adjacent_range_tombstones() {
     a_table_at_the_end_is_in_the_way(&options(FileChoice::default()));
     a_table_at_the_end_is_in_the_way(&short_chains());
 }

@@ -303,7 +303,7 @@ fn simulate_all(flushes: usize) {
 }
 
 #[test]
-fn bounds_hold() {
+fn level_and_debt_bounds_hold() {
     simulate_all(8_000);
 }
 

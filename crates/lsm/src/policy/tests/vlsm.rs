@@ -112,7 +112,7 @@ fn level_0_is_a_queue() {
 /// Ascending keys form columns none of which is worth its merge: together they hide no more than
 /// one column would.
 #[test]
-fn columns_of_references_hide_no_more_together() {
+fn reference_columns_bound_unexposed_garbage() {
     let policy = default_policy();
     let with = |columns: u64| {
         let mut levels = vec![Vec::new(); 7];
@@ -217,7 +217,7 @@ fn the_deepest_column_goes_first_where_writers_wait_for_it() {
 /// With separated values level 1 is all of a small store, and no run rewrites more than f times its
 /// own bytes of it.
 #[test]
-fn runs_of_references_are_worth_what_they_rewrite() {
+fn reference_runs_bound_their_write_amplification() {
     let policy = default_policy();
     let below = |number: u64| {
         let at = number as u32 * 10;
@@ -298,7 +298,7 @@ fn with_level_2(files: Vec<Arc<FileMeta>>) -> Version {
 }
 
 #[test]
-fn tables_of_level_1_end_where_their_overlap_says() {
+fn level_1_tables_end_by_their_overlap() {
     let policy = default_policy();
     let level_2 = |tables: u64| with_level_2(full_level(1, tables * 8 * MIB, 8 * MIB));
     let lengths = |outputs: &[(Vec<u32>, u64)], bytes: u64| -> Vec<u64> {
@@ -336,7 +336,7 @@ fn tables_of_level_1_end_where_their_overlap_says() {
 }
 
 #[test]
-fn tables_of_level_1_are_good_or_poor_by_what_they_meet() {
+fn level_1_tables_are_good_or_poor_by_overlap() {
     let policy = default_policy();
     let version = with_level_2(full_level(1, 32 * 8 * MIB, 8 * MIB));
     // The first overlaps as many bytes as it has itself, the second 80 times as many.
@@ -355,7 +355,7 @@ fn tables_of_level_1_are_good_or_poor_by_what_they_meet() {
 /// For any level below, only the last table, or one of maximum overlap, is shorter than a table
 /// worth a file. No overlap exceeds the maximum. No good table would stay good with the next key.
 #[test]
-fn whatever_lies_below_tables_are_cut_by_the_rules() {
+fn level_1_cut_rules_hold_for_any_level_below() {
     let (mut good, mut poor, mut wide) = (0, 0, 0);
     for seed in 0..300 {
         let mut rng = Rng::new(seed);
@@ -409,7 +409,7 @@ fn whatever_lies_below_tables_are_cut_by_the_rules() {
 /// The table that frees the most for its overlap goes first. If no table is good, the best of the
 /// rest goes, and is reported as poor.
 #[test]
-fn level_1_sends_on_what_frees_most_for_what_it_meets() {
+fn level_1_moves_the_table_with_the_best_benefit_per_overlap() {
     let policy = default_policy();
     let pick = |level_1: Vec<Arc<FileMeta>>| {
         let mut levels = vec![Vec::new(); 7];
