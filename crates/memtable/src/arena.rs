@@ -273,7 +273,7 @@ mod tests {
 
     /// At most a third is unused, beside the first chunk and the quarter at the end of each.
     #[test]
-    fn chunks_grow_with_what_was_given_out() {
+    fn chunks_grow_with_allocated_bytes() {
         for len in [8, 200, 600, 5000] {
             let arena = Arena::sparing(1 << 10, CHUNK_BYTES_MAX);
             for n in 1..2000 {
@@ -286,7 +286,7 @@ mod tests {
 
     /// The memory taken rises in small steps.
     #[test]
-    fn no_chunk_is_longer_than_the_arena_was_told() {
+    fn chunk_length_is_bounded() {
         let arena = Arena::sparing(1 << 10, 4 << 10);
         let mut before = 0;
         for _ in 0..1000 {
@@ -298,7 +298,7 @@ mod tests {
 
     /// Pieces that are long beside the first chunk soon come from chunks.
     #[test]
-    fn long_pieces_come_from_chunks_in_the_end() {
+    fn long_allocations_eventually_share_chunks() {
         let arena = Arena::sparing(1 << 10, CHUNK_BYTES_MAX);
         for _ in 0..100 {
             arena.alloc(5000);

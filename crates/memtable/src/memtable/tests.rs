@@ -187,7 +187,7 @@ fn range_tombstones_are_kept_apart() {
 
 #[test]
 #[should_panic(expected = "in a memtable")]
-fn kinds_of_the_log_are_refused() {
+fn log_only_kinds_are_refused() {
     MemTable::new(0).insert(1, ValueKind::Commit, b"k", b"");
 }
 
@@ -281,7 +281,7 @@ fn check_walk(table: &Arc<MemTable>, from: Vec<u8>) {
 }
 
 #[test]
-fn each_byte_that_a_memtable_grows_by_is_told_once() {
+fn memtable_growth_is_reported_exactly_once() {
     let table = MemTable::for_bytes(1, 1 << 20);
     assert_eq!(table.take_grown(), None);
     let put = |writer: u64| {

@@ -91,7 +91,7 @@ fn loom_writer_and_reader() {
 
 /// Two appending writers and their tails: a stale tail is only a starting point.
 #[test]
-fn loom_tails() {
+fn loom_stale_tails_are_only_starting_points() {
     check(3, || {
         let list = Arc::new(small_list(&[1, 1, 2, 1], 4096));
         list.insert(b"a", trailer(1), b"a");
@@ -135,7 +135,7 @@ fn loom_arena() {
 /// Two threads that insert and then call `take_grown` get the whole growth of the memtable, each
 /// byte once.
 #[test]
-fn loom_each_byte_is_told_once() {
+fn loom_growth_is_reported_exactly_once() {
     check(2, || {
         let table = Arc::new(crate::MemTable::new(1));
         let other = table.clone();

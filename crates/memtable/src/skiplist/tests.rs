@@ -125,7 +125,7 @@ fn large_entries_keep_their_bytes() {
 /// Lists filled alternately by inserts and by held entries, in several batches, have the same
 /// contents and sound levels.
 #[test]
-fn held_entries_come_where_inserts_would() {
+fn linking_held_entries_equals_inserting_them() {
     for seed in 0..200u64 {
         let (list, plain) = (Arc::new(SkipList::new(seed)), SkipList::new(seed));
         let mut state = seed;
@@ -175,7 +175,7 @@ fn held_entries_come_where_inserts_would() {
 
 #[test]
 #[should_panic(expected = "inserted twice")]
-fn a_held_entry_that_is_there_is_told() {
+fn linking_a_duplicate_entry_panics() {
     let list = Arc::new(SkipList::new(1));
     list.insert(b"key", 256, b"value");
     let mut held = Held::of(&list);
@@ -184,7 +184,7 @@ fn a_held_entry_that_is_there_is_told() {
 }
 
 #[test]
-fn held_entries_that_are_dropped_are_never_found() {
+fn dropped_held_entries_are_never_found() {
     let list = Arc::new(SkipList::new(1));
     let mut held = Held::of(&list);
     held.push(b"key", 256, b"value");
