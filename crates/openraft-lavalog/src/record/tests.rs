@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_is_no_record_is_told() {
+fn malformed_records_are_refused() {
     let bytes = encode(&(7u64, "text")).unwrap();
     assert_eq!(decode::<(u64, String)>(&bytes).unwrap(), (7, "text".to_owned()));
     for cut in 0..bytes.len() {

@@ -104,7 +104,7 @@ fn records_of_version_1() {
 
 /// Valid frames in an order or number that no writer produces.
 #[test]
-fn whole_frames_that_make_no_snapshot_are_told() {
+fn valid_frames_in_invalid_order_are_refused() {
     let snapshots = snapshots(&SimEnv::new(1));
     let told = |write: &dyn Fn(&mut Writer)| {
         let mut writer = writer(&snapshots, b"meta");
@@ -131,7 +131,7 @@ fn whole_frames_that_make_no_snapshot_are_told() {
 /// Parts have unique names and leave nothing behind, neither after an abandoned write nor after a
 /// crash.
 #[test]
-fn parts_do_not_meet_and_are_removed() {
+fn snapshot_part_files_are_unique_and_removed() {
     let machine = SimEnv::new(1);
     let fs = machine.env().fs;
     let names = || -> Vec<String> {

@@ -65,7 +65,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// The state was volatile and the log is purged, so the group needs its snapshot. Damage of any
 /// byte is reported.
 #[test]
-fn a_damaged_snapshot_that_is_needed_refuses_the_group_and_is_named() {
+fn a_damaged_required_snapshot_refuses_the_group() {
     let machine = SimEnv::new(1);
     let (_store, mut log, mut state) = open_all(&machine).unwrap();
     block_on(async {
@@ -93,7 +93,7 @@ fn a_damaged_snapshot_that_is_needed_refuses_the_group_and_is_named() {
 /// Log and state are complete without the snapshot: whichever byte is damaged, the group opens
 /// unchanged and gets an intact snapshot.
 #[test]
-fn a_damaged_snapshot_that_is_not_needed_is_replaced() {
+fn a_damaged_unneeded_snapshot_is_replaced() {
     let machine = SimEnv::new(6);
     let (store, mut log, mut state) = open_all(&machine).unwrap();
     block_on(async {
@@ -132,7 +132,7 @@ fn a_damaged_snapshot_that_is_not_needed_is_replaced() {
 
 /// The snapshot was intact when the group was opened, but not when it is to be sent.
 #[test]
-fn a_snapshot_that_is_damaged_meanwhile_is_not_sent() {
+fn a_snapshot_damaged_after_open_is_not_sent() {
     let machine = SimEnv::new(8);
     let mut state = open(&machine).unwrap();
     block_on(async {
@@ -150,7 +150,7 @@ fn a_snapshot_that_is_damaged_meanwhile_is_not_sent() {
 /// The node continues: it applies and reads, keeps its snapshot, reports why there is no newer one,
 /// and takes one when there is space.
 #[test]
-fn a_snapshot_without_room_is_not_taken_and_the_group_goes_on() {
+fn a_snapshot_without_space_fails_and_the_group_continues() {
     let machine = SimEnv::new(9);
     let mut state = open(&machine).unwrap();
     block_on(state.apply([entry(0, "a")])).unwrap();
@@ -184,7 +184,7 @@ fn a_snapshot_without_room_is_not_taken_and_the_group_goes_on() {
 
 /// The volume itself is full, and the space of the partial snapshot is freed.
 #[test]
-fn a_full_volume_keeps_nothing_of_a_snapshot_that_was_not_finished() {
+fn an_unfinished_snapshot_on_a_full_volume_is_removed() {
     let machine = SimEnv::new(10);
     let mut state = open(&machine).unwrap();
     let many: Vec<_> = (0..4000).map(|n| entry(n, &format!("a rather long key, number {n}"))).collect();
@@ -203,7 +203,7 @@ fn a_full_volume_keeps_nothing_of_a_snapshot_that_was_not_finished() {
 
 /// The installed snapshot is removed while an older state is being written.
 #[test]
-fn a_snapshot_that_is_removed_while_one_is_taken_is_told() {
+fn a_snapshot_removed_during_another_is_reported() {
     let mut leader = open(&SimEnv::new(11)).unwrap();
     let machine = SimEnv::new(12);
     let mut state = open(&machine).unwrap();
@@ -245,7 +245,7 @@ fn a_group_is_in_use_until_all_of_it_is_gone() {
 }
 
 #[test]
-fn a_key_that_is_not_the_applications_ends_the_node_and_changes_nothing() {
+fn a_reserved_key_is_refused_without_effect() {
     let mut state = open(&SimEnv::new(2)).unwrap();
     let told = block_on(state.apply([entry(0, "a"), entry(1, "\0applied")])).unwrap_err();
     assert!(told.to_string().contains("begin with the byte 0"), "{told}");
@@ -255,7 +255,7 @@ fn a_key_that_is_not_the_applications_ends_the_node_and_changes_nothing() {
 
 /// A snapshot that could not be read back is not created, and the previous one stays.
 #[test]
-fn an_entry_too_long_for_a_snapshot_is_refused_before_the_log_is_purged() {
+fn an_entry_too_long_for_a_snapshot_is_refused() {
     let machine = SimEnv::new(4);
     let mut state = open(&machine).unwrap();
     block_on(async {

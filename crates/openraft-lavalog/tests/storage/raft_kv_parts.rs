@@ -26,7 +26,7 @@ fn received(bytes: &[u8]) -> Result<(u64, String), Error> {
 }
 
 #[test]
-fn a_message_comes_back_and_one_cut_off_or_longer_or_of_no_believable_length_does_not() {
+fn messages_round_trip_and_malformed_ones_are_refused() {
     let (message, mut frame) = ((7u64, "text".to_owned()), Vec::new());
     block_on(send(&mut frame, &message)).unwrap();
     assert_eq!(received(&frame).unwrap(), message);
@@ -47,7 +47,7 @@ fn a_message_comes_back_and_one_cut_off_or_longer_or_of_no_believable_length_doe
 
 /// A late copy of a write does not undo later ones.
 #[test]
-fn a_write_that_comes_again_is_made_once() {
+fn a_repeated_write_is_applied_once() {
     let store = Store::open_in(&SimEnv::new(1).env(), "/node", &Options::default()).unwrap();
     let (_log, mut machine) = store.group::<Types, _>("kv", Kv).unwrap();
     let put = |number, value: &str| Put { client: 3, number, key: "a".to_owned(), value: value.into() };

@@ -243,7 +243,7 @@ fn snapshots_are_built_installed_and_read_at_once() {
 /// Of several threads that open a group, one gets it; the others are refused, and may open it
 /// afterwards.
 #[test]
-fn a_group_is_opened_by_one_of_several() {
+fn only_one_of_several_openers_gets_the_group() {
     for seed in 0..SEEDS {
         let machine = SimEnv::new(seed);
         let ran = machine.run_threads(&Plan::new(seed), move |env| {

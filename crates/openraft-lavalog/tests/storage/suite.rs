@@ -141,7 +141,7 @@ fn the_callback_comes_only_after_durability() {
 /// At whatever operation the power fails: everything called back before is there, and the log has
 /// no hole.
 #[test]
-fn a_crash_at_any_operation_keeps_what_was_called_back_about() {
+fn entries_called_back_survive_a_crash_at_any_operation() {
     let machine = SimEnv::new(3);
     let (store, mut log, _state) = open(&machine);
     // Operations, and the last entry called back by then.
@@ -173,7 +173,7 @@ fn a_crash_at_any_operation_keeps_what_was_called_back_about() {
 }
 
 #[test]
-fn a_sync_that_fails_is_told_by_the_callback() {
+fn a_failed_sync_is_reported_by_the_callback() {
     let machine = SimEnv::new(4);
     let (store, mut log, _state) = open(&machine);
     run(&store, log.blocking_append([blank_ent(1, 0, 0)])).unwrap();
@@ -192,7 +192,7 @@ fn count(machine: &Machine, number: u64) -> Option<u8> {
 /// The state comes back as it was flushed or as the snapshot has it, and never as something in
 /// between.
 #[test]
-fn the_state_survives_as_it_was_at_its_position() {
+fn the_state_machine_survives_at_its_applied_position() {
     let machine = SimEnv::new(5);
     let (store, mut log, mut state) = open(&machine);
     let entries = || (0..10).map(|index| entry(index, index % 2));
@@ -216,7 +216,7 @@ fn the_state_survives_as_it_was_at_its_position() {
 /// After a crash at any operation, an installed snapshot is there completely, or the previous state
 /// is.
 #[test]
-fn an_installation_is_atomic_and_a_late_snapshot_takes_nothing_back() {
+fn snapshot_installation_is_atomic_and_never_goes_back() {
     let (_leaders, _log, mut leader) = open(&SimEnv::new(8));
     futures_ready(leader.apply((0..20).map(|index| entry(index, 7)))).unwrap();
     let machine = SimEnv::new(9);
