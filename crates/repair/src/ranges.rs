@@ -70,7 +70,7 @@ mod tests {
     use io::Rng;
 
     #[test]
-    fn it_finds_what_has_a_key_and_looks_at_little_else() {
+    fn range_lookup_finds_all_matches_with_few_probes() {
         let mut rng = Rng::new(1);
         for case in 0..200u64 {
             let count = rng.below(300);
@@ -111,7 +111,7 @@ mod tests {
     /// A hundred thousand tables in seven sorted runs, as in a large store: a lookup visits a few
     /// of them.
     #[test]
-    fn of_a_hundred_thousand_it_looks_at_a_few() {
+    fn range_lookup_probes_few_of_a_hundred_thousand() {
         let owned: Vec<(Vec<u8>, Vec<u8>)> = (0..100_000u32)
             .map(|i| {
                 let (run, at) = (i % 7, i / 7);

@@ -193,7 +193,7 @@ mod tests {
     use io::sim::SimEnv;
 
     #[test]
-    fn a_run_goes_forward_only() {
+    fn a_run_refuses_backward_moves() {
         let (env, cache) = (SimEnv::new(1).env(), Arc::new(Cache::new(0)));
         let mut run = Run { env, cache, members: Vec::new(), next: 0, iter: None, met: Heard::default() };
         run.seek_to_first().unwrap();

@@ -46,7 +46,7 @@ fn logged_reference(sim: &SimEnv, key: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn changes_that_lead_nowhere_are_reported_and_all_else_is_saved() {
+fn dangling_changes_are_reported_and_the_rest_is_saved() {
     let sim = SimEnv::new(1);
     let mut replay = |_: TenantId, _: SeqNo, _: &[u8]| -> Result<()> { Ok(()) };
     let (db, (manifest, shared)) =

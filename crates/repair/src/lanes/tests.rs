@@ -9,7 +9,7 @@ fn gap(after_seq: SeqNo, before_seq: Option<SeqNo>) -> LogGap {
 
 /// Each gap is narrowed to the hull of the sequences at or above the floor that no lane has.
 #[test]
-fn gaps_are_narrowed_to_what_no_lane_has() {
+fn gaps_are_narrowed_to_sequences_missing_in_all_lanes() {
     for seed in 0..500 {
         let mut rng = Rng::new(seed);
         let there: Vec<bool> = (0..40).map(|_| rng.one_in(2)).collect();
