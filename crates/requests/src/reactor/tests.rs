@@ -71,7 +71,7 @@ impl ResumableRead for Blocks {
 }
 
 #[test]
-fn an_operation_runs_at_the_times_that_it_names() {
+fn an_operation_runs_at_its_requested_times() {
     let sim = SimEnv::new(1);
     let reactor = reactor(&sim, 2);
     assert!(!reactor.is_ready() && !reactor.step());

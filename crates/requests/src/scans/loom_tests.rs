@@ -17,7 +17,7 @@ fn pass(gate: &ScanGate<u8>, one: u8) -> usize {
 
 /// Without room one scan is under way at a time, and its end lets the next begin.
 #[test]
-fn loom_each_end_lets_a_queued_scan_begin() {
+fn loom_each_finished_scan_starts_a_queued_one() {
     check(3, || {
         let gate = Arc::new(ScanGate::default());
         let others = [1, 2].map(|one| {

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn due_tasks_come_in_order() {
+fn due_tasks_run_in_order() {
     let tasks = Tasks::of_threads(1);
     for (at_ns, task) in [(0, "now"), (30, "third"), (10, "first"), (10, "second")] {
         tasks.push(OperationClass::Write, at_ns, task).unwrap();
@@ -15,7 +15,7 @@ fn due_tasks_come_in_order() {
 }
 
 #[test]
-fn a_long_task_beyond_the_bound_waits_for_a_thread_that_ends_one() {
+fn a_long_task_over_the_limit_waits_for_another_to_end() {
     let tasks = Tasks::of_threads(2);
     for (class, task) in
         [(OperationClass::Long, "scan"), (OperationClass::Long, "another"), (OperationClass::Write, "write")]

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_have_their_turns() {
+    fn gets_and_scans_alternate_fairly() {
         let mut alternation = Alternation::default();
         assert_eq!(alternation.next(None, None), None);
         assert_eq!((0..5).filter(|_| alternation.next(Some(1), None) == Some(1)).count(), 5);

@@ -185,7 +185,7 @@ impl Rig {
 }
 
 #[test]
-fn each_want_is_delivered_to_its_requests() {
+fn each_read_is_delivered_to_its_requests() {
     let mut failed = 0;
     for seed in 0..60 {
         let (mut rig, mut rng) = (Rig::new(seed, 1 << 20), Rng::new(seed));
@@ -250,7 +250,7 @@ fn buffers_are_bounded_for_any_number_of_requests() {
 
 /// Each of a few requests wants more than the bound: the oldest finishes, and then the next.
 #[test]
-fn the_oldest_request_finishes_whatever_it_wants() {
+fn the_oldest_request_finishes_beyond_the_buffer_bound() {
     for needs_all in [false, true] {
         let mut rig = Rig::new(2, 24 << 20);
         for n in 0..4u64 {
@@ -272,7 +272,7 @@ fn the_oldest_request_finishes_whatever_it_wants() {
 
 /// Requests that want the same bytes wait for one read, and neighbors of one request are one read.
 #[test]
-fn shared_wants_are_read_once() {
+fn shared_blocks_are_read_once() {
     let mut rig = Rig::new(3, 1 << 20);
     let before = rig.sim.op_count();
     for _ in 0..100 {
