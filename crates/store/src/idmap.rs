@@ -289,7 +289,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn agrees_with_a_btree_map_and_old_clones_stay() {
+    fn id_map_agrees_with_a_btree_map_and_clones_are_stable() {
         let mut rng = io::Rng::new(1);
         let (mut map, mut model) = (IdMap::new(), BTreeMap::new());
         let mut old: Vec<(IdMap<u64, u64>, BTreeMap<u64, u64>)> = Vec::new();
@@ -317,7 +317,7 @@ mod tests {
 
     /// Many changes at once have the same effect as one by one, and share the unchanged runs.
     #[test]
-    fn many_changes_at_once_are_those_one_by_one() {
+    fn bulk_changes_equal_single_changes() {
         let mut rng = io::Rng::new(3);
         for round in 0..60 {
             let keys = 1 + rng.below(4000);

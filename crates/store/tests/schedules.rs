@@ -166,7 +166,7 @@ fn check(history: &History, replayed: &[(u64, Vec<u8>)], op: u64, kind: CrashKin
 }
 
 #[test]
-fn no_schedule_takes_from_a_tenant_what_it_was_promised() {
+fn no_schedule_loses_acknowledged_writes_of_a_tenant() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let mut released = 0;

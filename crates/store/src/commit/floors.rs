@@ -87,7 +87,7 @@ mod tests {
     use crate::manifest::Engines;
 
     #[test]
-    fn a_hint_that_is_given_while_floors_are_asked_for_stays() {
+    fn a_hint_given_while_floors_are_computed_is_kept() {
         let floors = Floors::default();
         let state = || Arc::new(State::empty(base::Uid::default(), 0, &Engines::default()));
         floors.hint();

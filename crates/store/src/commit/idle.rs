@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_short_after_writes_that_somebody_waited_for() {
+    fn idle_pause_is_short_after_durable_writes() {
         let idle = Idle::default();
         let stats = |batches, durable_writes, unasked_writes| WalStats {
             batches,

@@ -62,7 +62,7 @@ mod loom_tests {
 
     /// Under every schedule, a call that entered ends before the close continues, or is refused.
     #[test]
-    fn loom_no_call_is_inside_after_the_close() {
+    fn loom_no_call_is_inside_after_close() {
         check(3, || {
             let (gate, changes) = (Arc::new(Gate::default()), Arc::new(AtomicU64::new(0)));
             let calls: Vec<_> = (0..2)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shut_gate_lets_nobody_in_and_the_last_call_tells() {
+    fn a_shut_gate_refuses_calls_and_reports_the_last_exit() {
         let gate = Gate::default();
         assert!(gate.enter() && gate.enter() && !gate.is_empty() && !gate.is_shut());
         gate.shut();

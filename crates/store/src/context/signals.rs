@@ -206,7 +206,7 @@ mod tests {
     /// Under every schedule, a wait ends when its condition is met or its time is over, and not
     /// earlier.
     #[test]
-    fn a_wait_ends_when_it_is_met_or_when_its_time_is_over() {
+    fn a_wait_ends_by_its_condition_or_timeout() {
         for seed in 1..=200 {
             let sim = io::sim::SimEnv::new(seed);
             let ran = sim.run_threads(&io::sim::threads::Plan::new(seed), move |env| {

@@ -75,7 +75,7 @@ fn a_request_is_served_within_two_seconds_and_leaves_nothing() {
 }
 
 #[test]
-fn the_error_of_the_checkpoint_is_the_clients_with_its_kind() {
+fn the_client_receives_the_checkpoint_error() {
     let env = SimEnv::new(2).env();
     let _lock = store(&env);
     let mailbox = Mailbox::new(&env, Path::new(STORE));
@@ -89,7 +89,7 @@ fn the_error_of_the_checkpoint_is_the_clients_with_its_kind() {
 }
 
 #[test]
-fn a_request_that_no_process_takes_is_withdrawn() {
+fn an_unserved_request_is_withdrawn() {
     let env = SimEnv::new(3).env();
     let _lock = store(&env);
     let begun_ns = env.clock.now_ns();
@@ -117,7 +117,7 @@ fn the_end_of_the_process_ends_the_wait() {
 }
 
 #[test]
-fn a_store_that_was_opened_anew_refuses_requests_that_were_taken_and_serves_the_others() {
+fn a_reopened_store_refuses_requests_taken_before() {
     let env = SimEnv::new(5).env();
     let _lock = store(&env);
     let before = put(&env, Id(1), Part::Taken, &format::request(Path::new("/one")));
@@ -207,7 +207,7 @@ fn too_many_requests_are_refused() {
 }
 
 #[test]
-fn a_relative_target_and_a_directory_without_a_store_are_refused_by_the_client() {
+fn the_client_refuses_relative_targets_and_missing_stores() {
     let env = SimEnv::new(9).env();
     assert_eq!(ask(&env, "/copy", &mut |_| {}).unwrap_err().kind(), ErrorKind::NotFound);
     let _lock = store(&env);
@@ -232,7 +232,7 @@ fn a_request_removed_by_hand_ends_the_wait() {
 }
 
 #[test]
-fn an_answer_that_is_none_is_corruption() {
+fn a_malformed_answer_is_corruption() {
     for text in
         ["", "done\n", "lavastore answer 1\n", "lavastore answer 1\ndone", "lavastore answer 1\nfailed io\n"]
     {

@@ -389,7 +389,7 @@ mod tests {
 
     /// An accepted edit builds on the edits before it, so it is rolled back with them.
     #[test]
-    fn edits_behind_one_that_is_rolled_back_go_with_it() {
+    fn later_edits_are_rolled_back_with_an_earlier_one() {
         let sim = io::sim::SimEnv::new(1);
         let dir = Path::new("/store");
         let manifest =
@@ -413,7 +413,7 @@ mod tests {
     /// A reader would refuse a longer edit, and the store would not open any more. (The test does
     /// not touch the memory.)
     #[test]
-    fn an_edit_that_no_reader_would_take_is_not_written() {
+    fn an_edit_that_readers_would_refuse_is_not_written() {
         check_len(&vec![0; format::PAYLOAD_LEN_MAX]).unwrap();
         let e = check_len(&vec![0; format::PAYLOAD_LEN_MAX + 1]).unwrap_err();
         assert_eq!(

@@ -281,7 +281,7 @@ mod tests {
     use base::codec::{put_bytes, put_varint};
 
     #[test]
-    fn pieces_end_where_a_change_ends_if_they_can() {
+    fn snapshot_pieces_end_at_change_boundaries() {
         let mut snapshot = Vec::new();
         let mut ends = vec![0];
         for len in [3usize, 40, 0, 500, 1, 2, 90, 90, 7] {

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_kept_and_no_room_is_none() {
+    fn only_the_first_failure_other_than_no_space_is_kept() {
         let syncs = StoreDir::default();
         syncs.run(|| Ok(())).unwrap();
         let full = || Err(Error::new(ErrorKind::NoSpace, "injected"));
@@ -94,7 +94,7 @@ mod tests {
 
     /// In any schedule, syncs do not overlap, and none begins after a failed one.
     #[test]
-    fn threads_sync_one_after_the_other() {
+    fn directory_syncs_of_threads_are_serialized() {
         for fails_at in 0..40 {
             let (syncs, under_way, begun) = (StoreDir::default(), AtomicUsize::new(0), AtomicUsize::new(0));
             std::thread::scope(|scope| {

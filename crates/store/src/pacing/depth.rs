@@ -190,7 +190,7 @@ mod loom_tests {
     /// In any schedule there are never more pieces in flight than the depth. Each end frees a slot,
     /// also while the depth changes.
     #[test]
-    fn loom_no_place_is_taken_twice_or_lost() {
+    fn loom_no_depth_slot_is_taken_twice_or_lost() {
         check(3, || {
             let depth = Arc::new(Depth::new());
             (0..4).for_each(|_| depth.follow(Judgement::Slow));
@@ -216,7 +216,7 @@ mod loom_tests {
 
     /// The depth follows each judgment, from any thread.
     #[test]
-    fn loom_no_judgement_is_lost() {
+    fn loom_no_depth_adjustment_is_lost() {
         check(3, || {
             let depth = Arc::new(Depth::new());
             let other = {

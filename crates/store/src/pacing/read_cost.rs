@@ -359,7 +359,7 @@ mod loom_tests {
     /// With concurrent reads, in the end none is in flight and no burst has more reads than were
     /// made. The next read is a burst.
     #[test]
-    fn loom_bursts_end() {
+    fn loom_every_read_burst_ends() {
         check(3, || {
             let cost = Arc::new(ReadCost::new());
             let other = {
@@ -383,7 +383,7 @@ mod loom_tests {
 
     /// After two successive bursts the published results include both.
     #[test]
-    fn loom_what_is_told_is_what_was_derived_last() {
+    fn loom_published_read_cost_is_the_latest() {
         check(3, || {
             let cost = Arc::new(ReadCost::new());
             {
@@ -409,7 +409,7 @@ mod loom_tests {
 
     /// After reads without a waiting thread have ended, the next read is a burst.
     #[test]
-    fn loom_what_nobody_waits_for_ends_too() {
+    fn loom_reads_without_waiters_end_their_burst() {
         check(3, || {
             let cost = Arc::new(ReadCost::new());
             let other = {

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_works_in_between_goes_on_as_before() {
+    fn nested_traffic_scopes_restore_the_outer_one() {
         let outer = during(Some(Traffic::Flush));
         {
             let _inner = during(Some(Traffic::Other));

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn many_files_are_read_again_and_again_and_few_are_open() {
+    fn many_files_are_read_with_few_open() {
         let sim = SimEnv::new(1);
         let paths = made(&sim, 3 * OPEN_MAX);
         sim.set_open_max(Some(OPEN_MAX as u64 + 1));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_passes_by_itself_is_no_damage() {
+    fn a_transient_refusal_is_no_damage() {
         let sim = SimEnv::new(1);
         let paths = made(&sim, 1);
         let few = FewOpen::over(&sim.env(), None);

@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_without_work_sleeps_ever_longer_up_to_a_second() {
+    fn an_idle_worker_backs_off_up_to_a_second() {
         assert_eq!(nap(0), IDLE_POLL);
         assert!((0..40).all(|naps| nap(naps + 1) == (nap(naps) * 2).min(DOZE_MAX)));
         // Work due after a second of rest is found before another second has passed.
@@ -509,7 +509,7 @@ mod tests {
     /// A flush is charged and does not wait. The other jobs wait for its bytes too, and keep the
     /// limit over any second.
     #[test]
-    fn one_budget_is_for_all_and_flush_does_not_wait() {
+    fn one_io_budget_covers_all_jobs_except_flush() {
         let context = context();
         let (clock, budget) = (&context.env.clock, &context.pace().budget);
         budget.set(8 << 20);
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_panics_is_an_error_with_its_words() {
+    fn a_panicking_job_is_an_error_with_its_message() {
         let mut job: Box<dyn Job> = Box::new(Faulty);
         let e = step_guarded(&context(), &mut job).map(drop).unwrap_err();
         assert_eq!(e.kind(), base::ErrorKind::Poisoned);

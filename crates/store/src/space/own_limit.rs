@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_the_one_that_was_set() {
+    fn limits_round_trip_through_their_packed_form() {
         let limits = [
             None,
             Some(SpaceLimit::Bytes(0)),

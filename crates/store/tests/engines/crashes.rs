@@ -36,7 +36,7 @@ fn sessions(sim: &SimEnv, seed: u64) -> History {
 }
 
 #[test]
-fn every_crash_leaves_every_engine_what_was_acknowledged() {
+fn every_crash_keeps_acknowledged_edits_of_every_engine() {
     let (mut tried, mut rng) = (0, Rng::new(5));
     for seed in 0..8 {
         let sim = SimEnv::new(seed);
@@ -71,7 +71,7 @@ fn every_crash_leaves_every_engine_what_was_acknowledged() {
 
 /// A full disk refuses changes and rolls, and an absent engine loses nothing.
 #[test]
-fn a_full_disk_takes_nothing_from_an_engine_that_is_away() {
+fn a_full_disk_loses_nothing_of_an_absent_engine() {
     let (mut refused, mut made) = (0, 0);
     for nth in 0..60 {
         let (sim, mut rng) = (SimEnv::new(nth), Rng::new(nth));

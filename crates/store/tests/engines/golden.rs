@@ -113,7 +113,7 @@ fn begun() -> Vec<u8> {
 }
 
 #[test]
-fn a_manifest_of_a_log_that_begins_inside_a_group_is_what_it_was() {
+fn golden_manifest_of_a_log_begun_inside_a_group_is_unchanged() {
     let bytes = begun();
     let now = [
         ("manifest-v1-log-begins.bin", bytes.clone(), BEGUN),
@@ -162,7 +162,7 @@ fn listing(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_manifest_of_several_engines_is_what_version_1_looks_like() {
+fn golden_manifest_of_several_engines_is_unchanged() {
     let bytes = fixed();
     let now = [
         ("manifest-v1-engines.bin", bytes.clone(), MANIFEST),
@@ -172,7 +172,7 @@ fn a_manifest_of_several_engines_is_what_version_1_looks_like() {
 }
 
 #[test]
-fn a_manifest_of_two_lanes_is_what_it_was() {
+fn golden_manifest_of_two_lanes_is_unchanged() {
     let bytes = lanes();
     let now = [
         ("manifest-v1-lanes.bin", bytes.clone(), LANES),
@@ -211,7 +211,7 @@ fn shared() -> Vec<u8> {
 }
 
 #[test]
-fn a_manifest_of_a_store_that_was_copied_is_what_it_was() {
+fn golden_manifest_of_a_copied_store_is_unchanged() {
     let bytes = shared();
     let now = [
         ("manifest-v1-shared.bin", bytes.clone(), SHARED),
@@ -241,7 +241,7 @@ fn bounded() -> Vec<u8> {
 }
 
 #[test]
-fn a_manifest_of_a_store_with_a_limit_is_what_it_was() {
+fn golden_manifest_of_a_store_with_a_limit_is_unchanged() {
     let bytes = bounded();
     let now = [
         ("manifest-v1-bounded.bin", bytes.clone(), BOUNDED),
@@ -285,7 +285,7 @@ fn speed() -> Vec<u8> {
 }
 
 #[test]
-fn a_manifest_of_a_store_with_two_disks_is_what_it_was() {
+fn golden_manifest_of_a_store_with_two_disks_is_unchanged() {
     let bytes = speed();
     let now = [
         ("manifest-v1-speed.bin", bytes.clone(), SPEED),
@@ -308,7 +308,7 @@ const IDENTITY: &[u8] = include_bytes!("../golden/speed-v1.bin");
 
 /// The identity of a fast tier: any damaged bit is detected, and no truncated slot is accepted.
 #[test]
-fn a_slot_of_an_identity_is_what_it_was() {
+fn golden_identity_slot_is_unchanged() {
     let uid = |n| Uid::from_words(n, n);
     let identity =
         Identity { store: uid(1), disk: uid(2), epoch: 3, session: uid(4), previous: uid(5), moving: true };
@@ -347,7 +347,7 @@ fn a_group_that_is_replayed_is_not_shared() {
 }
 
 #[test]
-fn it_is_read() {
+fn the_golden_manifest_of_engines_is_read() {
     assert_eq!(listing(MANIFEST), LISTING);
     let state = replay(MANIFEST, &Engines::of::<A>()).unwrap().state;
     state.verify().unwrap();

@@ -176,7 +176,7 @@ pub fn step(manifest: &Arc<Manifest>, here: Here, rng: &mut Rng, model: &mut Mod
 }
 
 #[test]
-fn engines_keep_what_they_have_whoever_is_away() {
+fn engines_keep_their_state_while_others_are_absent() {
     let (mut away, mut rolls) = (0, 0);
     for seed in 0..60 {
         let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
@@ -208,7 +208,7 @@ fn engines_keep_what_they_have_whoever_is_away() {
 
 /// A copy of a store includes the parts of absent engines.
 #[test]
-fn a_copy_holds_what_engines_have_that_are_away() {
+fn a_copy_includes_absent_engines() {
     let (sim, mut rng) = (SimEnv::new(1), Rng::new(1));
     let (mut model, manifest) = (Model::default(), BOTH.create(&sim).unwrap());
     while model.parts.values().map(|part| part.files.len()).sum::<usize>() < 5 || model.parts.len() < 2 {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 type LaterB = Ledger<7, 2>;
 
 #[test]
-fn an_engine_with_a_newer_format_is_as_one_that_is_away() {
+fn an_engine_of_a_newer_format_is_treated_as_absent() {
     let (sim, mut rng, mut model) = (SimEnv::new(1), Rng::new(1), Model::default());
     let manifest = BOTH.create(&sim).unwrap();
     while model.parts.len() < 2 {
@@ -82,7 +82,7 @@ impl Engine for Impostor {
 }
 
 #[test]
-fn a_handle_is_only_for_engines_that_are_here() {
+fn handles_exist_only_for_present_engines() {
     let sim = SimEnv::new(2);
     let manifest = Here { a: true, b: false }.create(&sim).unwrap();
     let e = Handle::<Impostor>::of(&manifest).map(drop).unwrap_err();
@@ -92,7 +92,7 @@ fn a_handle_is_only_for_engines_that_are_here() {
 }
 
 #[test]
-fn a_file_on_a_volume_that_is_not_there_is_refused_at_open_and_named() {
+fn a_file_on_an_unknown_volume_is_refused_at_open() {
     let away = Volume(2);
     let group = LogGroupMeta { ltn: 1, file: 5, len: 4096, volume: away, ..Default::default() };
     let file = EngineFile { number: 6, kind: 1, volume: away };
@@ -113,7 +113,7 @@ fn a_file_on_a_volume_that_is_not_there_is_refused_at_open_and_named() {
 }
 
 #[test]
-fn what_contradicts_the_engines_is_refused() {
+fn records_that_contradict_the_engines_are_refused() {
     let state = State::empty(Uid::default(), 1, &Engines::of::<A>());
     let add = |engine, name: &str| Record::AddEngine { engine, name: name.into(), format: 1 };
     let file = |engine, number| Record::AddEngineFile {
@@ -176,7 +176,7 @@ fn what_contradicts_the_engines_is_refused() {
 /// Random bytes and random changes of a valid snapshot give an error, or a valid state that is
 /// written unchanged.
 #[test]
-fn hostile_steps() {
+fn hostile_snapshots_are_refused_or_round_trip() {
     let mut rng = Rng::new(4);
     let (sim, mut model) = (SimEnv::new(4), Model::default());
     let manifest = BOTH.create(&sim).unwrap();

@@ -208,7 +208,7 @@ fn campaign(seed: u64) -> u64 {
 }
 
 #[test]
-fn each_lane_keeps_its_own_promises() {
+fn every_crash_keeps_the_durability_of_each_lane() {
     let states: u64 = (0..20).map(campaign).sum();
     println!("{states} crash states");
     assert!(states > 1500, "{states}");

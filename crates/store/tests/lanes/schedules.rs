@@ -138,7 +138,7 @@ fn run(seed: u64) -> (u64, u64) {
 }
 
 #[test]
-fn no_schedule_shows_a_reader_what_he_did_not_ask_for() {
+fn no_schedule_returns_wrong_bytes_to_a_reader() {
     let (mut found, mut late) = (0, 0);
     for seed in 1..=SEEDS {
         let (more, too_late) = run(seed);
@@ -150,7 +150,7 @@ fn no_schedule_shows_a_reader_what_he_did_not_ask_for() {
 
 /// Groups become passed while a reader lists them. Every listing contains each of them.
 #[test]
-fn a_group_that_passes_is_listed_at_every_moment() {
+fn a_group_being_retained_is_always_listed() {
     for seed in 1..=PASSING_SEEDS {
         let sim = SimEnv::new(seed);
         let plan = Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) };

@@ -48,7 +48,7 @@ fn path_of(machine: &Machine, ltn: u64) -> PathBuf {
 }
 
 #[test]
-fn what_is_kept_is_read_after_a_reopen_and_not_at_open() {
+fn retained_groups_are_read_after_open_and_not_during_it() {
     let sim = SimEnv::new(1);
     let (machine, records) = filled(&sim, 4);
     check(&machine, &records);
@@ -68,7 +68,7 @@ fn what_is_kept_is_read_after_a_reopen_and_not_at_open() {
 /// Groups become garbage several at a time. Their files are kept for the next groups, up to a
 /// quarter of the number of retained groups.
 #[test]
-fn files_of_freed_groups_wait_to_be_used_again() {
+fn files_of_freed_groups_are_kept_for_reuse() {
     let sim = SimEnv::new(11);
     let (mut machine, _) = filled(&sim, 24);
     let files = || {
@@ -86,7 +86,7 @@ fn files_of_freed_groups_wait_to_be_used_again() {
 
 /// A missing or damaged group loses its own records, and the store opens.
 #[test]
-fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
+fn a_missing_or_damaged_retained_group_loses_only_its_records() {
     let sim = SimEnv::new(2);
     let (machine, records) = filled(&sim, 4);
     let ltns = machine.retained();
@@ -133,7 +133,7 @@ fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
 
 /// A reused file is another group, and a reader of the old one gets an error.
 #[test]
-fn a_file_is_used_again_under_another_identity() {
+fn a_reused_log_file_gets_a_new_identity() {
     let sim = SimEnv::new(3);
     let (mut machine, mut records) = filled(&sim, 6);
     // Files whose length differs from the current group length are removed.
@@ -172,7 +172,7 @@ fn a_file_is_used_again_under_another_identity() {
 /// A file with another name, in a copy of the store, is never written again. It is removed, and the
 /// next group gets a new file.
 #[test]
-fn the_file_of_a_shared_group_is_not_used_again() {
+fn the_file_of_a_shared_group_is_not_reused() {
     let sim = SimEnv::new(8);
     let (mut machine, _) = filled(&sim, 3);
     // The youngest group has the length of the next ones, so its file would be reused.
@@ -193,7 +193,7 @@ fn the_file_of_a_shared_group_is_not_used_again() {
 }
 
 #[test]
-fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
+fn groups_are_retained_in_order_once_all_floors_passed() {
     use GroupState::{Active, Closed, Passed, Retained};
     let sim = SimEnv::new(5);
     let mut machine = Machine::open(sim.env()).unwrap();
@@ -240,7 +240,7 @@ fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
 
 /// An open without the lane leaves the lane alone, whatever it writes.
 #[test]
-fn a_lane_that_is_not_opened_stays_as_it_is() {
+fn an_unopened_lane_is_unchanged() {
     let sim = SimEnv::new(6);
     let (mut machine, mut records) = filled(&sim, 2);
     // The lane also has a batch that is only in its staging file.
@@ -269,7 +269,7 @@ fn a_lane_that_is_not_opened_stays_as_it_is() {
 
 /// Another thread retains or frees groups between the plan of a move and its edit.
 #[test]
-fn groups_are_moved_by_one_at_a_time() {
+fn one_thread_moves_groups_at_a_time() {
     let sim = SimEnv::new(8);
     let (mut machine, records) = filled(&sim, 2);
     let ltns = machine.retained();
@@ -289,7 +289,7 @@ fn groups_are_moved_by_one_at_a_time() {
 
 /// A missing or short group that recovery would replay makes the open fail.
 #[test]
-fn a_group_to_replay_that_is_missing_or_cut_refuses_the_open_by_name() {
+fn a_missing_or_truncated_group_to_replay_refuses_the_open() {
     let sim = SimEnv::new(9);
     let mut machine = Machine::open(sim.env()).unwrap();
     machine.append(b"record", Durability::Durable).unwrap();

@@ -4,7 +4,7 @@ use io::Rng;
 use store::IdMap;
 
 #[test]
-fn changes_lead_from_one_map_to_the_other() {
+fn id_map_changes_transform_one_map_into_the_other() {
     let mut rng = Rng::new(2);
     let mut maps: Vec<IdMap<u64, u64>> = vec![IdMap::new()];
     let mut map = IdMap::new();

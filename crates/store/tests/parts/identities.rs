@@ -13,7 +13,7 @@ fn identity() -> Identity {
 }
 
 #[test]
-fn a_slot_says_what_was_written_and_no_bit_of_it_may_change() {
+fn identity_slots_round_trip_and_detect_every_bit_flip() {
     let bytes = identity().encode();
     assert_eq!(bytes.len(), SLOT_LEN);
     assert_eq!(Identity::decode(&bytes).unwrap(), identity());

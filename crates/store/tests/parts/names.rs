@@ -7,7 +7,7 @@ use store::names::{
 use store::numbers::NUMBER_MAX;
 
 #[test]
-fn names_of_any_number_lead_back_to_it() {
+fn file_names_round_trip_for_any_number() {
     for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, NUMBER_MAX] {
         for kind in [
             FileKind::Ksst(n),

@@ -43,7 +43,7 @@ fn read_a_little(fs: &dyn FileSystem, path: &Path) {
 }
 
 #[test]
-fn background_writes_come_in_pieces() {
+fn background_writes_are_split_into_pieces() {
     let mut operations = Vec::new();
     for on in [false, true] {
         let sim = SimEnv::new(1);

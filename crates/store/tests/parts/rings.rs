@@ -3,7 +3,7 @@
 use store::commit::{Aging, staging_len};
 
 #[test]
-fn a_ring_holds_a_memtable_and_two_groups_where_pages_wait() {
+fn the_tail_buffer_holds_a_memtable_and_two_groups() {
     const MB: u64 = 1 << 20;
     let aging = Aging { age_ms_max: 1000, memtable_bytes: 16 * MB, ..Aging::default() };
     assert_eq!(aging.ring_len(16 * MB, 16 * MB), 48 << 20);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use store::context::Signals;
 
 #[test]
-fn a_write_wakes_those_that_sleep_long_and_does_so_once() {
+fn a_write_wakes_dozing_workers_once() {
     let signals = Signals::default();
     let before = signals.work_epoch();
     signals.wake_dozing();

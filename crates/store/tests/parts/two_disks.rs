@@ -62,7 +62,7 @@ fn each_kind_of_file_has_its_disk() {
 /// Log files on the disk of the directory are hidden once the other disk has its identity, and
 /// visible before that.
 #[test]
-fn a_place_that_is_no_speed_disk_yet_hides_nothing() {
+fn a_new_fast_tier_directory_hides_no_files() {
     let (capacity, speed) = (SimEnv::new(1), SimEnv::new(2));
     let fs = two(&capacity, &speed);
     make(&*capacity.env().fs, "/store/000000000001.log");
@@ -73,7 +73,7 @@ fn a_place_that_is_no_speed_disk_yet_hides_nothing() {
 }
 
 #[test]
-fn names_do_not_cross_the_disks_and_a_sync_is_one_of_both() {
+fn renames_stay_on_one_disk_and_syncs_cover_both() {
     let (capacity, speed) = (SimEnv::new(1), SimEnv::new(2));
     let fs = two(&capacity, &speed);
     let file =

@@ -6,7 +6,7 @@ use std::path::Path;
 use store::volumes::{Location, Volume, Volumes};
 
 #[test]
-fn a_volume_that_is_not_here_is_refused_by_its_number() {
+fn an_unknown_volume_is_refused_by_number() {
     let env = SimEnv::new(1).env();
     let volumes = Volumes::new(Location::metered(&env, Path::new("/store")));
     assert_eq!(volumes.at(Volume::DIRECTORY).unwrap().path("x"), Path::new("/store/x"));

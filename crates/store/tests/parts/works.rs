@@ -75,7 +75,7 @@ fn the_most_urgent_class_of_both_engines_comes_first() {
 /// and then of both. Failures of the secondary engine's jobs are reported to the secondary engine
 /// from its first job on.
 #[test]
-fn a_guest_may_join_while_workers_ask_for_work() {
+fn a_secondary_engine_may_join_running_workers() {
     for seed in 1..=200 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), move |env| {

@@ -29,7 +29,7 @@ pub fn without_the_toy(sim: &SimEnv, batches: u64) -> Store {
 }
 
 #[test]
-fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
+fn data_of_an_absent_engine_survives_log_and_manifest_rolls() {
     let sim = SimEnv::new(3);
     let (store, toy) = open(sim.env()).unwrap();
     for i in 0..50_u8 {
@@ -58,7 +58,7 @@ fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
 }
 
 #[test]
-fn who_was_away_when_the_log_was_ended_is_told() {
+fn an_engine_absent_at_the_log_end_is_notified() {
     let sim = SimEnv::new(4);
     let (store, toy) = open(sim.env()).unwrap();
     let missed = |store: &Store| store.manifest().state().engines.has_missed(Toy::ID);
@@ -91,7 +91,7 @@ fn who_was_away_when_the_log_was_ended_is_told() {
 
 /// An interrupted repair leaves `CURRENT`, but no store: no open succeeds, with any engines.
 #[test]
-fn a_repair_that_was_cut_off_is_opened_by_nobody() {
+fn an_interrupted_repair_is_refused_by_every_open() {
     let sim = SimEnv::new(3);
     drop(open(sim.env()).unwrap());
     let mark = unfinished::Mark::set(&sim.env().fs, Path::new(DIR), unfinished::Work::Repair).unwrap();

@@ -102,7 +102,7 @@ fn campaign(seed: u64) -> u64 {
 }
 
 #[test]
-fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
+fn every_crash_leaves_a_prefix_with_all_acknowledged_writes() {
     let states: u64 = (0..16).map(campaign).sum();
     println!("{states} crash states");
     assert!(states > 700, "{states}");
@@ -111,7 +111,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
 /// A store that was opened with hardly any space accepts entries again once there is space, without
 /// a reopen.
 #[test]
-fn appends_resume_when_there_is_room() {
+fn appends_resume_when_space_returns() {
     let mut refused = 0;
     for free in [100 << 10, 200 << 10, 300 << 10, 400 << 10, 500 << 10] {
         let sim = SimEnv::new(free);

@@ -12,13 +12,13 @@ mod removal;
 mod story;
 
 #[test]
-fn it_appends_crashes_replays_trims_and_shares_group_commit() {
+fn the_toy_log_appends_recovers_trims_and_group_commits() {
     let mut told = Vec::new();
     story::tell(&mut |line| told.push(line.to_owned()));
     assert_eq!(told.len(), 4, "{told:#?}");
 }
 
 #[test]
-fn it_has_fewer_than_300_lines() {
+fn the_toy_log_has_fewer_than_300_lines() {
     assert!(include_str!("../../examples/toy_log/engine.rs").lines().count() < 300);
 }

@@ -76,7 +76,7 @@ fn comes_back(sim: &SimEnv) {
 }
 
 #[test]
-fn it_leaves_nothing_and_its_groups_go() {
+fn removing_an_engine_deletes_its_files_and_log_groups() {
     let sim = SimEnv::new(1);
     let numbers = made(&sim);
     let (store, toy) = open(sim.env()).unwrap();
@@ -98,7 +98,7 @@ fn it_leaves_nothing_and_its_groups_go() {
 }
 
 #[test]
-fn a_crash_leaves_all_of_it_or_nothing() {
+fn a_crash_during_engine_removal_leaves_all_or_nothing() {
     let sim = SimEnv::new(2);
     let numbers = made(&sim);
     let store = without_the_toy(&sim, 1);

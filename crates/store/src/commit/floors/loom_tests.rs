@@ -36,7 +36,7 @@ fn spawn(shared: &Arc<Shared>, body: impl FnOnce(&Shared) + 'static) -> thread::
 
 /// The release used every raised floor, or a hint requests another release.
 #[test]
-fn loom_no_floor_that_rose_is_forgotten() {
+fn loom_no_raised_floor_is_lost() {
     check(3, || {
         let shared = Arc::new(Shared::default());
         let telling = spawn(&shared, |shared| {

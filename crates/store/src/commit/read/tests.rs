@@ -2,7 +2,7 @@ use super::*;
 
 /// The stand-in for a missing group holds nothing.
 #[test]
-fn a_group_that_is_missing_can_be_neither_read_nor_written() {
+fn a_missing_group_can_be_neither_read_nor_written() {
     let group = MissingGroup(PathBuf::from("/store/000000000001.log"));
     let buf = AlignedBuf::zeroed(io::PAGE);
     let tries = [

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_long_lane_keeps_more_free_groups_up_to_so_many_bytes() {
+fn a_long_lane_keeps_more_free_groups_up_to_a_bound() {
     // Short or few groups: bounded by number.
     let by_number = [(0, 64 << 20), (3, 64 << 20), (4, 64 << 20), (40, 64 << 20), (16, 256 << 20)];
     assert_eq!(by_number.map(|(retained, len)| free_of_retained(retained, len)), [0, 0, 1, 10, 4]);

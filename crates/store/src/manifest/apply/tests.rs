@@ -121,7 +121,7 @@ fn scripts() {
 }
 
 #[test]
-fn a_state_that_contradicts_itself_is_found_out() {
+fn an_inconsistent_state_is_detected() {
     fn file(number: u64) -> EngineFile {
         EngineFile { number, kind: 1, volume: Volume::DIRECTORY }
     }

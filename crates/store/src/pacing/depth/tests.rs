@@ -159,7 +159,7 @@ fn scripts() {
 /// Threads compete for a single slot under many schedules: it is never taken twice, nor lost. (The
 /// loom test does the same for two threads, under all schedules.)
 #[test]
-fn under_every_schedule_no_place_is_taken_twice() {
+fn no_schedule_takes_a_depth_slot_twice() {
     for seed in 1..=200 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), |env| {
@@ -196,7 +196,7 @@ fn under_every_schedule_no_place_is_taken_twice() {
 /// Random operations: the depth keeps its bounds, pieces in flight never exceed the depth at their
 /// start, waits are short, and in the end every slot is free.
 #[test]
-fn whatever_happens_the_bounds_are_kept() {
+fn depth_stays_within_bounds_under_random_operations() {
     for seed in 0..300 {
         let (mut rng, depth) = (Rng::new(seed), Depth::new());
         let (mut there, mut now_ns) = (Vec::new(), 1);

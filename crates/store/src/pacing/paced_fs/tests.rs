@@ -66,7 +66,7 @@ impl AppendFile for Noting {
 /// Background work keeps several writes in flight, but only one beside a foreground reader, whose
 /// read would queue behind all of them.
 #[test]
-fn beside_a_reader_one_piece_is_on_its_way() {
+fn paced_writes_have_one_piece_in_flight_beside_a_reader() {
     let sim = SimEnv::new(1);
     let (fs, pace) = paced(&sim.env());
     write(&*fs, &path(1), &bytes(1000, 1));
@@ -114,7 +114,7 @@ fn reads_in_flight_are_timed() {
 /// Asynchronous background reads are accounted once, and hold no slot. Beside a foreground reader
 /// they are made in pieces before the call returns.
 #[test]
-fn reads_beside_the_work_are_booked_and_hold_no_place() {
+fn read_ahead_is_accounted_and_holds_no_depth_slot() {
     let dir = std::env::temp_dir().join(format!("lavastore-beside-{}", std::process::id()));
     for env in [Env::kernel(), SimEnv::new(4).env()] {
         let pace = Arc::new(Pace::new(&env.clock));
@@ -159,7 +159,7 @@ fn reads_beside_the_work_are_booked_and_hold_no_place() {
 /// Read-ahead that completes in time has no waiting thread, so it does not change the cost of a
 /// byte. (In simulation a read completes when its result is requested.)
 #[test]
-fn what_was_read_ahead_in_time_makes_no_byte_cheaper() {
+fn completed_read_ahead_does_not_change_the_read_cost() {
     let dir = std::env::temp_dir().join(format!("lavastore-ahead-{}", std::process::id()));
     let env = Env::kernel();
     let pace = Arc::new(Pace::new(&env.clock));
@@ -192,7 +192,7 @@ fn what_was_read_ahead_in_time_makes_no_byte_cheaper() {
 /// A collection batch over both disks is waited for, each disk with its own reads. The limiter of
 /// the first file's disk must not let it run asynchronously.
 #[test]
-fn a_batch_beside_the_work_is_of_one_disk() {
+fn a_background_batch_is_accounted_to_one_disk() {
     let dir = std::env::temp_dir().join(format!("lavastore-beside-both-{}", std::process::id()));
     let env = Env::kernel();
     let pace = Arc::new(Pace::of_two(&env.clock));
@@ -230,7 +230,7 @@ fn a_batch_beside_the_work_is_of_one_disk() {
 /// Background threads write and read beside a foreground reader. Under every schedule each reads
 /// back its own data and finishes, also with a single slot at the device.
 #[test]
-fn under_every_schedule_all_come_to_their_end() {
+fn paced_threads_finish_under_every_schedule() {
     let mut waits = 0;
     for seed in 1..=150 {
         let sim = SimEnv::new(seed);
@@ -320,7 +320,7 @@ fn each_disk_has_a_pace_of_its_own() {
 
 /// In a batch over both disks, each disk accounts its own reads, in one go or in pieces.
 #[test]
-fn of_a_batch_over_both_disks_each_has_its_own() {
+fn a_batch_over_both_disks_is_accounted_per_disk() {
     let sim = SimEnv::new(10);
     let pace = Arc::new(Pace::of_two(&sim.env().clock));
     let speed = pace.of_speed_disk().unwrap().clone();

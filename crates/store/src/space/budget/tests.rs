@@ -154,7 +154,7 @@ fn scripts() {
 
 /// The limit changes during a refresh with the old one: the new limit holds after both.
 #[test]
-fn a_refresh_that_began_before_a_change_does_not_bring_the_old_limit_back() {
+fn a_concurrent_refresh_does_not_restore_the_old_limit() {
     let Script { sim: _sim, space, .. } = Script::new(64 * KIB, None, None);
     space.set_own_limit(Some(SpaceLimit::Ratio(2.0)));
     space.refresh(|_| {
