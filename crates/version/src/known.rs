@@ -78,7 +78,7 @@ mod tests {
     /// Several reports read a table at the same time, while other threads read copies of its
     /// description.
     #[test]
-    fn notes_are_seen_whole_and_never_change() {
+    fn table_notes_are_published_atomically_and_never_change() {
         for seed in 0..200 {
             let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), move |env| {
                 let known = Known::default();

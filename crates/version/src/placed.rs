@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counts_are_what_a_walk_finds() {
+    fn placement_counts_equal_a_full_walk() {
         let files: Vec<_> = (1..700).map(|number| table(number, number % 3 == 0)).collect();
         let level = Level::from(files.clone());
         for places in (0..=PLACES).step_by(50) {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_carries_the_counts_along() {
+    fn an_edit_updates_the_placement_counts() {
         let all: Vec<_> = (1..400).map(|number| table(number, number % 3 == 0)).collect();
         let (first, rest) = all.split_at(200);
         // Some tables are removed, some are added, and some return on the other tier.

@@ -28,7 +28,7 @@ fn every_kind_of_record_round_trips() {
 }
 
 #[test]
-fn what_a_newer_release_wrote_is_refused_as_such() {
+fn records_of_a_newer_release_are_unsupported() {
     let unknown_tag = [200, 1, 3, 1, 2, 3];
     assert_eq!(Edit::decode(&unknown_tag).unwrap_err().kind(), ErrorKind::Unsupported);
     // A known record with an extra field.
@@ -62,7 +62,7 @@ fn numbers_out_of_range_are_refused() {
 /// Random bytes and random changes of good bytes: an error or an edit that encodes again, never a
 /// panic.
 #[test]
-fn hostile_bytes() {
+fn hostile_edits_never_panic() {
     let mut rng = Rng::new(2);
     for _ in 0..20_000 {
         let mut bytes =

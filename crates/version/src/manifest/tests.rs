@@ -96,7 +96,7 @@ fn opening_writes_nothing_and_read_only_refuses_to() {
 }
 
 #[test]
-fn numbers_start_where_the_seed_says_and_above_what_the_directory_holds() {
+fn numbers_start_at_the_seed_and_above_existing_files() {
     let sim = SimEnv::new(3);
     let near = (1u64 << 32) - 10;
     let seed = InitialState {
@@ -127,7 +127,7 @@ fn numbers_start_where_the_seed_says_and_above_what_the_directory_holds() {
 }
 
 #[test]
-fn a_store_is_created_once_and_never_over_another() {
+fn a_store_is_never_created_over_another() {
     let (sim, manifest) = new_store(4);
     let create = |sim: &SimEnv| Manifest::create(&sim.env(), DIR.as_ref(), InitialState::default());
     assert_eq!(create(&sim).unwrap_err().kind(), ErrorKind::AlreadyExists);
@@ -158,7 +158,7 @@ fn a_state_can_be_exported_into_another_directory() {
 }
 
 #[test]
-fn build_sees_every_accepted_edit_and_a_refused_one_leaves_no_trace() {
+fn commit_with_sees_accepted_edits_and_a_refusal_has_no_effect() {
     let (_, manifest) = new_store(8);
     let mut editor = Editor::new(8);
     commit_some(&manifest, &mut editor, 5);
@@ -183,7 +183,7 @@ fn build_sees_every_accepted_edit_and_a_refused_one_leaves_no_trace() {
 }
 
 #[test]
-fn confirm_writes_only_what_is_needed() {
+fn confirm_writes_only_if_needed() {
     let (sim, manifest) = new_store(9);
     manifest.commit(Edit(vec![Record::Store(StoreRecord::LastSeq(7))])).unwrap();
     let edits = manifest.durable_edit();

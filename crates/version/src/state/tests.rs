@@ -56,7 +56,7 @@ fn model_of(state: &State) -> Model {
 }
 
 #[test]
-fn random_histories_agree_with_the_plain_meaning_of_their_records() {
+fn random_histories_agree_with_a_model() {
     let mut longest = 0;
     for seed in 0..12 {
         // A third of them use the older encoding.
@@ -91,7 +91,7 @@ fn random_histories_agree_with_the_plain_meaning_of_their_records() {
 
 /// The same edit is not valid twice, and an edit is not valid without its predecessors.
 #[test]
-fn edits_replayed_or_out_of_turn_are_refused() {
+fn repeated_or_out_of_order_edits_are_refused() {
     let mut editor = Editor::new(7);
     let mut state = State::empty(Uid::default(), 1);
     let mut refused = 0;
@@ -294,7 +294,7 @@ fn garbage_collection_moves_names() {
 /// The changes of sums in an edit replace dependency lists, and are checked against the sums of the
 /// tables.
 #[test]
-fn an_edit_says_what_its_tables_make_of_the_sums() {
+fn reference_sums_of_an_edit_must_match_its_tables() {
     let bare = |meta: FileMeta| FileMeta { uses: meta.uses.without_list(), ..meta };
     let change = |blob_id, by: i64| ReferenceChange {
         blob_id,

@@ -14,7 +14,7 @@ fn list(rng: &mut Rng, names: u64) -> Vec<Dependency> {
 }
 
 #[test]
-fn sums_say_what_the_list_does_but_which_names() {
+fn sums_agree_with_the_dependency_list() {
     let d = |blob_id, count| Dependency { blob_id, count, raw_bytes: 10 * count, stored_bytes: 11 * count };
     let uses = Uses::from(vec![d(4, 1), d(9, 5)]);
     let sums = UseSums { names: 2, references: 6, raw_bytes: 60, stored_bytes: 66, first: 4, last: 9 };
@@ -34,7 +34,7 @@ fn sums_say_what_the_list_does_but_which_names() {
 }
 
 #[test]
-fn sums_that_cannot_be_are_faults() {
+fn impossible_sums_are_detected() {
     let bare = |sums| Uses { sums, list: None };
     let good = UseSums { names: 2, references: 2, raw_bytes: 1, stored_bytes: 1, first: 4, last: 5 };
     assert_eq!(bare(good).fault(), None);
@@ -51,7 +51,7 @@ fn sums_that_cannot_be_are_faults() {
 /// Net changes of random tables equal those of a model, survive encoding, and lead to the sums of
 /// the tables.
 #[test]
-fn changes_are_net() {
+fn reference_changes_are_net_differences() {
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
         let come: Vec<_> = (0..rng.below(4)).map(|_| list(&mut rng, 12)).collect();
@@ -94,7 +94,7 @@ fn changes_are_net() {
 }
 
 #[test]
-fn changes_out_of_order_and_cut_ones_are_damage() {
+fn unsorted_or_truncated_changes_are_damage() {
     let change = |blob_id, count| ReferenceChange { blob_id, count, ..ReferenceChange::default() };
     let mut bytes = Vec::new();
     encode_changes(&[change(7, i64::MIN), change(7, i64::MAX)], &mut bytes);

@@ -66,7 +66,7 @@ fn every_intact_record_of_a_damaged_manifest_is_a_witness() {
 }
 
 #[test]
-fn a_header_is_done_without_if_current_is_there() {
+fn a_damaged_header_is_tolerated_if_current_exists() {
     let (sim, state) = store();
     let path = manifest_path(&sim);
     sim.overwrite(&path, 0, &[0; HEADER_LEN]).unwrap();

@@ -52,7 +52,7 @@ fn a_flip_in_any_byte_of_one_file_loses_nothing() {
 }
 
 #[test]
-fn one_file_that_is_missing_or_cut_off_anywhere_loses_nothing() {
+fn one_missing_or_truncated_file_loses_nothing() {
     let (sim, state) = closed_store(2);
     for file in all_files(&sim) {
         let damaged = sim.fork(1);
@@ -94,7 +94,7 @@ fn a_damaged_block_anywhere_loses_nothing() {
 
 /// An older file in the place of one of them does not lead back to an older state.
 #[test]
-fn a_stale_or_exchanged_file_is_not_believed() {
+fn a_stale_or_exchanged_file_is_ignored() {
     let (sim, manifest) = new_store_in(4, StoreFormat::V2);
     let mut editor = Editor::new(4);
     commit_some(&manifest, &mut editor, 4);
@@ -127,7 +127,7 @@ fn a_stale_or_exchanged_file_is_not_believed() {
 /// Damage at different places in both files loses nothing; damage to the same record in both is a
 /// loss, and is reported.
 #[test]
-fn damage_in_both_files_is_a_loss_only_at_the_same_record() {
+fn damage_in_both_copies_loses_only_common_records() {
     let (sim, state) = closed_store(5);
     let [original, copy, ..] = all_files(&sim);
     let bytes = sim.read_file(&original).unwrap();

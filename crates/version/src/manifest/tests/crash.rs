@@ -200,7 +200,7 @@ fn check_outcome(sim: &SimEnv, manifest: Manifest, outcome: Outcome, what: &str)
 /// A full disk fails commits with `NoSpace`. The store continues without a reopen once there is
 /// space again.
 #[test]
-fn a_full_disk_passes() {
+fn a_full_disk_is_recoverable() {
     let (sim, manifest) = new_store(11);
     let mut editor = Editor::new(11);
     commit_some(&manifest, &mut editor, 10);

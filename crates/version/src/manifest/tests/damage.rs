@@ -68,7 +68,7 @@ fn a_flip_of_any_bit_that_is_confirmed_is_corruption() {
 /// Once an external witness has seen the last edit durable, damage to it is rejected, and so is a
 /// missing tail.
 #[test]
-fn witnesses_cover_the_last_edit() {
+fn witnesses_confirm_the_last_edit() {
     let (sim, manifest) = new_store(22);
     commit_some(&manifest, &mut Editor::new(22), 6);
     let witness = manifest.durable_edit();
@@ -174,7 +174,7 @@ fn a_newer_format_is_unsupported_and_names_the_file() {
 }
 
 #[test]
-fn current_is_protected() {
+fn damage_to_current_is_detected() {
     let (sim, manifest) = new_store(27);
     commit_some(&manifest, &mut Editor::new(27), 4);
     let text = sim.read_file("/CURRENT").unwrap();
@@ -206,7 +206,7 @@ fn current_is_protected() {
 /// Random changes, with and without a corrected checksum: an error or a state that verifies, never
 /// a panic.
 #[test]
-fn hostile_manifests() {
+fn hostile_manifests_never_panic() {
     let mut rng = io::Rng::new(28);
     let (bytes, starts, _) = sample_bytes(28);
     let header = Header::decode(&bytes).unwrap();
@@ -245,7 +245,7 @@ fn hostile_manifests() {
 /// contents of other files: pages of the log, whose numbers are small, or user values crafted to
 /// look like records.
 #[test]
-fn what_other_files_left_behind_the_end_is_a_torn_tail() {
+fn stale_bytes_after_the_end_are_a_torn_tail() {
     let (bytes, starts, _) = sample_bytes(30);
     let history = replay(&bytes).unwrap();
     let edit = history.state.edit_number;
@@ -280,7 +280,7 @@ fn the_listing_shows_every_record() {
 }
 
 #[test]
-fn what_no_store_writes_is_not_believed() {
+fn implausible_values_are_refused() {
     // Numbers that would overflow.
     let (sim, manifest) = new_store(31);
     let far = StoreRecord::NextFileNumber(store::numbers::NUMBER_REACHED_MAX + 1);
@@ -306,7 +306,7 @@ fn what_no_store_writes_is_not_believed() {
 /// A sparse file, which the simulated machine does not support.
 #[test]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "makes and removes a file of holes")]
-fn a_manifest_longer_than_any_is_not_read() {
+fn an_overlong_manifest_is_not_read() {
     let dir = std::env::temp_dir().join(format!("lavastore-long-manifest-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let env = Env::kernel();

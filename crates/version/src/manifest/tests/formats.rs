@@ -40,7 +40,7 @@ fn a_store_keeps_its_format_until_it_is_raised() {
 }
 
 #[test]
-fn raising_it_twice_writes_nothing_and_lowering_it_is_refused() {
+fn raising_the_format_again_writes_nothing_and_lowering_fails() {
     let (sim, manifest, _) = old_store(2);
     manifest.commits().upgrade(StoreFormat::V1).unwrap();
     manifest.commits().upgrade(StoreFormat::V2).unwrap();
@@ -55,7 +55,7 @@ fn raising_it_twice_writes_nothing_and_lowering_it_is_refused() {
 /// After a crash at any point of an upgrade, the store opens with all its data, in the old format
 /// or the new one. An upgrade that had returned has taken effect.
 #[test]
-fn every_crash_in_an_upgrade_leaves_the_one_format_or_the_other() {
+fn every_crash_during_an_upgrade_leaves_one_valid_format() {
     let (sim, manifest, mut editor) = old_store(3);
     let (start, before) = (sim.op_count(), manifest.state());
     manifest.commits().upgrade(StoreFormat::V2).unwrap();
@@ -129,7 +129,7 @@ fn every_fault_in_an_upgrade_is_reported() {
 }
 
 #[test]
-fn a_copy_of_a_store_has_its_format() {
+fn a_copied_store_keeps_its_format() {
     let (_, manifest, _) = old_store(5);
     manifest.commits().upgrade(StoreFormat::V2).unwrap();
     let state = manifest.state().store.without_log(Uid::from_words(9, 9));

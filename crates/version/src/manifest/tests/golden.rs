@@ -118,7 +118,7 @@ fn sums_records() -> Vec<u8> {
 
 /// Histories with sums lead to the same state as those with lists, and have no lists.
 #[test]
-fn sums_under_names_are_what_they_were() {
+fn golden_name_sums_are_unchanged() {
     let bytes = made_by(Editor::new(2024), usize::MAX);
     let now = [
         ("manifest-v1-name-sums.bin", bytes.clone(), SUMS),
@@ -145,7 +145,7 @@ fn sums_under_names_are_what_they_were() {
 
 /// A store whose manifest has lists continues with one that has none.
 #[test]
-fn a_manifest_with_lists_is_converted_when_it_is_begun_anew() {
+fn a_manifest_with_lists_is_converted_by_a_roll() {
     let (sim, manifest) = new_store(1);
     let mut editor = Editor::of_before(9);
     commit_some(&manifest, &mut editor, 80);
@@ -169,7 +169,7 @@ fn a_manifest_with_lists_is_converted_when_it_is_begun_anew() {
 }
 
 #[test]
-fn version_2_is_what_it_was_and_says_what_version_1_says() {
+fn golden_version_2_is_unchanged_and_equals_version_1() {
     let bytes = fixed_manifest(PIECE_LEN_MAX);
     let now = [
         ("manifest-v2-pieces.bin", bytes.clone(), PIECES),
@@ -275,7 +275,7 @@ fn fixed_values() -> (Vec<u8>, Vec<State>) {
 }
 
 #[test]
-fn a_manifest_with_values_on_two_disks_is_what_it_was() {
+fn golden_manifest_with_values_on_two_disks_is_unchanged() {
     let (bytes, states) = fixed_values();
     let now = [
         ("manifest-v1-speed-values.bin", bytes.clone(), VALUES),
@@ -305,7 +305,7 @@ fn a_manifest_with_values_on_two_disks_is_what_it_was() {
 }
 
 #[test]
-fn a_manifest_that_carries_the_format_is_what_it_was() {
+fn golden_manifest_with_a_format_is_unchanged() {
     let (store, manifest) = (Uid::from_words(1, 2), Uid::from_words(3, 4));
     let header = Header { store, manifest, number: 80, pieces: 1, format: StoreFormat::V2 };
     let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
@@ -323,7 +323,7 @@ fn a_manifest_that_carries_the_format_is_what_it_was() {
 }
 
 #[test]
-fn a_manifest_with_tables_on_two_disks_is_what_it_was() {
+fn golden_manifest_with_tables_on_two_disks_is_unchanged() {
     let (bytes, states) = fixed_speed();
     let now = [
         ("manifest-v1-speed-tables.bin", bytes.clone(), SPEED),
@@ -350,7 +350,7 @@ fn a_manifest_with_tables_on_two_disks_is_what_it_was() {
 
 /// The recorded place of a table must exist, or the history is not opened.
 #[test]
-fn a_table_on_a_disk_that_there_is_not_is_refused_by_its_name() {
+fn a_table_on_an_unknown_disk_is_refused_by_name() {
     let create = || Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
     for (volume, kind, file) in [
         (Volume::SPEED, ErrorKind::Corruption, "/000000000007.ksst-1"),
@@ -367,7 +367,7 @@ fn a_table_on_a_disk_that_there_is_not_is_refused_by_its_name() {
 
 /// The same for values; segments are always in the directory.
 #[test]
-fn values_on_a_disk_that_there_is_not_are_refused_by_their_name() {
+fn values_on_an_unknown_disk_are_refused_by_name() {
     let create = || Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
     for (volume, segment, kind, file) in [
         (Volume::SPEED, false, ErrorKind::Corruption, "/000000000007.vsst-1"),

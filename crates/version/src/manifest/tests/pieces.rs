@@ -14,7 +14,7 @@ fn store_in_pieces(seed: u64, piece_bytes: u64) -> (SimEnv, Manifest, u32) {
 }
 
 #[test]
-fn a_history_goes_on_from_a_snapshot_in_pieces() {
+fn a_history_continues_from_a_snapshot_in_pieces() {
     let whole = store_in_pieces(80, u64::MAX);
     assert_eq!(whole.2, 1);
     let state = whole.1.state();
@@ -65,7 +65,7 @@ fn only_pieces_need_the_newer_format() {
 }
 
 #[test]
-fn pieces_that_are_intact_are_witnesses_beside_a_damaged_one() {
+fn intact_snapshot_pieces_are_witnesses_beside_a_damaged_one() {
     let (sim, manifest, _) = store_in_pieces(84, 300);
     let families = manifest.state().families.len();
     drop(manifest);

@@ -36,7 +36,7 @@ fn level(version: &mut Version, level: usize, tables: Vec<FileMeta>) {
 }
 
 #[test]
-fn a_state_that_contradicts_itself_is_found_out() {
+fn an_inconsistent_state_is_detected() {
     type Meddle = Box<dyn FnOnce(&mut KvState)>;
     let of_version = |change: fn(&mut Version)| -> Meddle { Box::new(move |s| version(s, change)) };
     let cases: Vec<(&str, Meddle)> = vec![
@@ -81,7 +81,7 @@ fn a_state_that_contradicts_itself_is_found_out() {
 }
 
 #[test]
-fn records_that_cannot_be_are_refused_by_name() {
+fn invalid_records_are_refused_by_name() {
     let of_vsst = |meta| Record::AddVsst { family: 0, meta };
     let dependency = |blob_id| Dependency { blob_id, count: 1, raw_bytes: 1, stored_bytes: 1 };
     let huge = Dependency { count: u64::MAX, ..dependency(20) };

@@ -6,7 +6,7 @@ use crate::uses::reference_changes;
 /// Random edits, each tried on a state, and then applied to one that other edits have changed
 /// meanwhile, with the footing and without.
 #[test]
-fn what_was_worked_out_before_others_came_is_what_is_made_then() {
+fn precomputed_edits_equal_edits_applied_to_the_latest_state() {
     let (mut alone, mut beside, mut refused) = (0, 0, 0);
     for seed in 0..80 {
         let mut editor = Editor::new(seed);
@@ -61,7 +61,7 @@ fn what_was_worked_out_before_others_came_is_what_is_made_then() {
 /// A blob id whose file another edit has removed meanwhile resolves nowhere, whatever the trial
 /// found.
 #[test]
-fn a_name_that_others_dropped_is_missed() {
+fn a_blob_id_dropped_by_another_edit_is_detected() {
     let state =
         State::empty(Uid::default(), 1).apply(KvState::clone(&sample()).without_lists().snapshot()).unwrap();
     let added =
@@ -87,7 +87,7 @@ fn a_name_that_others_dropped_is_missed() {
 
 /// Edits with other changes of sums, or with equal changes from another edit, get no footing.
 #[test]
-fn only_the_very_edit_that_was_tried_is_known() {
+fn a_precomputed_result_applies_only_to_the_same_edit() {
     let mut editor = Editor::new(3);
     let mut state = State::empty(Uid::default(), 1);
     let tells = |edit: &Edit| edit.0.iter().any(|r| matches!(r, Record::References { .. }));
