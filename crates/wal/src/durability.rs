@@ -53,7 +53,7 @@ mod tests {
     use super::Durability::{self, Buffered, Durable, Volatile};
 
     #[test]
-    fn each_level_has_its_consequences() {
+    fn each_durability_level_has_its_properties() {
         let consequences = |level: Durability| match level {
             Durable => (true, true, false),
             Buffered => (true, false, true),

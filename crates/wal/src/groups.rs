@@ -323,7 +323,7 @@ mod tests {
 
     /// The background thread writes no page while no group waits for release, and the groups stay.
     #[test]
-    fn groups_wait_until_the_first_page_of_the_active_one_is_durable() {
+    fn group_release_waits_for_a_durable_page_in_the_active_group() {
         for durable_end in 4..8 {
             let file =
                 SimEnv::new(1).env().fs.create_in_place(Path::new("/2"), 4 * PAGE as u64, Access::Direct);

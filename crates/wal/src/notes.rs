@@ -104,7 +104,7 @@ mod tests {
     const B: TenantId = TenantId(1);
 
     #[test]
-    fn the_log_is_needed_from_where_the_oldest_batch_begins_that_anybody_needs() {
+    fn the_log_is_kept_from_the_start_of_the_oldest_needed_batch() {
         let mut notes = Notes::default();
         assert_eq!(notes.needed_from(7, &[]), Some(7), "nothing is in it");
         // Two batches in page 1, one in pages 1 to 3, one of another tenant in page 3, one in page
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn tenants_that_take_turns_have_a_note_each_in_a_page() {
+    fn alternating_tenants_take_one_note_each_per_page() {
         let mut notes = Notes::default();
         for seq in 1..=20 {
             notes.add(header((seq % 2) as u8, seq), (1, 1), || seq * 10);

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_writes_count() {
+    fn the_rate_follows_recent_writes() {
         let rate = Rate::default();
         assert_eq!(rate.bytes_within(10_000_000), 2_000_000, "nothing is known");
         let per_ms = || rate.bytes_within(1_000_000) / 1000;

@@ -26,7 +26,7 @@ fn check(caller: &Caller) -> (LogFindings, Replayed) {
 }
 
 #[test]
-fn a_log_at_work_is_found_sound_with_every_batch_that_survives_the_process() {
+fn a_check_during_writes_covers_every_surviving_batch() {
     let mut staged_pages = 0;
     for seed in 0..40 {
         let mut caller = Caller::new(seed, 1);
@@ -83,7 +83,7 @@ fn check_beside(caller: &mut Caller, rng: &mut Rng, staged_steps: u64) -> (LogFi
 /// Pages move from the staging file to the group files between the reads of both, groups fill up,
 /// and the log begins further on.
 #[test]
-fn a_check_beside_writers_raises_no_alarm_and_misses_no_batch() {
+fn a_check_beside_writers_has_no_false_alarm_and_no_gap() {
     let (mut steps, mut staged_pages, mut missed) = (0, 0, 0);
     for seed in 0..120 {
         let mut caller = match seed % 3 {
@@ -113,7 +113,7 @@ fn a_check_beside_writers_raises_no_alarm_and_misses_no_batch() {
 
 /// Damage is found beside writers, too.
 #[test]
-fn damage_is_found_beside_writers() {
+fn a_check_beside_writers_finds_damage() {
     let (mut damaged, mut told) = (0, 0);
     for seed in 0..60 {
         let mut caller = Caller::new(seed, 1);
@@ -137,7 +137,7 @@ fn damage_is_found_beside_writers() {
 }
 
 #[test]
-fn each_page_that_is_damaged_is_named_and_no_other() {
+fn exactly_the_damaged_pages_are_named() {
     let mut damaged = 0;
     for seed in 0..30 {
         let mut caller = Caller::new(seed, 1);
@@ -160,7 +160,7 @@ fn each_page_that_is_damaged_is_named_and_no_other() {
 }
 
 #[test]
-fn what_is_staged_and_damaged_is_named() {
+fn a_damaged_staged_page_is_named() {
     let mut caller = Caller::new(1, 1);
     for _ in 0..6 {
         caller.append(900, Durability::Buffered).unwrap();
@@ -175,7 +175,7 @@ fn what_is_staged_and_damaged_is_named() {
 }
 
 #[test]
-fn after_a_recovery_the_groups_of_before_are_checked_too() {
+fn a_check_after_recovery_covers_earlier_groups() {
     for seed in 0..20 {
         let mut caller = Caller::new(seed, 1);
         (0..40).for_each(|_| caller.step().unwrap());
@@ -192,7 +192,7 @@ fn after_a_recovery_the_groups_of_before_are_checked_too() {
 }
 
 #[test]
-fn a_group_that_is_cut_off_or_put_together_of_two_is_named() {
+fn a_truncated_or_spliced_group_is_named() {
     let mut caller = Caller::new(2, 1);
     (0..60).for_each(|_| caller.step().unwrap());
     let env = caller.sim.env();

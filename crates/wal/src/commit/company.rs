@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_come_leads() {
+    fn the_last_arriving_waiter_leads() {
         let mut company = after(4);
         let plans: Vec<Plan> = (0..4).map(|_| comes(&mut company, 2)).collect();
         assert_eq!(plans, [Plan::Watch(TOOK_NS / PATIENCE_PART), Plan::Wait, Plan::Wait, Plan::Lead]);
     }
 
     #[test]
-    fn of_a_company_in_parts_one_part_is_waited_for() {
+    fn alternating_halves_wait_only_for_their_own_half() {
         let mut company = after(5);
         let plans: Vec<Plan> = (0..3)
             .map(|_| {
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_waits_for_nobody() {
+    fn a_single_waiter_leads_at_once() {
         for threads in [0, 1] {
             assert_eq!(comes(&mut after(threads), 2), Plan::Lead);
         }
     }
 
     #[test]
-    fn many_are_not_waited_for() {
+    fn large_commit_groups_are_not_waited_for() {
         assert!(matches!(comes(&mut after(COMPANY_MAX), 2), Plan::Watch(_)));
         assert_eq!(comes(&mut after(COMPANY_MAX + 1), 2), Plan::Lead);
     }
@@ -217,7 +217,7 @@ mod tests {
     /// Covers a watch that leads, a thread that checks again, and a thread that arrives during the
     /// write.
     #[test]
-    fn everybody_counts_once_for_a_round() {
+    fn each_waiter_counts_once_per_round() {
         let mut company = after(3);
         let mut watch = Comer::default();
         assert!(watch.comes(2));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_in_vain_becomes_rare_and_comes_back_when_it_pays() {
+    fn unsuccessful_waits_back_off_until_one_succeeds() {
         let mut company = after(8);
         let (mut watches, mut round) = (0, 2);
         for _ in 0..1000 {
@@ -260,7 +260,7 @@ mod tests {
 
     /// A round for other work says nothing about the threads that sync, and ends the watch.
     #[test]
-    fn other_work_ends_a_watch_and_changes_no_size() {
+    fn other_work_ends_a_wait_without_changing_the_group_size() {
         let mut company = after(2);
         let mut first = Comer::default();
         company.comes();

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_beside_each_other_are_made_where_they_pay() {
+    fn concurrent_writes_are_used_only_if_faster() {
         assert_eq!(made(5000, 100, 130), 5000, "two in the time of 1.3");
         assert_eq!(made(5000, 100, 170), 5000);
         // Tried once, then again after `TRIED_AGAIN_ROUNDS`, in case the device has changed.
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_judged_apart() {
+    fn write_lengths_are_judged_separately() {
         let mut pays = Pays::default();
         for (pages, alone_ns, beside_ns) in [(1, 100, 130), (16, 250, 500)] {
             pays.took(0, pages, alone_ns);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_needed_or_many_without_a_thread() {
+    fn concurrent_writes_need_many_blocked_or_async_waiters() {
         let mut company = Company::default();
         let mut flights = Flights::of_loggers(Loggers { writes_max: 2, ..Loggers::ONE });
         (0..20).for_each(|_| company.joins());

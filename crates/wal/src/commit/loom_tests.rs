@@ -71,7 +71,7 @@ fn spawn<T: 'static>(log: &Arc<Log>, body: impl FnOnce(&Log) -> T + 'static) -> 
 
 /// Two syncs arrive during a write-out of their pages: neither is left behind.
 #[test]
-fn loom_write_out_forgets_nobody() {
+fn loom_write_out_loses_no_waiter() {
     for covers in [false, true] {
         check(3, move || {
             let log = Log::with_pages(2, 2);
@@ -98,7 +98,7 @@ fn loom_every_sync_returns_durable() {
 /// The first failure reaches all present and later waiters, whether the writer or another thread
 /// met it.
 #[test]
-fn loom_a_failure_reaches_everybody() {
+fn loom_a_failure_reaches_every_waiter() {
     check(3, || {
         let log = Log::with_pages(2, 0);
         let syncs: Vec<_> = (0..2).map(|lpn| spawn(&log, move |log| log.sync(lpn))).collect();
@@ -142,7 +142,7 @@ fn loom_an_append_gets_its_slot() {
 /// Asynchronous waiters are resolved by any round that makes their page durable: the round of a
 /// blocked waiter, or one led for their pages.
 #[test]
-fn loom_who_waits_without_a_thread_is_told() {
+fn loom_async_waiters_are_resolved() {
     check(3, || {
         let log = Log::with_pages(1, 0);
         let other = spawn(&log, |log| log.sync(0));
@@ -167,7 +167,7 @@ fn loom_who_waits_without_a_thread_is_told() {
 
 /// A failure reaches asynchronous waiters, too.
 #[test]
-fn loom_a_failure_reaches_who_waits_without_a_thread() {
+fn loom_a_failure_reaches_async_waiters() {
     check(3, || {
         let log = Log::with_pages(1, 0);
         let failing = spawn(&log, |log| log.commit.fail(Error::new(ErrorKind::Io, "x")));
@@ -185,7 +185,7 @@ fn loom_a_failure_reaches_who_waits_without_a_thread() {
 /// Asynchronous waiters that are refused during a round are resolved once, by the round or by the
 /// refusal.
 #[test]
-fn loom_who_is_refused_is_told() {
+fn loom_refused_async_waiters_are_resolved_once() {
     check(3, || {
         let log = Log::with_pages(1, 0);
         let refusing = spawn(&log, |log| log.commit.refuse_wanted(&Error::new(ErrorKind::Poisoned, "x")));
@@ -253,7 +253,7 @@ fn three_append(log: &Arc<Beside>) {
 /// Concurrent rounds that end in any order: the acknowledged pages are a prefix, and no waiter is
 /// forgotten.
 #[test]
-fn loom_flights_land_in_order() {
+fn loom_concurrent_writes_complete_in_order() {
     check(3, || {
         let log = Beside::with_pages(0);
         three_append(&log);
@@ -263,7 +263,7 @@ fn loom_flights_land_in_order() {
 /// The number of allowed rounds changes when a round ends, from two to one. No waiter is forgotten
 /// when there are fewer, and the acknowledged pages are a prefix.
 #[test]
-fn loom_the_number_of_flights_changes() {
+fn loom_logger_concurrency_changes() {
     check(3, || {
         let log = Beside::with_loggers(0, Loggers { writes_max: 0, threads_min: 0 });
         log.log.commit.lock().flights.tries();
@@ -273,7 +273,7 @@ fn loom_the_number_of_flights_changes() {
 
 /// Other work with the token waits until nothing is in flight, and is not starved.
 #[test]
-fn loom_other_work_waits_for_flights() {
+fn loom_other_work_waits_for_writes_in_flight() {
     check(3, || {
         let log = Beside::with_pages(0);
         let others = [0, 1].map(|_| {
@@ -289,7 +289,7 @@ fn loom_other_work_waits_for_flights() {
 
 /// A round that needs more than one write waits for those in flight.
 #[test]
-fn loom_a_leader_settles() {
+fn loom_a_leader_waits_for_writes_in_flight() {
     check(3, || {
         let log = Beside::with_pages(0);
         let other = log.clone();
@@ -311,7 +311,7 @@ fn loom_a_leader_settles() {
 
 /// A round in flight fails: nothing after it is acknowledged, and every waiter gets the error.
 #[test]
-fn loom_a_flight_that_fails_reaches_everybody() {
+fn loom_a_failed_write_in_flight_reaches_every_waiter() {
     check(3, || {
         let log = Beside::with_pages(0);
         let others = [0, 1].map(|_| {

@@ -16,7 +16,7 @@ fn kind(outcome: Result<()>) -> ErrorKind {
 }
 
 #[test]
-fn a_leader_moves_the_frontiers_for_all() {
+fn a_leader_advances_the_frontiers_for_all() {
     let commit = Commit::new(5, 10);
     let token = lead(&commit, 10);
     token.covers(12);
@@ -50,7 +50,7 @@ fn a_round_acknowledges_no_page_at_its_end() {
 }
 
 #[test]
-fn the_first_failure_stays() {
+fn the_first_failure_is_kept() {
     let commit = Commit::new(0, 0);
     let outcome: Result<()> = lead(&commit, 1).finish(Err(Error::new(ErrorKind::Io, "the first")));
     assert_eq!(kind(outcome), ErrorKind::Io);
@@ -63,7 +63,7 @@ fn the_first_failure_stays() {
 }
 
 #[test]
-fn a_panic_of_the_leader_poisons() {
+fn a_panicking_leader_poisons_the_log() {
     let commit = Commit::new(0, 0);
     drop(lead(&commit, 1));
     assert_eq!(kind(commit.check()), ErrorKind::Poisoned);
@@ -72,7 +72,7 @@ fn a_panic_of_the_leader_poisons() {
 /// A woken waiter that does not have the lock yet no longer counts. Otherwise the next round would
 /// wake later waiters in vain.
 #[test]
-fn what_the_woken_waited_for_is_forgotten() {
+fn woken_waiters_no_longer_count_as_waiting() {
     let commit = Commit::new(0, 0);
     let token = lead(&commit, 3);
     commit.lock().sides[1].enter(3);
@@ -88,7 +88,7 @@ fn what_the_woken_waited_for_is_forgotten() {
 /// Threads that make pages durable, threads that only take the token, and a growing log: all
 /// succeed, and a failure reaches the waiters.
 #[test]
-fn nobody_is_forgotten() {
+fn no_waiter_is_lost() {
     for fail_at in [u64::MAX, 300] {
         let commit = Commit::new(0, 0);
         let appended = AtomicU64::new(0);
@@ -135,7 +135,7 @@ fn nobody_is_forgotten() {
 /// Other work with the token may make pages durable without an announcement: it wakes all waiters
 /// for them, not only the one that would lead the next round.
 #[test]
-fn other_work_that_makes_pages_durable_wakes_all_who_wait_for_them() {
+fn pages_made_durable_by_other_work_wake_all_waiters() {
     const WAITERS: usize = 4;
     let commit = Commit::new(0, 3);
     let (returned, clock) = (AtomicU64::new(0), io::Env::kernel().clock);
@@ -179,7 +179,7 @@ fn takes_off(commit: &Commit, end: u64) -> Flight<'_> {
 }
 
 #[test]
-fn a_flight_that_lands_early_waits_for_those_before_it() {
+fn a_write_that_completes_early_waits_for_earlier_ones() {
     let commit = beside();
     let flights = [2, 3, 5].map(|end| takes_off(&commit, end));
     let (completer, mut waiting) = completion::pending();
@@ -196,7 +196,7 @@ fn a_flight_that_lands_early_waits_for_those_before_it() {
 
 /// A failed log acknowledges nothing any more, even if it is durable.
 #[test]
-fn nothing_lands_after_a_failure() {
+fn no_write_completes_after_a_failure() {
     let commit = beside();
     let [first, second] = [2, 3].map(|end| takes_off(&commit, end));
     let (completer, mut waiting) = completion::pending();
@@ -212,7 +212,7 @@ fn nothing_lands_after_a_failure() {
 /// A round that ended and waited for an older one is removed by a failure: no thread is left that
 /// would remove it.
 #[test]
-fn nobody_waits_for_a_flight_that_landed_before_a_failure() {
+fn a_failure_removes_completed_writes_that_wait() {
     for fails_in_flight in [true, false] {
         let commit = beside();
         let [first, second, third] = [2, 3, 5].map(|end| takes_off(&commit, end));
@@ -234,7 +234,7 @@ fn nobody_waits_for_a_flight_that_landed_before_a_failure() {
 }
 
 #[test]
-fn a_panic_in_flight_poisons() {
+fn a_panic_during_a_write_poisons_the_log() {
     let commit = beside();
     drop(takes_off(&commit, 1));
     assert_eq!(kind(commit.check()), ErrorKind::Poisoned);
@@ -242,7 +242,7 @@ fn a_panic_in_flight_poisons() {
 
 /// A round whose pages are already in flight has nothing to write, and pages are taken once.
 #[test]
-fn pages_are_taken_once() {
+fn concurrent_writes_take_each_page_once() {
     let commit = beside();
     let first = takes_off(&commit, 2);
     let token = lead(&commit, 2);

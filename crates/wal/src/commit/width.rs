@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_more_is_found_within_the_first_rounds_and_kept() {
+    fn the_best_logger_concurrency_is_found_and_kept() {
         for (two, three, best) in [(140, 170, 3), (140, 120, 2), (100, 100, 1), (60, 200, 1)] {
             let mut width = Width::new(4);
             let mut device = Device::new(60, gives(two, three));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_nothing_is_hardly_ever_tried() {
+    fn useless_logger_concurrency_is_rarely_tried() {
         let mut width = Width::new(4);
         let beside = Device::new(60, gives(90, 90)).run(&mut width, 1_000_000);
         assert!(beside > 0 && beside < 1_000, "{beside} of a million rounds");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_happens_on_the_machine_decides_nothing() {
+    fn noise_does_not_change_logger_concurrency() {
         // Now and then every round takes ten times as long, whatever number is tried.
         let mut width = Width::new(4);
         let mut rng = io::Rng::new(7);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn few_write_one_at_a_time_and_a_crowd_that_is_back_as_before() {
+    fn logger_concurrency_is_one_for_few_writers() {
         let mut width = Width::new(4);
         Device::new(3, gives(200, 300)).run(&mut width, 10_000);
         assert_eq!((width.get(), width.told), (1, WidthTold::default()));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_changes_is_followed() {
+    fn logger_concurrency_follows_the_device() {
         let mut width = Width::new(4);
         Device::new(60, gives(150, 100)).run(&mut width, 5_000);
         assert_eq!(width.best, 2);

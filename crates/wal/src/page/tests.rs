@@ -53,7 +53,7 @@ fn payloads(page: &[u8], lpn: u64) -> Vec<&[u8]> {
 }
 
 #[test]
-fn a_page_comes_back_in_both_forms() {
+fn open_and_closed_pages_round_trip() {
     let (mut page, ends) = open_page(70, &[b"one", b"two"]);
     assert_eq!(read_open(&page, store()), Verdict::Valid(header(70)));
     assert_eq!(read_closed(&page, owner(), 3), Verdict::Invalid, "not closed yet");
@@ -69,7 +69,7 @@ fn a_page_comes_back_in_both_forms() {
 }
 
 #[test]
-fn a_page_is_of_its_store_and_group_and_place() {
+fn a_page_is_bound_to_its_store_group_and_position() {
     let (mut page, ends) = open_page(70, &[b"one"]);
     assert_eq!(read_open(&page, Uid::from_words(2, 1)), Verdict::Invalid);
     assert_eq!(payloads(&page, 71).len(), 0, "fragments of another page do not parse");
@@ -82,7 +82,7 @@ fn a_page_is_of_its_store_and_group_and_place() {
 /// A copy of a store has its numbers, and its uid too if it was copied by hand: the group's
 /// identity distinguishes its pages.
 #[test]
-fn a_page_is_of_one_group_among_all_with_its_numbers() {
+fn a_page_matches_only_its_own_group_identity() {
     let (mut page, ends) = open_page(70, &[b"one"]);
     let others = [Some(Uid::from_words(6, 5)), None].map(|group| Owner { group, ..owner() });
     for other in others {
@@ -116,7 +116,7 @@ fn a_page_of_version_1_is_read() {
 }
 
 #[test]
-fn a_fragment_is_of_its_position() {
+fn a_fragment_is_bound_to_its_position() {
     let (mut page, ends) = open_page(70, &[b"one", b"two"]);
     page.copy_within(ends[0]..ends[1], HEADER_LEN);
     assert_eq!(payloads(&page, 70).len(), 0);
@@ -151,7 +151,7 @@ fn a_page_of_a_later_format_is_named() {
 /// A page of another lane is as long as its contents, in blocks, and all of it is covered by its
 /// checksum.
 #[test]
-fn pages_are_as_long_as_what_is_in_them() {
+fn page_length_follows_the_contents() {
     for (block, used) in [512, 1024, 2048, 4096].into_iter().flat_map(|block| {
         [HEADER_LEN, 500, 512, 513, 1024, 2049, 3584, 3585, 4040, 4095, 4096].map(|used| (block, used))
     }) {
@@ -189,7 +189,7 @@ fn pages_are_as_long_as_what_is_in_them() {
 
 /// Blocks that no device has, and a first lane with blocks, are from a later release.
 #[test]
-fn blocks_that_are_not_known_are_named() {
+fn unknown_block_lengths_are_named() {
     for (lane, block_log2) in [(1, 0), (1, 3), (1, 8), (1, 13), (1, 40), (1, 255), (0, 0), (0, 9), (2, 9)] {
         let mut bytes = [0; PAGE];
         let stream = Stream { lane: Lane(lane), logger: 0, shape: Shape { block_log2 } };
@@ -203,7 +203,7 @@ fn blocks_that_are_not_known_are_named() {
 
 /// The room reserved for a batch equals the room that its pages take.
 #[test]
-fn room_is_what_is_taken() {
+fn reserved_space_equals_the_space_taken() {
     let mut rng = io::Rng::new(5);
     for _ in 0..3000 {
         let shape = match rng.below(5) {

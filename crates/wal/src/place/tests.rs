@@ -99,7 +99,7 @@ impl Life {
 }
 
 #[test]
-fn any_part_of_any_batch_is_read_from_its_place_alone() {
+fn any_part_of_a_batch_is_readable_by_its_position() {
     let (mut crossing, mut alone) = (0, 0);
     for seed in 0..12 {
         let mut life = Life::new(seed);
@@ -123,7 +123,7 @@ fn any_part_of_any_batch_is_read_from_its_place_alone() {
 
 /// Recovery and a scan of a single group return the same places as the append.
 #[test]
-fn all_who_read_batches_say_where_they_are() {
+fn recovery_and_scans_return_the_appended_positions() {
     for seed in 0..6 {
         let mut life = Life::new(seed);
         (0..100).for_each(|_| life.append());
@@ -165,7 +165,7 @@ fn all_who_read_batches_say_where_they_are() {
 
 /// A wrong page costs only the bytes in it.
 #[test]
-fn a_damaged_page_is_told_by_file_and_offset() {
+fn a_damaged_page_is_reported_by_file_and_offset() {
     let mut life = Life::new(3);
     while life.batches.len() < 40 {
         life.append();
@@ -286,7 +286,7 @@ impl InPlaceFile for Torn {
 /// The last page of a batch may be short, and an unreadable block behind it does not cost the
 /// batch.
 #[test]
-fn a_batch_is_read_though_the_block_behind_it_cannot_be() {
+fn a_batch_before_an_unreadable_block_is_read() {
     let mut short = 0;
     for seed in 0..12 {
         let mut life = Life::new(seed);

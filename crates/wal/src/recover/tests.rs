@@ -92,7 +92,7 @@ fn second_life(sim: &SimEnv, expected: &Expectation, rng: &mut Rng) {
 }
 
 #[test]
-fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
+fn every_crash_leaves_a_prefix_with_all_acknowledged_writes() {
     let scale = std::env::var("LAVASTORE_WAL_CAMPAIGN").ok().and_then(|s| s.parse().ok()).unwrap_or(16);
     let (mut states, mut again) = (0, 0);
     for (seed, lane) in (0..scale).flat_map(|seed| Lane::ALL.map(|lane| (seed, lane))) {

@@ -110,7 +110,7 @@ fn a_sound_log_is_read_whole_with_and_without_a_manifest() {
 
 /// A copy of the store that wrote to the same blocks has the same uid and numbers.
 #[test]
-fn pages_under_an_identity_that_the_manifest_does_not_list_do_not_count() {
+fn pages_with_an_unlisted_identity_are_ignored() {
     let (sim, manifest, all) = closed(9);
     let of_another = *manifest.groups.keys().last().unwrap();
     let mut files = files(&sim, Some(&manifest));
@@ -130,7 +130,7 @@ fn pages_under_an_identity_that_the_manifest_does_not_list_do_not_count() {
 }
 
 #[test]
-fn a_zeroed_page_takes_its_batches_and_no_others() {
+fn a_zeroed_page_loses_only_its_batches() {
     let (sim, manifest, all) = closed(7);
     let mut zeroed = 0;
     for &ltn in manifest.groups.keys() {
@@ -167,7 +167,7 @@ fn a_zeroed_page_takes_its_batches_and_no_others() {
 /// Where the file lost a page, staging may have an earlier, shorter state of it. The next page
 /// still counts.
 #[test]
-fn a_page_behind_one_of_which_only_an_earlier_state_is_left_counts() {
+fn a_page_after_a_partially_staged_one_is_salvaged() {
     let mut caller = Caller::new(9, 1);
     let staging = dir().join(Lane::FIRST.staging_name());
     caller.append(100, Durability::Buffered).unwrap();
@@ -200,7 +200,7 @@ fn a_page_behind_one_of_which_only_an_earlier_state_is_left_counts() {
 }
 
 #[test]
-fn a_missing_or_shorter_file_is_told() {
+fn a_missing_or_truncated_file_is_reported() {
     let (sim, manifest, all) = closed(8);
     for &ltn in manifest.groups.keys() {
         for cut in [None, Some(0), Some(3 * PAGE as u64)] {
@@ -230,7 +230,7 @@ fn a_missing_or_shorter_file_is_told() {
 }
 
 #[test]
-fn after_a_crash_the_log_is_what_recovery_finds() {
+fn salvage_after_a_crash_agrees_with_recovery() {
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let mut caller = Caller::new(seed, 1);
@@ -276,7 +276,7 @@ fn batches_whose_sequences_go_back_are_a_gap() {
 }
 
 #[test]
-fn pages_that_only_others_can_read_are_left_alone() {
+fn pages_of_other_releases_are_left_unchanged() {
     let refused = |sim: &SimEnv| {
         let hash = sim.state_hash();
         let e = salvage(&sim.env(), dir(), Lane::FIRST, None, files(sim, None)).map(drop).unwrap_err();
@@ -293,7 +293,7 @@ fn pages_that_only_others_can_read_are_left_alone() {
 
 /// Pages of the other lane are ignored.
 #[test]
-fn lanes_are_read_apart() {
+fn lanes_are_salvaged_separately() {
     let mut records = Caller::on(Lane::LOG, 1, 1);
     life(&mut records, 3);
     records.close().unwrap();
@@ -312,7 +312,7 @@ fn lanes_are_read_apart() {
 
 /// Without a manifest a file belongs to the group that last wrote it, in any lane.
 #[test]
-fn a_file_that_the_other_lane_took_over_is_none_of_this_one() {
+fn a_file_reused_by_the_other_lane_is_ignored() {
     let (sim, manifest, _) = closed(5);
     let oldest = path_of(*manifest.groups.keys().next().unwrap());
     let newest = *manifest.groups.keys().next_back().unwrap();
@@ -356,7 +356,7 @@ fn told_of_end(log: &mut SalvagedLog) -> (Vec<SeqNo>, Vec<LogGap>, Vec<LogGap>) 
 /// The first page of a file identifies it: the group is found by it, and no log file is
 /// misidentified.
 #[test]
-fn a_file_says_what_it_is_by_its_first_page() {
+fn the_first_page_identifies_a_log_file() {
     let (sim, manifest, _) = closed(6);
     let open = |path: &Path| sim.env().fs.open(path, Access::Buffered).unwrap();
     for &ltn in manifest.groups.keys() {
@@ -410,7 +410,7 @@ fn the_staging_file_is_read_under_the_name_of_a_group() {
 /// Nothing proves that pages at the end were durable. Without a manifest a gap is reported for
 /// pages behind them, for a damaged page there, and for a truncated file.
 #[test]
-fn what_shows_that_the_log_went_on_is_told_where_nothing_says_that_it_was_closed() {
+fn evidence_of_a_longer_unclosed_log_is_reported() {
     let mut untold = 0;
     for seed in 0..6 {
         let (sim, manifest, all) = closed(seed);
@@ -443,7 +443,7 @@ fn what_shows_that_the_log_went_on_is_told_where_nothing_says_that_it_was_closed
 /// Only staging has pages of the last group, and these record durable ones: its file is missing,
 /// truncated in its first page, or damaged. The loss behind the last staged page is reported.
 #[test]
-fn a_last_group_of_which_only_staging_has_pages_is_told_where_it_had_a_file() {
+fn the_lost_file_of_a_staged_last_group_is_reported() {
     let (mut untold, mut in_staging) = (0, 0);
     for seed in 0..24 {
         let (sim, manifest, all) = if seed % 2 == 0 { closed(seed) } else { killed(seed) };
@@ -475,7 +475,7 @@ fn a_last_group_of_which_only_staging_has_pages_is_told_where_it_had_a_file() {
 
 /// A closed group that ends behind its predecessors had pages.
 #[test]
-fn a_closed_group_without_a_page_is_told() {
+fn a_closed_group_without_a_page_is_reported() {
     let (sim, mut manifest, all) = closed(8);
     let last = *manifest.groups.keys().last().unwrap();
     let log = LogFile {
@@ -496,7 +496,7 @@ fn a_closed_group_without_a_page_is_told() {
 /// All pages of a group were superseded by a flush before it was closed: none was written, and none
 /// is missing.
 #[test]
-fn a_group_that_was_overtaken_as_a_whole_is_no_gap() {
+fn a_group_superseded_by_flush_is_no_gap() {
     for durable in [false, true] {
         let mut caller = Caller::that_keeps_pages(9, 1);
         // Each batch fills a page to its end.

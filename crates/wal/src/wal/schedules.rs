@@ -291,7 +291,7 @@ fn check_crash(sim: &SimEnv, options: &WalOptions, (written, begins): (&[Written
 }
 
 #[test]
-fn no_schedule_loses_a_wake_up_or_a_promise() {
+fn no_schedule_loses_a_wake_up_or_an_acknowledged_batch() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = first.unwrap_or(1)..first.unwrap_or(1) + count.unwrap_or(SEEDS);

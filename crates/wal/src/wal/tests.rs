@@ -51,7 +51,7 @@ fn buffered_appends_touch_no_file_until_the_ring_is_full() {
 }
 
 #[test]
-fn writing_out_in_the_background_waits_for_a_run() {
+fn background_write_out_waits_for_a_run_of_pages() {
     let mut caller = Caller::new(1, 1);
     append(&mut caller, 5000);
     assert!(!caller.wal.deferred().wants_write_out() && !caller.wal.deferred().write_out().unwrap());
@@ -74,7 +74,7 @@ fn a_durable_batch_above_written_pages_syncs_the_file_first() {
 }
 
 #[test]
-fn a_failed_data_sync_is_told_and_stops_the_log() {
+fn a_failed_data_sync_is_reported_and_stops_the_log() {
     let mut caller = Caller::new(1, 1);
     append(&mut caller, 9000);
     assert!(caller.wal.deferred().write_out().unwrap());
@@ -97,7 +97,7 @@ fn sync_of_a_durable_position_does_nothing() {
 }
 
 #[test]
-fn without_a_spare_that_fits_nothing_happens() {
+fn without_a_fitting_spare_group_nothing_happens() {
     let caller = Caller::new(1, 1);
     let put = |len: usize| caller.wal.append(TenantId::FIRST, &[&vec![1; len]], 1, 1, Durability::Durable, 0);
     let before = caller.wal.stats();
@@ -154,7 +154,7 @@ fn of_two_tenants(n: u64) -> Caller {
 }
 
 #[test]
-fn a_group_goes_when_all_of_its_tenants_have_let_go_of_it() {
+fn a_group_is_released_when_all_tenants_passed_it() {
     let none = Vec::<u64>::new();
     let caller = of_two_tenants(4);
     let seqs = caller.wal.content().groups()[0].seqs.clone();
@@ -293,7 +293,7 @@ fn a_watermark_is_written_once_and_always_fits() {
 }
 
 #[test]
-fn after_the_close_nothing_is_taken() {
+fn appends_after_close_are_refused() {
     let mut caller = Caller::new(1, 1);
     caller.put(10).unwrap();
     caller.close().unwrap();
@@ -320,7 +320,7 @@ fn batches_out_of_bounds_are_refused() {
 
 #[test]
 #[should_panic(expected = "volatile")]
-fn volatile_batches_do_not_come_here() {
+fn volatile_batches_panic() {
     let caller = Caller::new(1, 1);
     let _ = caller.wal.append(TenantId::FIRST, &[b"x"], 1, 1, Durability::Volatile, 0);
 }
@@ -473,7 +473,7 @@ fn probed_of(sim: &SimEnv, options: WalOptions, before: impl Fn(u64) + Send + Sy
 }
 
 #[test]
-fn slots_are_given_up_only_after_their_pages_were_written() {
+fn slots_are_released_only_after_their_pages_are_written() {
     let wal: Arc<OnceLock<Wal>> = Arc::default();
     // A weak reference, since the log holds the probe.
     let probe = Arc::downgrade(&wal);
@@ -502,7 +502,7 @@ fn slots_are_given_up_only_after_their_pages_were_written() {
 /// A batch longer than the tail buffer is written while it is appended. No floor covers the batch,
 /// while all noted batches are in tables.
 #[test]
-fn half_a_batch_is_not_overtaken() {
+fn half_a_batch_is_not_superseded() {
     let wal: Arc<OnceLock<Wal>> = Arc::default();
     let probe = Arc::downgrade(&wal);
     let sim = SimEnv::new(1);
@@ -566,7 +566,7 @@ fn threads_share_writes_and_lose_nothing() {
 /// The staging file becomes longer between batches; a process crash at any operation of that loses
 /// nothing.
 #[test]
-fn a_longer_ring_loses_nothing() {
+fn lengthening_the_tail_buffer_loses_nothing() {
     let mut caller = Caller::new(3, 1);
     for len in [100, 3000, 9000, 50] {
         append(&mut caller, len);
@@ -590,7 +590,7 @@ fn a_longer_ring_loses_nothing() {
 
 /// Without space for a longer staging file the log continues with the present one.
 #[test]
-fn a_ring_that_finds_no_room_stays_as_it_is() {
+fn a_tail_buffer_without_space_keeps_its_length() {
     let mut caller = Caller::new(4, 1);
     append(&mut caller, 3000);
     caller.sim.set_capacity(Some(caller.sim.used()));
@@ -609,7 +609,7 @@ fn a_ring_that_finds_no_room_stays_as_it_is() {
 /// The volume has no space for the longer staging file, and stays full. The log continues with the
 /// present file.
 #[test]
-fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log() {
+fn a_full_volume_while_lengthening_the_tail_buffer_is_survived() {
     let mut caller = Caller::new(5, 1);
     append(&mut caller, 3000);
     for kind in [OpKind::CreateScratch, OpKind::Rename] {
@@ -634,7 +634,7 @@ fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log()
 /// The name of the longer staging file finds no space, as on LavaFS. No page goes to the file
 /// before its name is durable.
 #[test]
-fn a_ring_whose_name_finds_no_room_is_not_used_before_it_has() {
+fn a_tail_buffer_is_unused_until_its_name_is_durable() {
     let mut caller = Caller::new(6, 1);
     append(&mut caller, 3000);
     caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoRoom).kinds(&[OpKind::SyncDir]).sticky());
@@ -656,7 +656,7 @@ fn a_ring_whose_name_finds_no_room_is_not_used_before_it_has() {
 /// The pages of a durable batch find no space in their group. The log continues, and makes them
 /// durable once there is space.
 #[test]
-fn who_waits_without_a_thread_is_told_that_there_is_no_room() {
+fn async_waiters_are_told_about_no_space() {
     let mut caller = Caller::new(8, 1);
     let position = caller.append(3000, Durability::Durable).unwrap();
     let (completer, mut told) = base::completion::pending();
@@ -709,7 +709,7 @@ fn a_failed_domain_acknowledges_nothing() {
 }
 
 #[test]
-fn a_failure_of_the_log_is_one_of_its_domain() {
+fn a_log_failure_fails_its_domain() {
     let (mut caller, domain) = (Caller::new(7, 1), Arc::new(OneDomain::default()));
     caller.wal.join(domain.clone());
     let position = append(&mut caller, 100);
@@ -721,7 +721,7 @@ fn a_failure_of_the_log_is_one_of_its_domain() {
 /// A group commit of records of 1,000 bytes in the log lane: bytes written per byte of payload, in
 /// one write, at the final place of the records.
 #[test]
-fn a_group_commit_costs_what_it_has_to_say() {
+fn bytes_written_per_group_commit_are_bounded() {
     // The encoding of an append by the log engine.
     let (head, record) = ([1; 14], [7; 1000]);
     for (block, records, at_most) in

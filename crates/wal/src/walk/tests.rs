@@ -137,7 +137,7 @@ fn compared(seed: u64) -> Result<bool, Stuck> {
 }
 
 #[test]
-fn windows_read_ahead_are_what_they_would_be() {
+fn windows_read_ahead_equal_synchronous_reads() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let mut failed = 0;
@@ -150,7 +150,7 @@ fn windows_read_ahead_are_what_they_would_be() {
 /// However long the walk stays in a window, the number of windows read ahead is bounded. Usually
 /// the bound is reached, since each window taken makes room for another.
 #[test]
-fn what_is_read_ahead_has_a_bound() {
+fn read_ahead_windows_are_bounded() {
     for seed in 1..=100 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), move |env| {
@@ -177,7 +177,7 @@ fn what_is_read_ahead_has_a_bound() {
 
 /// A thread that panics leaves its window to the walk, and no waiter behind.
 #[test]
-fn a_thread_that_panics_is_done_without() {
+fn windows_of_a_panicking_thread_are_read_by_the_walk() {
     let sim = SimEnv::new(1);
     let env = Env { spawner: Env::kernel().spawner, ..sim.env() };
     let inner = filled(&env, &mut Rng::new(1), 40);

@@ -13,7 +13,7 @@ fn fragment(kind: FragmentKind, tenant: u8, first_seq: u64, len: usize) -> Fragm
 }
 
 #[test]
-fn fragments_that_make_no_batch_are_told() {
+fn invalid_fragment_sequences_are_refused() {
     use FragmentKind::{First, Full, Last, Middle};
     let first = || fragment(First, 1, 5, 4);
     let cases = [

@@ -41,7 +41,7 @@ fn overtaken(durable: bool) -> (Caller, u64) {
 
 /// Random operations with crashes at every one of them, as for all other logs.
 #[test]
-fn every_crash_of_a_log_that_keeps_pages_leaves_a_prefix_with_all_that_was_promised() {
+fn every_crash_of_a_deferred_log_leaves_an_acknowledged_prefix() {
     let scale = std::env::var("LAVASTORE_WAL_CAMPAIGN").ok().and_then(|s| s.parse().ok()).unwrap_or(32);
     let (mut states, mut again) = (0, 0);
     for seed in 0..scale {
@@ -56,7 +56,7 @@ fn every_crash_of_a_log_that_keeps_pages_leaves_a_prefix_with_all_that_was_promi
 }
 
 #[test]
-fn what_was_overtaken_is_never_written_and_not_missed() {
+fn pages_superseded_by_flush_are_neither_written_nor_missed() {
     let (mut caller, floor) = overtaken(false);
     let stats = caller.wal.stats();
     assert_eq!((stats.written_bytes, stats.writes + stats.durable_writes), (0, 0));
@@ -89,7 +89,7 @@ fn what_was_overtaken_is_never_written_and_not_missed() {
 /// The manifest loses the edit with the beginning of the log. A later page in a freed slot reveals
 /// this.
 #[test]
-fn a_manifest_that_has_forgotten_where_the_log_begins_is_found_out() {
+fn a_manifest_without_the_log_beginning_is_detected() {
     let (mut caller, _) = overtaken(false);
     let forgets = |caller: &Caller| Manifest { begin: None, ..manifest(caller) };
     // No page has replaced the skipped ones, so all of them are there.
@@ -112,7 +112,7 @@ fn a_manifest_that_has_forgotten_where_the_log_begins_is_found_out() {
 }
 
 #[test]
-fn a_page_that_was_durable_behind_the_beginning_is_missed() {
+fn a_lost_durable_page_after_the_beginning_is_detected() {
     let (caller, _) = overtaken(true);
     let (_, begin) = manifest(&caller).begin.unwrap();
     let ltn = caller.wal.content().groups().first().unwrap().ltn;
@@ -127,7 +127,7 @@ fn a_page_that_was_durable_behind_the_beginning_is_missed() {
 
 /// A batch of many pages begins before the beginning of the log: none of it is replayed.
 #[test]
-fn the_rest_of_a_batch_that_began_before_is_passed_over() {
+fn the_rest_of_a_batch_begun_before_the_log_is_skipped() {
     for len in [4100, 9000, 30_000] {
         let mut caller = Caller::that_keeps_pages(3, 1);
         append(&mut caller, 100);
@@ -145,7 +145,7 @@ fn the_rest_of_a_batch_that_began_before_is_passed_over() {
 
 /// A log with pages only in the staging file is closed, checked and recovered like any other.
 #[test]
-fn a_log_that_was_overtaken_is_closed_and_begun_again() {
+fn a_superseded_log_is_closed_and_reopened() {
     let (mut caller, floor) = overtaken(false);
     caller.close().unwrap();
     let expected = caller.expectation(caller.sim.op_count(), CrashKind::PowerLoss);
@@ -169,7 +169,7 @@ fn a_log_that_was_overtaken_is_closed_and_begun_again() {
 /// The file of the group in which the log begins is missing or truncated. Pages that were not
 /// written to it are in the staging file.
 #[test]
-fn pages_that_were_only_staged_are_read_up_to_the_damage_of_a_file_that_is_cut() {
+fn staged_pages_are_read_although_the_group_file_is_truncated() {
     let (caller, floor) = overtaken(false);
     let (_, begin) = manifest(&caller).begin.unwrap();
     assert!(begin.offset(Lane::FIRST) > PAGE as u64);
@@ -190,7 +190,7 @@ fn pages_that_were_only_staged_are_read_up_to_the_damage_of_a_file_that_is_cut()
 /// Pages are read again from the staging file when they are written to their group, where they get
 /// a checksum that would fit any contents.
 #[test]
-fn a_page_that_is_another_when_it_is_read_again_is_not_taken() {
+fn a_page_that_changes_between_reads_is_not_accepted() {
     let (caller, _) = overtaken(false);
     let (env, path) = (caller.sim.env(), dir().join(STAGING_NAME));
     let groups = crate::store_model::groups(&caller.sim, &manifest(&caller));

@@ -63,7 +63,7 @@ fn an_old_image_of_the_last_page_of_a_group_ends_the_log() {
 }
 
 #[test]
-fn what_was_sealed_must_stay() {
+fn a_missing_sealed_page_is_detected() {
     let mut caller = Caller::new(1, 1);
     caller.put(100).unwrap();
     caller.put(100).unwrap();
@@ -88,7 +88,7 @@ fn what_was_sealed_must_stay() {
 
 /// Pages behind a hole do not count, not even in a group that names a group before the hole.
 #[test]
-fn nothing_is_accepted_behind_a_hole() {
+fn no_page_is_accepted_after_a_hole() {
     let mut caller = Caller::new(1, 1);
     for _ in 0..3 {
         caller.put(100).unwrap();
@@ -130,7 +130,7 @@ fn nothing_is_accepted_behind_a_hole() {
 }
 
 #[test]
-fn a_log_that_never_had_a_page() {
+fn a_log_without_a_page_recovers_empty() {
     let caller = Caller::new(1, 1);
     let manifest = last_manifest(&caller);
     let (report, replayed) = read_only(&caller, &manifest).unwrap();
@@ -143,7 +143,7 @@ fn a_log_that_never_had_a_page() {
 /// The first page is lost and the second is not; both were in flight when the power failed, or the
 /// first was durable.
 #[test]
-fn a_log_that_lost_its_beginning() {
+fn a_lost_log_beginning_is_refused_if_it_was_durable() {
     for (durable_end, torn) in [(0, true), (7, true), (8, false)] {
         let caller = Caller::new(1, 7);
         let header = PageHeader {
@@ -173,7 +173,7 @@ fn a_log_that_lost_its_beginning() {
 }
 
 #[test]
-fn an_error_of_the_replay_is_handed_on() {
+fn replay_errors_are_returned() {
     let mut caller = Caller::new(1, 1);
     caller.put(100).unwrap();
     let groups = crate::store_model::groups(&caller.sim, &last_manifest(&caller));
@@ -188,7 +188,7 @@ fn an_error_of_the_replay_is_handed_on() {
 
 /// A group after half a batch, which a recovery cut off there; the manifest has lost the seal.
 #[test]
-fn half_a_batch_before_a_group_is_no_end() {
+fn half_a_batch_before_a_group_is_not_the_log_end() {
     let mut caller = Caller::new(1, 1);
     caller.put(100).unwrap();
     let begun = caller.sim.op_count();

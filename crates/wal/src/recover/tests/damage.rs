@@ -160,7 +160,7 @@ fn an_unverified_tail_is_measured() {
 }
 
 #[test]
-fn staging_of_any_length_or_kind_is_harmless() {
+fn damaged_staging_files_are_refused_or_have_no_effect() {
     let mut rng = Rng::new(8);
     let (sim, manifest, all) = closed_store(Lane::FIRST, 0);
     let staging = dir().join(STAGING_NAME);
@@ -180,7 +180,7 @@ fn staging_of_any_length_or_kind_is_harmless() {
 }
 
 #[test]
-fn pages_of_a_later_format_are_not_taken_for_torn() {
+fn pages_of_a_later_format_are_not_treated_as_torn() {
     let (sim, manifest, _) = closed_store(Lane::FIRST, 0);
     let (ltn, offset, header) = pages(&sim, &manifest)[0];
     let mut page = [0; PAGE];
@@ -194,7 +194,7 @@ fn pages_of_a_later_format_are_not_taken_for_torn() {
 
 /// Pages with valid checksums and absurd contents, in files and in staging.
 #[test]
-fn forged_pages_are_survived() {
+fn forged_pages_never_panic_recovery() {
     let mut rng = Rng::new(77);
     for round in 0..400 {
         let sim = SimEnv::new(round);

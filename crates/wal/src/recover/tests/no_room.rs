@@ -39,7 +39,7 @@ fn life(lane: Lane, seed: u64, refused: &mut u64) {
 }
 
 #[test]
-fn a_batch_without_room_never_was() {
+fn a_batch_refused_for_space_is_never_recovered() {
     let mut refused = 0;
     for seed in 0..40 {
         life([Lane::FIRST, Lane::LOG][(seed / 2 % 2) as usize], seed, &mut refused);
@@ -50,7 +50,7 @@ fn a_batch_without_room_never_was() {
 /// The pages of the refused batch get their numbers again, and the process dies while the staging
 /// file has only some of the new ones.
 #[test]
-fn no_page_of_a_refused_batch_is_taken_for_one_of_the_next() {
+fn no_page_of_a_refused_batch_is_recovered_in_the_next() {
     for (seed, lane) in (0..40).flat_map(|seed| Lane::ALL.map(|lane| (seed, lane))) {
         let mut caller = Caller::on(lane, seed, 1);
         caller.append(2000, Durability::Buffered).unwrap();
@@ -68,7 +68,7 @@ fn no_page_of_a_refused_batch_is_taken_for_one_of_the_next() {
 /// The file also refuses to have the bytes erased. Meanwhile earlier batches are synced, and
 /// appends are refused.
 #[test]
-fn bytes_of_a_refused_batch_that_cannot_be_erased_are_never_found() {
+fn unerased_bytes_of_a_refused_batch_are_never_recovered() {
     let mut refused = 0;
     for (seed, lane) in (0..40).flat_map(|seed| Lane::ALL.map(|lane| (seed, lane))) {
         let mut caller = Caller::on(lane, seed, 1);
@@ -97,7 +97,7 @@ fn bytes_of_a_refused_batch_that_cannot_be_erased_are_never_found() {
 }
 
 #[test]
-fn any_other_failure_to_stage_stops_the_log() {
+fn other_staging_failures_stop_the_log() {
     let mut caller = Caller::new(1, 1);
     caller.append(100, Durability::Buffered).unwrap();
     caller.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::ScratchWrite]));

@@ -16,7 +16,7 @@ fn append(caller: &mut Caller, len: usize) {
 /// Overwrites whose memtables are flushed before the tail buffer is full cause no writes except to
 /// the staging file, for any length of time.
 #[test]
-fn what_is_flushed_in_time_costs_no_write_of_the_log() {
+fn batches_flushed_in_time_cause_no_log_writes() {
     let mut caller = Caller::that_keeps_pages(1, 1);
     let mut groups = 0;
     for n in 1..400 {
@@ -39,7 +39,7 @@ fn what_is_flushed_in_time_costs_no_write_of_the_log() {
 }
 
 #[test]
-fn what_is_old_is_made_durable() {
+fn pages_older_than_the_age_are_made_durable() {
     let mut caller = Caller::that_keeps_pages(1, 1);
     append(&mut caller, 5000);
     caller.sim.advance_ns(SECOND_NS / 10 * 8);
@@ -57,7 +57,7 @@ fn what_is_old_is_made_durable() {
 }
 
 #[test]
-fn a_ring_that_is_nearly_full_is_written_by_half() {
+fn a_nearly_full_tail_buffer_is_written_by_half() {
     let mut caller = Caller::that_keeps_pages(1, 1);
     while !caller.wal.deferred().wants_write_out() {
         append(&mut caller, 2000);
@@ -76,7 +76,7 @@ fn a_ring_that_is_nearly_full_is_written_by_half() {
 /// A durable write includes all earlier pages, and a waiter for a batch that is superseded by a
 /// flush is satisfied.
 #[test]
-fn a_durable_batch_that_is_overtaken_is_durable() {
+fn a_durable_batch_superseded_by_flush_is_durable() {
     let mut caller = Caller::that_keeps_pages(1, 1);
     append(&mut caller, 3000);
     let position = caller.append(3000, Durability::Durable).unwrap();
@@ -92,7 +92,7 @@ fn a_durable_batch_that_is_overtaken_is_durable() {
 
 /// A batch that its tenant still needs keeps all pages behind it as well.
 #[test]
-fn nothing_is_skipped_behind_what_is_needed() {
+fn no_page_after_a_needed_batch_is_skipped() {
     let mut caller = Caller::that_keeps_pages(1, 1);
     append(&mut caller, 3000);
     let durable = caller.put(3000).unwrap();
@@ -110,7 +110,7 @@ fn nothing_is_skipped_behind_what_is_needed() {
 
 /// A check of the log reads from its beginning, and finds all of it.
 #[test]
-fn a_check_begins_where_the_log_does() {
+fn a_check_starts_at_the_log_beginning() {
     let mut caller = Caller::that_keeps_pages(1, 1);
     (0..12).for_each(|_| append(&mut caller, 3000));
     let floor = caller.written[8].seq;
@@ -140,7 +140,7 @@ fn a_check_begins_where_the_log_does() {
 
 /// A durable write does not wait each time for all buffered pages.
 #[test]
-fn where_durable_writes_are_expected_pages_are_written_when_they_are_worth_it() {
+fn expected_durable_writes_trigger_early_page_writes() {
     let mut caller = Caller::that_keeps_pages(1, 1);
     append(&mut caller, 9000);
     assert!(!caller.wal.deferred().wants_write_out(), "nobody is expected");
@@ -190,7 +190,7 @@ fn waits_after_ten_seconds_of_buffered(caller: &mut Caller) -> u64 {
 /// A durable batch waits at most for the pages that the disk writes within the budget, however long
 /// there was no durable batch.
 #[test]
-fn a_durable_batch_waits_for_no_more_than_the_disk_takes_within_the_budget() {
+fn a_durable_batch_waits_at_most_the_budget() {
     const MS_NS: u64 = 1_000_000;
     for (bytes_per_s, budget_ns) in
         [(100_000_000, 10 * MS_NS), (400_000_000, 5 * MS_NS), (30_000_000, 20 * MS_NS)]
@@ -223,7 +223,7 @@ fn a_durable_batch_waits_for_no_more_than_the_disk_takes_within_the_budget() {
 /// A sync of buffered records waits for those records; it does not make the log expect durable
 /// batches.
 #[test]
-fn who_syncs_what_was_buffered_expects_no_durable_batches() {
+fn explicit_syncs_do_not_predict_durable_batches() {
     let mut caller = on_a_disk(100_000_000, 10_000_000);
     append(&mut caller, 3000);
     let last = caller.wal.content().last_position().unwrap();
@@ -239,7 +239,7 @@ fn who_syncs_what_was_buffered_expects_no_durable_batches() {
 }
 
 #[test]
-fn a_ring_is_of_use_where_buffered_batches_wait() {
+fn a_long_tail_buffer_is_useful_only_for_buffered_batches() {
     let mut caller = on_a_disk(100_000_000, 10_000_000);
     let useful = |caller: &Caller| caller.wal.deferred().useful_ring_bytes();
     assert_eq!(useful(&caller), u64::MAX, "until it is known better");
