@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_of_a_newer_release_is_told() {
+    fn an_unknown_vsst_class_is_unsupported() {
         assert_eq!(class_from(VsstClass::Cold as u8).unwrap(), VsstClass::Cold);
         let e = class_from(99).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unsupported);

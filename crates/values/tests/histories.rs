@@ -230,7 +230,7 @@ impl History {
 }
 
 #[test]
-fn every_reference_of_every_version_leads_to_its_value() {
+fn every_reference_of_every_version_resolves_to_its_value() {
     let mut sums = [0u64; 8];
     for seed in 0..24 {
         let mut history = History::new(seed);

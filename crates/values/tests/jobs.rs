@@ -79,7 +79,7 @@ fn a_third_live(store: &mut Store) -> (VsstMeta, Vec<(u64, Reference)>) {
 }
 
 #[test]
-fn survivors_of_many_files_go_to_one_and_every_name_leads_there() {
+fn survivors_of_many_files_merge_into_one_resolvable_file() {
     let mut store = Store::new(2);
     let mut all = Vec::new();
     // Alignments differ: the output takes the finest.
@@ -152,7 +152,7 @@ fn the_reads_of_many_lookups_are_submitted_together() {
 }
 
 #[test]
-fn reading_everything_gives_the_same_files_and_costs_more() {
+fn reading_whole_files_gives_the_same_output_at_higher_cost() {
     let collect = |lazy_read, gap_bytes| {
         let mut store = Store::new(4);
         let mut before = 0;
@@ -187,7 +187,7 @@ fn reading_everything_gives_the_same_files_and_costs_more() {
 
 /// Predicted reads include the dead records between live ones.
 #[test]
-fn reads_of_records_are_predicted_to_a_fifth() {
+fn predicted_record_reads_are_within_a_fifth() {
     for (seed, dead_percent) in [(1, 30), (2, 60), (3, 85), (4, 97)] {
         for gap_bytes in [Some(0), Some(150), Some(1000), None] {
             let (mut store, mut rng) = (Store::new(seed), Rng::new(seed));
@@ -252,7 +252,7 @@ fn in_many_batches(rng: &mut Rng) -> GcOptions {
 }
 
 #[test]
-fn a_pipeline_makes_the_same_file_with_reads_ahead() {
+fn a_pipelined_job_makes_the_same_file() {
     let mut ahead = 0;
     for seed in 0..40 {
         let options = in_many_batches(&mut Rng::new(seed));
@@ -332,7 +332,7 @@ fn collected_of(
 /// length, except for gaps that cost more than a request: with records of 4 KB more than three dead
 /// ones.
 #[test]
-fn a_file_in_order_of_arrival_is_read_by_place_and_copied_by_key() {
+fn a_value_log_file_is_read_by_offset_and_copied_by_key() {
     let options = GcOptions::default();
     for len in [100, 1000, 4000] {
         let (sorted, by_key) = collected_of(false, 7, (300, len), &options);
@@ -345,7 +345,7 @@ fn a_file_in_order_of_arrival_is_read_by_place_and_copied_by_key() {
 }
 
 #[test]
-fn arrival_order_in_many_batches_makes_the_same_file() {
+fn a_value_log_file_in_many_batches_makes_the_same_output() {
     for seed in 0..40 {
         let options = in_many_batches(&mut Rng::new(seed));
         let (bytes, _) = collected_of(true, seed, (60, 200), &options);
@@ -358,14 +358,14 @@ fn arrival_order_in_many_batches_makes_the_same_file() {
 
 /// With long values at random offsets, the held bytes are still bounded.
 #[test]
-fn what_is_held_of_arrival_order_is_bounded() {
+fn held_bytes_of_value_log_files_are_bounded() {
     let (_, stats) = collected_of(true, 3, (300, 100 << 10), &GcOptions::default());
     let held = stats.held_bytes_max;
     assert!((4 << 20..=16 << 20).contains(&held), "{stats:?}");
 }
 
 #[test]
-fn a_read_that_fails_ahead_is_told_and_nothing_is_made_of_the_others() {
+fn a_failed_read_ahead_fails_the_job_without_output() {
     let (mut failed, mut ahead) = (0, 0);
     for seed in 0..60 {
         let options = in_many_batches(&mut Rng::new(seed));
@@ -384,7 +384,7 @@ fn a_read_that_fails_ahead_is_told_and_nothing_is_made_of_the_others() {
 
 /// A job that is dropped in the middle, with reads in flight, leaves only the files that it lists.
 #[test]
-fn a_job_may_be_let_go_of_after_any_step() {
+fn a_job_may_be_dropped_after_any_step() {
     let mut store = Store::new(2);
     a_third_live(&mut store);
     let version = store.version();
@@ -403,7 +403,7 @@ fn a_job_may_be_let_go_of_after_any_step() {
 }
 
 #[test]
-fn what_a_pipeline_holds_is_bounded() {
+fn held_bytes_of_a_pipeline_are_bounded() {
     for (pipelined, held_max) in [(true, 6 << 20), (false, 4 << 20)] {
         let mut store = Store::new(3);
         let (world, mut references) = (&mut store.world, Vec::new());
@@ -429,7 +429,7 @@ fn what_a_pipeline_holds_is_bounded() {
 }
 
 #[test]
-fn a_damaged_live_record_stops_the_job_and_a_dead_one_does_not_matter() {
+fn only_damaged_live_records_stop_the_job() {
     let mut refused = 0;
     for record in 0..12 {
         let mut store = Store::new(3);
@@ -507,7 +507,7 @@ fn told_of_dense_keys(store: &mut Store, meta: &VsstMeta) -> BTreeSet<String> {
 }
 
 #[test]
-fn dense_keys_that_are_not_those_of_the_records_stop_the_job() {
+fn dense_keys_that_disagree_with_records_stop_the_job() {
     let mut store = Store::new(4);
     let (meta, references) = vsst(&mut store, 1, 5, &[0, 1, 2, 5]);
     add_vsst(&mut store, meta.clone());
@@ -562,7 +562,7 @@ fn a_reference_of_another_length_stops_the_job() {
 }
 
 #[test]
-fn a_file_with_nothing_live_is_not_even_opened() {
+fn a_dead_file_is_not_opened() {
     let mut store = Store::new(7);
     let (meta, _) = vsst(&mut store, 0, 5, &[1, 2, 3]);
     add_vsst(&mut store, meta.clone());
@@ -580,7 +580,7 @@ fn a_file_with_nothing_live_is_not_even_opened() {
 /// Two files under one blob id, of which the first is all live and the second all garbage: each is
 /// estimated as half garbage.
 #[test]
-fn a_wrong_estimate_is_found_out_early() {
+fn a_wrong_estimate_is_detected_early() {
     let mut store = Store::new(8);
     let (mut low, references) = vsst(&mut store, 1, 5, &(0..500).collect::<Vec<_>>());
     let (mut high, _) = vsst(&mut store, 1, 5, &(500..1000).collect::<Vec<_>>());
@@ -623,7 +623,7 @@ fn a_wrong_estimate_is_found_out_early() {
 }
 
 #[test]
-fn outputs_end_between_user_keys_and_long_records_get_through() {
+fn outputs_end_between_user_keys_and_fit_long_records() {
     let mut store = Store::new(9);
     let mut rng = Rng::new(1);
     let world = &mut store.world;
@@ -663,7 +663,7 @@ fn outputs_end_between_user_keys_and_long_records_get_through() {
 }
 
 #[test]
-fn a_series_cuts_files_and_fails_once_and_for_all() {
+fn a_series_splits_files_and_fails_permanently() {
     let mut store = Store::new(10);
     let world = RefCell::new(&mut store.world);
     let mut series = VsstSeries::new(2000, || world.borrow_mut().begin(0, VsstClass::Hot));

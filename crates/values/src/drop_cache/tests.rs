@@ -16,7 +16,7 @@ fn hot(cache: &DropCache, keys: std::ops::Range<u64>) -> u64 {
 }
 
 #[test]
-fn memory_is_what_was_asked_for_and_a_key_costs_four_bytes_of_it() {
+fn memory_is_as_configured_and_a_key_takes_four_bytes() {
     for bytes in [256, 4 << 10, 1 << 20] {
         let cache = DropCache::new(bytes);
         cache.remember(hash(1));
@@ -30,7 +30,7 @@ fn memory_is_what_was_asked_for_and_a_key_costs_four_bytes_of_it() {
 
 /// A store may have thousands of families, and most of them overwrite nothing.
 #[test]
-fn without_a_key_there_is_no_memory() {
+fn an_empty_drop_cache_allocates_nothing() {
     let cache = DropCache::new(1 << 20);
     cache.set_live_keys(1 << 20);
     cache.book(1000, 0);
@@ -54,7 +54,7 @@ fn a_key_dropped_within_one_generation_of_others_is_hot() {
 }
 
 #[test]
-fn what_was_dropped_long_ago_is_forgotten_unless_it_comes_again() {
+fn old_drops_are_forgotten_unless_repeated() {
     let cache = DropCache::new(64 << 10);
     let generation = cache.keys_max() as u64;
     remember(&cache, 0..generation / 4);
@@ -67,7 +67,7 @@ fn what_was_dropped_long_ago_is_forgotten_unless_it_comes_again() {
 }
 
 #[test]
-fn few_strangers_are_taken_for_remembered_keys() {
+fn false_positives_are_rare() {
     let cache = DropCache::new(64 << 10);
     let generation = cache.keys_max() as u64;
     // One key before a rotation: both generations are as full as they get.
@@ -82,7 +82,7 @@ fn few_strangers_are_taken_for_remembered_keys() {
 }
 
 #[test]
-fn it_never_remembers_more_than_a_part_of_all_keys() {
+fn at_most_a_bounded_share_of_keys_is_remembered() {
     let cache = DropCache::new(1 << 20);
     let keys = 40_000;
     cache.set_live_keys(keys);
@@ -98,7 +98,7 @@ fn it_never_remembers_more_than_a_part_of_all_keys() {
 }
 
 #[test]
-fn values_are_parted_where_keys_are_skewed() {
+fn skewed_keys_are_classified_hot_and_cold() {
     let cache = DropCache::new(64 << 10);
     assert_eq!(cache.parting(), Parting::AllCold, "nothing was asked yet");
     cache.book(1000, 125);
@@ -115,7 +115,7 @@ fn values_are_parted_where_keys_are_skewed() {
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the cache is for any number of threads")]
-fn threads_do_not_disturb_each_other_much() {
+fn keys_remembered_after_concurrent_inserts_stay_hot() {
     let cache = DropCache::new(16 << 10);
     let generation = cache.keys_max() as u64;
     thread::scope(|scope| {

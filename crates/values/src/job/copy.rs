@@ -341,7 +341,7 @@ mod tests {
 
     /// A run is part of one file, however close the offsets in two files are.
     #[test]
-    fn records_of_two_files_are_two_reads() {
+    fn records_of_two_files_take_two_reads() {
         let grouping = Grouping { read_bytes_max: u64::MAX, ..Grouping::default() };
         for (input, expected) in [(0, vec![(0, 0, 250)]), (1, vec![(0, 0, 100), (1, 150, 100)])] {
             let mut batch = Batch {

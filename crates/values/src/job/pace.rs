@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_clock_reads_are_priced() {
+    fn without_a_clock_reads_have_a_fixed_cost() {
         let watch = Stopwatch::start(None, 10);
         assert_eq!(watch.stop(None, 12, 500), 500 + 2 * DEVICE_READ_NS);
         assert_eq!(Stopwatch::start(Some(5), 0).stop(Some(45), 100, 500), 40);

@@ -3,7 +3,7 @@ use crate::pick::tests::{Shop, dependency};
 use version::{Volume, VsstClass};
 
 #[test]
-fn garbage_is_what_no_table_references() {
+fn unreferenced_bytes_are_garbage() {
     let mut shop = Shop::new();
     shop.vsst(10, 1000).vsst(11, 500).vsst(12, 300);
     shop.table(1, &[dependency(10, 4, 400), dependency(11, 5, 500)]).table(2, &[dependency(10, 1, 100)]);
@@ -24,7 +24,7 @@ fn garbage_is_what_no_table_references() {
 }
 
 #[test]
-fn names_that_lead_to_one_file_are_exact_and_others_are_shared_out() {
+fn aliases_of_one_file_are_exact_and_others_are_apportioned() {
     let mut shop = Shop::new();
     shop.vsst(10, 1000).vsst(11, 3000);
     // Two aliases of 10, and one that resolves to both files, in three parts.
@@ -48,7 +48,7 @@ fn names_that_lead_to_one_file_are_exact_and_others_are_shared_out() {
 
 /// Files that may leave the fast tier are kept in order, from version to version.
 #[test]
-fn what_has_lasted_on_the_speed_disk_is_known() {
+fn long_lived_fast_tier_files_are_listed_in_order() {
     let mut shop = Shop::new();
     for number in 10..16 {
         let volume = if number > 10 { Volume::SPEED } else { Volume::DIRECTORY };

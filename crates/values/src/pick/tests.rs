@@ -144,7 +144,7 @@ fn the_highest_ratio_comes_first_until_an_output_is_full() {
 }
 
 #[test]
-fn bounds_hold() {
+fn collection_input_bounds_hold() {
     let shop = shop(&[(20, 100), (21, 100), (22, 100), (23, 100)]);
     let of = |inputs_max, input_bytes_max| {
         numbers(shop.pick(&GcOptions { inputs_max, input_bytes_max, ..options(10_000) }))
@@ -158,7 +158,7 @@ fn bounds_hold() {
 /// Files that are copied because of their tier are taken in the given order, within the same
 /// limits.
 #[test]
-fn bounds_hold_for_files_that_are_given() {
+fn collection_input_bounds_hold_for_given_files() {
     let shop = shop(&[(20, 100), (21, 100), (22, 100), (23, 100)]);
     let version = shop.version();
     let of = |inputs_max, input_bytes_max, file_bytes, which: &[u64]| {
@@ -176,7 +176,7 @@ fn bounds_hold_for_files_that_are_given() {
 }
 
 #[test]
-fn without_garbage_there_is_nothing_to_do() {
+fn no_collection_is_picked_without_garbage() {
     let shop = shop(&[(20, 1000), (21, 1000)]);
     for ratio_percent in [0, 1, 20] {
         assert!(shop.pick(&GcOptions { ratio_percent, ..options(10_000) }).is_none());
@@ -185,7 +185,7 @@ fn without_garbage_there_is_nothing_to_do() {
 }
 
 #[test]
-fn a_file_with_nothing_live_is_taken_first_and_alone() {
+fn a_dead_file_is_picked_first_and_alone() {
     let shop = shop(&[(20, 100), (21, 0), (22, 0)]);
     let gc = shop.pick(&options(10_000)).unwrap();
     assert_eq!(numbers(Some(gc.clone())), [21]);
@@ -193,7 +193,7 @@ fn a_file_with_nothing_live_is_taken_first_and_alone() {
 }
 
 #[test]
-fn hot_files_are_collected_apart_and_what_survives_of_them_is_warm_once() {
+fn hot_files_are_collected_separately_and_survivors_turn_warm() {
     let mut shop = shop(&[(20, 100), (21, 200), (22, 300), (23, 400), (24, 500), (30, 150), (31, 350)]);
     shop.edit(20, |v| v.class = VsstClass::Hot).edit(22, |v| v.class = VsstClass::Hot);
     shop.edit(23, |v| v.class = VsstClass::Cold);
@@ -216,7 +216,7 @@ fn hot_files_are_collected_apart_and_what_survives_of_them_is_warm_once() {
 }
 
 #[test]
-fn segments_and_ingested_files_wait_until_nothing_of_them_is_live() {
+fn segments_and_ingested_files_are_collected_only_when_dead() {
     let mut shop = shop(&[(20, 100), (21, 200), (22, 300)]);
     shop.edit(20, |v| v.segment = true).edit(21, |v| v.global_seq = Some(7));
     assert_eq!(numbers(shop.pick(&options(10_000))), [22]);
@@ -226,7 +226,7 @@ fn segments_and_ingested_files_wait_until_nothing_of_them_is_live() {
 }
 
 #[test]
-fn estimates_are_marked() {
+fn estimated_plans_are_marked_inexact() {
     let mut shop = Shop::new();
     shop.vsst(20, 1000).vsst(21, 1000).vsst(22, 1000).alias(5, &[20, 21]);
     shop.table(1, &[dependency(5, 1, 400), dependency(22, 1, 600)]);

@@ -24,7 +24,7 @@ fn a_name_is_pinned_until_the_last_guard_is_gone() {
 
 /// At no time is a blob id of the guard unpinned: the family is released last.
 #[test]
-fn a_guard_lets_go_of_the_family_after_it_pinned_its_names() {
+fn a_guard_releases_the_family_after_pinning_names() {
     let pins = Pins::new();
     let mut guard = pins.hold(1);
     let is_held = |name: &u64| assert!(pins.is_pinned(1, *name), "{name}");
@@ -34,7 +34,7 @@ fn a_guard_lets_go_of_the_family_after_it_pinned_its_names() {
 }
 
 #[test]
-fn a_job_pins_what_its_tables_use_and_where_that_leads() {
+fn a_job_pins_the_names_of_its_tables_and_their_targets() {
     let mut shop = Shop::new();
     shop.vsst(10, 100).vsst(11, 100).vsst(12, 100).alias(5, &[10, 11]).alias(6, &[12]);
     shop.table(1, &[dependency(5, 1, 10)])
@@ -50,7 +50,7 @@ fn a_job_pins_what_its_tables_use_and_where_that_leads() {
 }
 
 #[test]
-fn an_outline_leads_where_its_version_does_and_holds_no_file() {
+fn an_outline_resolves_names_without_holding_files() {
     let mut shop = Shop::new();
     shop.vsst(10, 100).vsst(11, 100).vsst(12, 100).alias(5, &[10, 11]);
     shop.table(1, &[dependency(5, 1, 10), dependency(10, 1, 10)]).table(2, &[dependency(12, 1, 10)]);
@@ -71,7 +71,7 @@ fn an_outline_leads_where_its_version_does_and_holds_no_file() {
 }
 
 #[test]
-fn of_a_family_that_is_held_nothing_goes_until_the_names_are_known() {
+fn a_held_family_is_not_pruned_until_names_are_pinned() {
     let mut shop = Shop::new();
     shop.vsst(10, 100).vsst(12, 100).alias(6, &[10]).alias(7, &[12]);
     shop.table(1, &[dependency(10, 1, 10)]);
@@ -109,7 +109,7 @@ fn describe(pruned: (Vec<Record>, Vec<Arc<VsstMeta>>)) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn what_nothing_references_and_nobody_pinned_goes() {
+fn unreferenced_and_unpinned_files_are_pruned() {
     let mut shop = Shop::new();
     // 10 is used by its own blob id, 11 by an alias only, 12 not at all.
     shop.vsst(10, 100).vsst(11, 100).vsst(12, 100).alias(5, &[11]).alias(6, &[11]).alias(7, &[12]);
