@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_anew_is_valid() {
+    fn resealed_files_are_valid() {
         let kinds = [FileKind::Index, FileKind::Cold, FileKind::Checkpoint];
         for (kind, bases) in kinds.into_iter().zip([log_indexes(), log_colds(), log_checkpoints()]) {
             for Base { bytes, regions } in bases {

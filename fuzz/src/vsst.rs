@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_anew_is_valid() {
+    fn resealed_files_are_valid() {
         for (bytes, regions) in vsst_bases().iter().chain(segment_bases()) {
             let mut sealed = bytes.clone();
             regions.iter().for_each(|region| seal(&mut sealed, region));
