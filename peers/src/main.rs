@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_comparison_is_told_how_often() {
+    fn every_comparison_accepts_a_number_of_pairs() {
         for line in [
             "peers compare overwrite --pairs 2",
             "peers tail tail --pairs 2 --load 20,80",

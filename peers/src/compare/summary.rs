@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians() {
+    fn medians_of_samples_are_computed() {
         assert_eq!(spread(vec![]), None);
         assert_eq!(spread(vec![3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
         assert_eq!(spread(vec![4.0, 1.0, 2.0, 3.0]), Some((2.5, 1.0, 4.0)));
     }
 
     #[test]
-    fn ratios_are_those_of_pairs() {
+    fn ratios_are_computed_per_pair() {
         assert_eq!(ratios(&[Some(4.0), Some(9.0)], &[Some(2.0), Some(3.0)]), [2.0, 3.0]);
         assert!(ratios(&[None, Some(1.0)], &[Some(1.0), Some(0.0)]).is_empty());
     }
