@@ -18,7 +18,7 @@ fn run_some(name: &str, count: u64) {
 }
 
 #[test]
-fn seeds_that_once_failed() {
+fn previously_failing_seeds_pass() {
     for (name, seed, what) in FOUND {
         let outcome = run_case(row(name), &Context::default(), *seed);
         assert!(outcome.failures.is_empty(), "{name}, seed {seed} ({what}): {:?}", outcome.failures);
@@ -50,24 +50,24 @@ fn samples_are_of_other_seeds_where_a_row_tries_few_of_many() {
 }
 
 #[test]
-fn some_of_the_model() {
+fn some_seeds_of_model_pass() {
     run_some("model", 100);
     run_some("numbers", 50);
 }
 
 #[test]
-fn some_reclaiming() {
+fn some_seeds_of_reclaim_pass() {
     run_some("reclaim", 600);
 }
 
 #[test]
-fn some_crashes() {
+fn some_seeds_of_crashes_pass() {
     run_some("crash", 1_000);
     run_some("recrash", 300);
 }
 
 #[test]
-fn some_logs() {
+fn some_seeds_of_logs_pass() {
     run_some("log-model", 20);
     run_some("log-crash", 500);
     run_some("log-flip", 100);
@@ -83,27 +83,27 @@ fn some_logs() {
 }
 
 #[test]
-fn some_engines() {
+fn some_seeds_of_engines_pass() {
     run_some("engines", 200);
 }
 
 #[test]
-fn some_errors() {
+fn some_seeds_of_errors_pass() {
     run_some("io-errors", 1);
 }
 
 #[test]
-fn some_full_stores() {
+fn some_seeds_of_full_stores_pass() {
     run_some("full", 30);
 }
 
 #[test]
-fn some_damage() {
+fn some_seeds_of_damage_pass() {
     run_some("flip", 300);
 }
 
 #[test]
-fn some_of_lavafs() {
+fn some_seeds_of_lavafs_pass() {
     run_some("lavafs", 500);
     run_some("crash-on-lavafs", 200);
     run_some("reclaim-on-lavafs", 120);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_held_and_the_rest_is_any() {
+    fn flushed_sectors_are_kept_and_others_may_be_lost() {
         let (one, two, three) = ([1; 2 * SECTOR], [2; SECTOR], [3; 2 * SECTOR]);
         let bytes = log(&[(4, &one, 0), (0, &[], FLUSH), (4, &two, 0), (6, &three, 0), (20, &one, DURABLE)]);
         let log = Log::parse(bytes).expect("a log");

@@ -9,7 +9,7 @@ fn explains(gaps: &[(u64, u64)], versions: &[Version], got: Option<&[u8]>) -> bo
 }
 
 #[test]
-fn a_key_with_a_change_in_each_of_two_gaps_is_told_by_both() {
+fn a_key_changed_in_two_gaps_is_explained_by_both() {
     let gaps = [(14, 28), (78, 87)];
     let versions = [put(14, b"old"), put(80, b"new")];
     assert!(explains(&gaps, &versions, None));
@@ -21,7 +21,7 @@ fn a_key_with_a_change_in_each_of_two_gaps_is_told_by_both() {
 }
 
 #[test]
-fn a_change_between_gaps_is_left() {
+fn a_change_between_gaps_is_kept() {
     let gaps = [(14, 28), (78, 87)];
     let versions = [put(14, b"old"), put(29, b"kept"), put(80, b"new")];
     assert!(explains(&gaps, &versions, Some(b"kept")));
@@ -30,7 +30,7 @@ fn a_change_between_gaps_is_left() {
 }
 
 #[test]
-fn a_change_behind_all_gaps_explains_nothing() {
+fn a_change_after_all_gaps_explains_nothing() {
     let versions = [put(14, b"old"), (90, None)];
     assert!(!explains(&[(14, 28)], &versions, Some(b"old")));
     assert!(!explains(&[(14, 28)], &[], None));

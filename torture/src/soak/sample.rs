@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_is_told() {
+    fn growing_resource_use_is_reported() {
         let of = |i: u64| Sample { memory: 100 << 20, descriptors: 20 + i, disk: (50 << 20) * i, p99_us: 9 };
         let samples: Vec<Sample> = (1..=8).map(of).collect();
         let why = judge(&samples, &mut Outcome::default()).unwrap_err();
