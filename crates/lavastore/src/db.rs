@@ -1,5 +1,6 @@
 //! The store handle, [`Db`].
 
+mod families;
 mod logs;
 mod operate;
 
@@ -8,20 +9,27 @@ use crate::log::LogsBeside;
 use crate::read::Reader;
 use crate::write::Writer;
 use crate::{
-    CompactProgress, CompactRequest, Env, Error, ErrorKind, Family, FamilyOptions, Iter, KeyRange, Options,
+    CompactProgress, CompactRequest, Env, Error, Family, FamilyOptions, Iter, KeyRange, Options,
     ReadOptions, RepairOptions, RepairReport, RequestOptions, Requests, Result, Snapshot, Value, ValueReader,
     ValueWriter, WriteBatch, WriteOptions, repair,
 };
 use std::path::Path;
 
-/// An open store. Cheap to clone and usable from any thread.
+/// An open store of keys and values: open one per directory, clone it, and share it between
+/// threads.
 ///
 /// Its methods read and write the family `default`. [`Db::family`] returns a handle of another
-/// family with the same methods. [`Db::reading`] and [`Db::writing`] take options.
+/// family with the same methods. [`Db::reading`] and [`Db::writing`] take options. All methods take
+/// `&self`; readers and writers on any number of threads need no lock of their own.
+///
+/// A write that returned is visible to every later read. [`Durability`](crate::Durability) states
+/// which failures an acknowledged write survives. After a crash the next open recovers the store by
+/// itself.
 ///
 /// The store stays open while any object made from it lives: clones, family handles, snapshots,
 /// iterators and streams. Dropping the last one closes it. [`Db::close`] closes it at once and
-/// reports errors. Later calls on the remaining handles fail with `Closed`.
+/// reports errors. Later calls on the remaining handles fail with `Closed`. A child of `fork` must
+/// open its own store: inherited handles answer `Forked`.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-db-{}", std::process::id()));
@@ -44,6 +52,9 @@ pub struct Db {
 impl Db {
     /// Opens a store with default options, and creates it if it is missing.
     ///
+    /// The open recovers what the last process left: it replays at most the live log (256 MiB by
+    /// default) and reads no other data. One process at a time has a store open for writing.
+    ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-open-{}", std::process::id()));
     /// let db = lavastore::Db::open(&dir)?;
@@ -53,15 +64,22 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if another process (or this one) has the store open; `Corruption`, with the file
-    /// and the offset, if the log or the manifest is damaged; `Unsupported` if a newer release
-    /// wrote the store; `InvalidArgument` if the path is not a store's directory. Damaged tables
-    /// and value files do not prevent the open: see [`Db::damaged_files`].
+    /// * `Locked`: another process (or this one) has the store open. Close it there, share the
+    ///   `Db`, or use [`Db::open_read_only`].
+    /// * `Corruption`: the log or the manifest is damaged; the error names file and offset. Restore
+    ///   a checkpoint, or use [`Db::repair`]. Other damage does not prevent the open: see
+    ///   [`Db::damaged_files`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `InvalidArgument`: the path is not a store's directory.
+    /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Self::open_with(path, &Options::default())
     }
 
-    /// Opens a store with options.
+    /// Opens a store with options: a space limit, more memory, durable writes by default, a
+    /// listener.
+    ///
+    /// Options are not stored, except those of families: pass the same ones at every open.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-open-with-{}", std::process::id()));
@@ -74,14 +92,17 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::open`]; `InvalidArgument` for an option out of range; `NotFound` and
-    /// `AlreadyExists` if the options ask for them.
+    /// The errors of [`Db::open`]; `InvalidArgument` for an option out of range, with its name and
+    /// range; `NotFound` and `AlreadyExists` if [`Options::create_if_missing`] and
+    /// [`Options::error_if_exists`] ask for them.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         Self::open_in(&Env::kernel(), path, options)
     }
 
-    /// Opens a store in an environment: the kernel's, a volume of LavaFS, or a simulated machine
-    /// ([`testing`](crate::testing)).
+    /// Opens a store in an environment: the kernel's, a volume of LavaFS, or a simulated machine.
+    ///
+    /// Use it for crash tests ([`testing`](crate::testing)), and with
+    /// [`Volumes::env`](crate::Volumes::env) for a store on two disks.
     ///
     /// ```
     /// use lavastore::{Db, Options, testing::SimEnv};
@@ -96,9 +117,15 @@ impl Db {
         lavakv::Db::open_in(env.clone(), path, options.clone()).map(Self::over)
     }
 
-    /// Opens a store for reading, also while another process writes it. The reader sees the writes
-    /// that preceded the call, takes no lock and changes nothing. If the log or the manifest is
-    /// damaged, the reader shows the state before the damage, and [`Db::damage`] reports it.
+    /// Opens a store for reading, also while another process writes it.
+    ///
+    /// The reader sees the writes that were acknowledged before the call, except volatile ones that
+    /// no flush has taken. It keeps showing that state; [`Db::catch_up`] opens a newer one. The
+    /// call takes no lock and changes nothing, so it works without write permission. Every write
+    /// fails with `ReadOnly`.
+    ///
+    /// If the log or the manifest is damaged, the reader shows the state before the damage, and
+    /// [`Db::damage`] reports it.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-read-only-{}", std::process::id()));
@@ -114,13 +141,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there is no store; `Corruption` if no state can be shown; `Unsupported`;
-    /// `InvalidArgument`.
+    /// * `NotFound`: there is no store. A read-only open creates none.
+    /// * `Corruption`: no state can be shown. Use [`Db::repair`].
+    /// * `Unsupported`: a newer release wrote the store.
+    /// * `InvalidArgument`: an option is out of range, or the path is not a store's directory.
     pub fn open_read_only(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         Self::open_read_only_in(&Env::kernel(), path, options)
     }
 
-    /// Same as [`Db::open_read_only`], in an environment.
+    /// Same as [`Db::open_read_only`], in an environment such as a simulated machine.
     ///
     /// ```
     /// use lavastore::{Db, ErrorKind, Options, testing::SimEnv};
@@ -135,10 +164,13 @@ impl Db {
         lavakv::Db::open_read_only_in(env.clone(), path, options.clone()).map(Self::over)
     }
 
-    /// Opens the present state of a store that is open for reading. The call replays only the new
-    /// part of the log and shares open tables. `self`, its snapshots and its iterators keep their
-    /// state; drop them when you no longer need them. Get new family handles from the returned
-    /// store ([`Db::family`]).
+    /// Opens the present state of a store that is open for reading, at a lower cost than a new
+    /// open.
+    ///
+    /// The call reads only the new part of the log and shares open files and cache with `self`.
+    /// `self`, its snapshots and its iterators keep their state; drop them when you no longer need
+    /// them. Get new family handles from the returned store ([`Db::family`]). After an error `self`
+    /// still serves, and the call may be repeated.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-catch-up-{}", std::process::id()));
@@ -175,18 +207,17 @@ impl Db {
         Family::new(self.default.handle().of_same_store(family))
     }
 
-    /// Closes the store, even while other handles exist, and reports the errors that a drop would
-    /// hide.
+    /// Closes the store at once, even while other handles exist, and reports errors that a drop
+    /// would hide.
     ///
     /// Calls on other threads end. A write keeps its promised durability or fails with `Closed`. A
     /// compaction, a collection, a verification or a checkpoint fails with `Closed` and leaves no
     /// files. Requests in flight are answered. After the return the directory can be opened again.
     ///
     /// Later calls on clones, families, iterators, streams and logs fail with `Closed`. These
-    /// objects release pinned memory and open files when they are dropped or at their next call.
-    /// Closing a closed store does nothing. A read-only store closes in the same way.
-    ///
-    /// An event listener must not call this method.
+    /// objects release memory and files when they are dropped or at their next call. Closing a
+    /// closed store does nothing. A read-only store closes in the same way. An event listener must
+    /// not call this method.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -198,7 +229,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Errors of background work and of the close itself. The store is closed even after an error.
+    /// The first error of background work or of the close itself, such as `Io`. The store is closed
+    /// even then: fix the cause and open it. `Forked` in a child process: nothing is closed.
     pub fn close(self) -> Result<()> {
         self.kv().check_process()?;
         self.default.into_handle().into_kv().close()
@@ -259,8 +291,10 @@ impl Db {
         repair::repair((from, path.as_ref()), (to, into.as_ref()), options)
     }
 
-    /// Returns the name and the options of each column family in order of creation. The store need
-    /// not be open: the call reads the manifest only and changes nothing.
+    /// Returns the name and the stored options of each column family, without opening the store.
+    ///
+    /// The order is that of creation, `default` first. The call changes nothing and works while
+    /// another process has the store open.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-stored-{}", std::process::id()));
@@ -273,7 +307,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
+    /// * `NotFound`: there is no store.
+    /// * `Corruption`: the list of families is damaged. Use [`Db::repair`].
+    /// * `Unsupported`: a newer release wrote the store.
     pub fn stored_family_options(path: impl AsRef<Path>) -> Result<Vec<(String, FamilyOptions)>> {
         lavakv::Db::stored_family_options(path)
     }
@@ -297,7 +333,8 @@ impl Db {
 
 /// Reads and writes of the family `default`.
 impl Db {
-    /// Returns the read methods with other options.
+    /// Returns the read methods of the family `default` with other options, for example for a scan
+    /// that bypasses the cache.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -309,7 +346,8 @@ impl Db {
         self.default.reading(options)
     }
 
-    /// Returns the write methods with other options.
+    /// Returns the write methods of the family `default` with other options: another durability, or
+    /// a bound on the wait.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -320,7 +358,10 @@ impl Db {
         self.default.writing(options)
     }
 
-    /// Reads a key. The value pins its memory; [`Value::into_vec`] copies it.
+    /// Reads the value of one key of the family `default`; returns `None` if the key is absent.
+    /// Blocks on the device only if memory and cache lack the value.
+    ///
+    /// [`Value::into_vec`] returns bytes that may be kept for long.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -334,7 +375,8 @@ impl Db {
         self.default.get(key)
     }
 
-    /// Returns whether the key has a value, without reading a separated value.
+    /// Returns whether a key of the family `default` has a value, at a lower cost than [`Db::get`];
+    /// see [`Reader::contains_key`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -349,8 +391,8 @@ impl Db {
         self.default.contains_key(key)
     }
 
-    /// Reads many keys as of one moment, with many device reads in flight: see
-    /// [`Reader::multi_get`].
+    /// Reads many keys of the family `default` as of one moment, with their device reads in
+    /// parallel; see [`Reader::multi_get`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -367,8 +409,9 @@ impl Db {
         self.default.multi_get(keys)
     }
 
-    /// Reads at most `len` bytes of a value from `offset` on; fewer if the value ends earlier. For
-    /// a large value only that part is read.
+    /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
+    ///
+    /// The result is shorter, or empty, if the value ends earlier. See [`Reader::get_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -383,7 +426,8 @@ impl Db {
         self.default.get_range(key, offset, len)
     }
 
-    /// Reads the value of a key piece by piece, in constant memory if it is large.
+    /// Opens a value for reading in pieces, in constant memory if the value is large; `None` if the
+    /// key is absent.
     ///
     /// ```
     /// use std::io::{Read, Seek, SeekFrom};
@@ -404,7 +448,9 @@ impl Db {
         self.default.get_stream(key)
     }
 
-    /// Returns an iterator over all keys and values, in order.
+    /// Iterates over all keys of the family `default` and their values in ascending byte order.
+    ///
+    /// See [`Reader::iter`] for visibility and cost; [`Iter::keys`] reads no values.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -419,7 +465,10 @@ impl Db {
         self.default.iter()
     }
 
-    /// Returns an iterator over a range of keys and their values, in order.
+    /// Iterates over a range of keys of the family `default` and their values in ascending byte
+    /// order.
+    ///
+    /// An empty range, or a start after the end, yields nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -434,7 +483,10 @@ impl Db {
         self.default.range(range)
     }
 
-    /// Returns an iterator over the keys with a prefix and their values, in order.
+    /// Iterates over the keys of the family `default` that begin with `prefix`, with their values,
+    /// in ascending byte order.
+    ///
+    /// An empty prefix selects all keys.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -449,8 +501,13 @@ impl Db {
         self.default.prefix(prefix)
     }
 
-    /// Sets a key. A value may have up to 1 GiB; [`Db::put_stream`] writes a large one without
-    /// holding it in memory.
+    /// Sets a key of the family `default` to a value, and replaces the former value if there is
+    /// one.
+    ///
+    /// A value may have up to 1 GiB; [`Db::put_stream`] writes a large one without holding it in
+    /// memory. The write has the durability of
+    /// [`Options::durability`](field@crate::Options::durability) on return (default: buffered), and
+    /// is visible to all readers.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -465,8 +522,10 @@ impl Db {
         self.default.put(key, value)
     }
 
-    /// Sets a key to a value that the caller writes piece by piece, in constant memory. The value
-    /// exists once [`ValueWriter::finish`] has returned.
+    /// Starts a value of the family `default` that the caller writes in pieces, in constant memory.
+    ///
+    /// The value appears when [`ValueWriter::finish`] returns; until then readers see the former
+    /// one.
     ///
     /// ```
     /// use std::io::Write;
@@ -486,7 +545,8 @@ impl Db {
         self.default.put_stream(key)
     }
 
-    /// Deletes a key. A missing key is no error.
+    /// Deletes a key of the family `default`; an absent key is no error. Costs a small write and no
+    /// read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -500,7 +560,10 @@ impl Db {
         self.default.delete(key)
     }
 
-    /// Deletes all keys of a range at the cost of one write.
+    /// Deletes all keys of a range of the family `default` at the cost of one write, however many
+    /// keys there are.
+    ///
+    /// An empty range deletes nothing; snapshots and iterators that exist still see the keys.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -516,7 +579,10 @@ impl Db {
         self.default.delete_range(range)
     }
 
-    /// Writes a batch atomically, over any number of families.
+    /// Writes a batch atomically, over any number of families: readers and crashes see all of it or
+    /// nothing.
+    ///
+    /// See [`Writer::write`] for the order of changes and for empty batches.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -533,8 +599,12 @@ impl Db {
         self.writing(&WriteOptions::default()).write(batch)
     }
 
-    /// Makes the log durable: acknowledged buffered writes then survive a loss of power. Volatile
-    /// writes are in no log; [`Db::flush`] makes them durable.
+    /// Makes all acknowledged buffered writes survive a loss of power; blocks until the device has
+    /// them.
+    ///
+    /// Call it once after many buffered writes, instead of making each one durable. The call covers
+    /// every write that returned before, of all threads and families, and the logs of the store.
+    /// Concurrent calls share one device write. Volatile writes need [`Db::flush`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -546,7 +616,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Io` if the device failed, and `Poisoned` on every later write; `ReadOnly`.
+    /// * `Io`: the device failed. Buffered writes may be lost at a loss of power. Close and reopen
+    ///   the store.
+    /// * `Poisoned`: an earlier write or sync had that failure. Close and reopen the store.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write.
     #[doc(alias = "flush_wal")]
     #[doc(alias = "persist")]
     pub fn sync(&self) -> Result<()> {
@@ -554,8 +627,10 @@ impl Db {
         self.default.handle().logs().map_or(Ok(()), LogsBeside::sync)
     }
 
-    /// Returns an asynchronous interface: many requests in flight without a thread for each,
-    /// through futures or a completion queue.
+    /// Returns the asynchronous interface: many requests in flight without a thread for each.
+    ///
+    /// Use it in an event loop or an async runtime. The threads start with the first request that
+    /// needs one.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -571,13 +646,19 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a depth out of range; errors of starting threads.
+    /// `InvalidArgument` for a depth outside of 1 to 1,048,576; `Closed`; errors of starting
+    /// threads: raise the limits of the process.
     #[doc(alias = "async")]
     pub fn requests(&self, options: &RequestOptions) -> Result<Requests> {
         Requests::new(self.default.handle(), options)
     }
 
     /// Keeps the present state of all families readable until the snapshot is dropped.
+    ///
+    /// The snapshot contains every write that returned before the call, and each batch as a whole.
+    /// Taking one touches memory only and never blocks writers. The snapshot ends with the process:
+    /// [`Db::checkpoint`] makes a lasting copy. Reads of a snapshot of a closed store fail with
+    /// `Closed`.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -590,8 +671,10 @@ impl Db {
         self.snapshot_named("")
     }
 
-    /// Same as [`Db::snapshot`], with a name. [`Db::space`] lists the snapshot under this name with
-    /// the space that it holds, so that a leaked one can be found.
+    /// Same as [`Db::snapshot`], with a name for the space report.
+    ///
+    /// [`Db::space`] lists the snapshot under this name with its age and the bytes that it holds,
+    /// so that a leaked one can be found. Names need not be unique.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -603,8 +686,11 @@ impl Db {
         Snapshot::new(self.kv().snapshot_named(name), &self.default)
     }
 
-    /// Compacts a range of the default family down to its last level, and waits. Calls are
-    /// optional: compaction runs in the background.
+    /// Frees the space of deleted and overwritten keys of a range now, and waits for that.
+    ///
+    /// Compaction runs in the background anyway; use this call after a mass delete or before a
+    /// checkpoint. The call rewrites the data of the range in the family `default`, which takes
+    /// device time. Reads and writes continue.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -620,7 +706,7 @@ impl Db {
         self.default.compact_range(range)
     }
 
-    /// Same as [`Db::compact_range`], with options and progress: see
+    /// Same as [`Db::compact_range`], with options, cancellation and progress: see
     /// [`Family::compact_range_with`].
     ///
     /// ```
@@ -639,122 +725,6 @@ impl Db {
         tell: &mut dyn FnMut(&CompactProgress),
     ) -> Result<()> {
         self.default.compact_range_with(range, request, tell)
-    }
-}
-
-/// Column families.
-impl Db {
-    /// Returns the family with this name, and creates it with default options if it is missing. So
-    /// a program needs no setup step, and a newer program opens an older store.
-    ///
-    /// Use [`Db::open_family`] where a missing family is an error, and [`Db::create_family`] to
-    /// choose its options.
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// db.family("users")?.put("7", "ada")?;
-    /// assert!(db.family("users")?.get("7")?.is_some());
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Errors of creating a family: `ReadOnly` in a store that is open for reading;
-    /// `InvalidArgument` for an empty name or a name over 1024 bytes; errors of writing the
-    /// manifest.
-    #[doc(alias = "column_family")]
-    pub fn family(&self, name: &str) -> Result<Family> {
-        loop {
-            if let Some(found) = self.kv().column_family(name) {
-                return Ok(self.handle(found));
-            }
-            match self.create_family(name, &FamilyOptions::default()) {
-                // Another thread created the family meanwhile (and may have dropped it again).
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-                made => return made,
-            }
-        }
-    }
-
-    /// Returns the family `default`, which always exists. The methods of [`Db`] use it.
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// db.put("key", "value")?;
-    /// assert!(db.default_family().get("key")?.is_some());
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    pub fn default_family(&self) -> &Family {
-        &self.default
-    }
-
-    /// Returns an existing family.
-    ///
-    /// ```
-    /// # use lavastore::ErrorKind;
-    /// # let db = lavastore::testing::store();
-    /// assert_eq!(db.open_family("users").unwrap_err().kind(), ErrorKind::NotFound);
-    /// ```
-    ///
-    /// # Errors
-    /// `NotFound`, with the existing names.
-    pub fn open_family(&self, name: &str) -> Result<Family> {
-        self.kv().check_process()?;
-        let found = self.kv().column_family(name).map(|found| self.handle(found));
-        found.ok_or_else(|| {
-            let known = self.family_names().join(", ");
-            Error::not_found(format!("there is no column family {name}: there are {known}"))
-        })
-    }
-
-    /// Creates a family.
-    ///
-    /// ```
-    /// # use lavastore::{Compression, FamilyOptions};
-    /// # let db = lavastore::testing::store();
-    /// # if cfg!(feature = "lz4") {
-    /// let options = FamilyOptions { compression: Compression::Lz4, ..Default::default() };
-    /// let texts = db.create_family("texts", &options)?;
-    /// assert_eq!(texts.options().compression, options.compression);
-    /// # }
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` for an option out of range, an empty name or one over
-    /// 1024 bytes; `ReadOnly`; errors of writing the manifest.
-    pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
-        Ok(self.handle(self.kv().create_column_family(name, options.clone())?))
-    }
-
-    /// Drops a family with all its data. Its handles then fail; open iterators continue.
-    ///
-    /// ```
-    /// # use lavastore::ErrorKind;
-    /// # let db = lavastore::testing::store();
-    /// let users = db.family("users")?;
-    /// db.drop_family(&users)?;
-    /// assert_eq!(users.get("7").unwrap_err().kind(), ErrorKind::NotFound);
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `NotFound` if the family was already dropped; `InvalidArgument` for the default family, or
-    /// for a family of another store; `ReadOnly`; errors of writing the manifest.
-    pub fn drop_family(&self, family: &Family) -> Result<()> {
-        self.kv().drop_column_family(family.handle().inner())
-    }
-
-    /// Returns the names of all families, in order of creation.
-    ///
-    /// ```
-    /// # let db = lavastore::testing::store();
-    /// db.family("users")?;
-    /// assert_eq!(db.family_names(), ["default", "users"]);
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    #[doc(alias = "list_cf")]
-    pub fn family_names(&self) -> Vec<String> {
-        self.kv().column_families()
     }
 }
 

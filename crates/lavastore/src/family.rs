@@ -9,11 +9,15 @@ use crate::{
     ValueWriter, WriteOptions,
 };
 
-/// A column family: a key space with its own options.
+/// A column family: a key space of its own in a store, with its own options.
 ///
-/// [`Db::family`](crate::Db::family) returns the handle. It is cheap to clone and usable from any
-/// thread, and like a clone of the [`Db`](crate::Db) it keeps the store open. Once the family is
-/// dropped, every use of the handle fails with `NotFound`.
+/// Use families for data that differs in options, or that is dropped as a whole. All families share
+/// the log, so one [`WriteBatch`](crate::WriteBatch) changes several of them atomically, and one
+/// snapshot covers them.
+///
+/// [`Db::family`](crate::Db::family) returns the handle. The handle is cheap to clone and usable
+/// from any thread. Like a clone of the [`Db`](crate::Db) it keeps the store open. Once the family
+/// is dropped, every use of the handle fails with `NotFound`.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -51,7 +55,8 @@ impl Family {
         Writer::new(&self.0, WriteOptions::default())
     }
 
-    /// Returns the read methods with other options.
+    /// Returns the read methods of the family with other options, for example for a scan that
+    /// bypasses the cache.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -64,7 +69,8 @@ impl Family {
         self.reader().reading(options)
     }
 
-    /// Returns the write methods with other options.
+    /// Returns the write methods of the family with other options: another durability, or a bound
+    /// on the wait.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -76,7 +82,10 @@ impl Family {
         Writer::new(&self.0, *options)
     }
 
-    /// Reads a key. The value pins its memory; [`Value::into_vec`] copies it.
+    /// Reads the value of one key of the family; returns `None` if the key is absent. Blocks on the
+    /// device only if memory and cache lack the value.
+    ///
+    /// [`Value::into_vec`] returns bytes that may be kept for long.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -91,7 +100,8 @@ impl Family {
         self.reader().get(key)
     }
 
-    /// Returns whether the key has a value, without reading a separated value.
+    /// Returns whether a key of the family has a value, at a lower cost than [`Family::get`]; see
+    /// [`Reader::contains_key`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -106,7 +116,8 @@ impl Family {
         self.reader().contains_key(key)
     }
 
-    /// Reads many keys as of one moment: see [`Reader::multi_get`].
+    /// Reads many keys of the family as of one moment, with their device reads in parallel; see
+    /// [`Reader::multi_get`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -123,7 +134,9 @@ impl Family {
         self.reader().multi_get(keys)
     }
 
-    /// Reads a part of a value: see [`Reader::get_range`].
+    /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
+    ///
+    /// The result is shorter, or empty, if the value ends earlier. See [`Reader::get_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -139,7 +152,8 @@ impl Family {
         self.reader().get_range(key, offset, len)
     }
 
-    /// Reads the value of a key piece by piece, in constant memory if it is large.
+    /// Opens a value for reading in pieces, in constant memory if the value is large; `None` if the
+    /// key is absent.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -154,7 +168,9 @@ impl Family {
         self.reader().get_stream(key)
     }
 
-    /// Returns an iterator over all keys and values, in order.
+    /// Iterates over all keys of the family and their values in ascending byte order.
+    ///
+    /// See [`Reader::iter`] for visibility and cost; [`Iter::keys`] reads no values.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -166,7 +182,9 @@ impl Family {
         self.reader().iter()
     }
 
-    /// Returns an iterator over a range of keys and their values, in order.
+    /// Iterates over a range of keys of the family and their values in ascending byte order.
+    ///
+    /// An empty range, or a start after the end, yields nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -179,7 +197,10 @@ impl Family {
         self.reader().range(range)
     }
 
-    /// Returns an iterator over the keys with a prefix and their values, in order.
+    /// Iterates over the keys of the family that begin with `prefix`, with their values, in
+    /// ascending byte order.
+    ///
+    /// An empty prefix selects all keys.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -192,8 +213,12 @@ impl Family {
         self.reader().prefix(prefix)
     }
 
-    /// Sets a key. A value may have up to 1 GiB; [`Family::put_stream`] writes a large one without
-    /// holding it in memory.
+    /// Sets a key of the family to a value, and replaces the former value if there is one.
+    ///
+    /// A value may have up to 1 GiB; [`Family::put_stream`] writes a large one without holding it
+    /// in memory. The write has the durability of
+    /// [`Options::durability`](field@crate::Options::durability) on return (default: buffered), and
+    /// is visible to all readers.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -207,7 +232,10 @@ impl Family {
         self.writer().put(key, value)
     }
 
-    /// Sets a key to a value that the caller writes piece by piece, in constant memory.
+    /// Starts a value of the family that the caller writes in pieces, in constant memory.
+    ///
+    /// The value appears when [`ValueWriter::finish`] returns; until then readers see the former
+    /// one.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -223,7 +251,7 @@ impl Family {
         self.writer().put_stream(key)
     }
 
-    /// Deletes a key. A missing key is no error.
+    /// Deletes a key of the family; an absent key is no error. Costs a small write and no read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -237,7 +265,10 @@ impl Family {
         self.writer().delete(key)
     }
 
-    /// Deletes all keys of a range at the cost of one write.
+    /// Deletes all keys of a range of the family at the cost of one write, however many keys there
+    /// are.
+    ///
+    /// An empty range deletes nothing; snapshots and iterators that exist still see the keys.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -251,8 +282,11 @@ impl Family {
         self.writer().delete_range(range)
     }
 
-    /// Compacts a range down to its last level, and waits. Calls are optional: compaction runs in
-    /// the background.
+    /// Frees the space of deleted and overwritten keys of a range now, and waits for that.
+    ///
+    /// Compaction runs in the background anyway; use this call after a mass delete or before a
+    /// checkpoint. The call rewrites the data of the range, which takes device time and free space.
+    /// Reads and writes continue. Versions that snapshots see stay. An empty range does nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -263,16 +297,21 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the start is after the end; `NotFound` if the family was dropped;
-    /// `ReadOnly`; `NoSpace`; the error of a background job.
+    /// * `InvalidArgument`: the start is after the end.
+    /// * `NotFound`: the family was dropped.
+    /// * `NoSpace`: no room for the output. Make room and repeat; no data is lost.
+    /// * `ReadOnly`, `Closed`: this handle cannot compact. Completed parts keep their effect.
+    /// * The error of a background job, such as `Corruption` of a file in the range.
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.compact_range_with(range, &CompactRequest::default(), &mut |_| {})
     }
 
-    /// Same as [`Family::compact_range`], with options: a request can rewrite all tables of the
-    /// range under the present options. `tell` gets the progress on the calling thread, at the
-    /// start and after each rewritten table. After an interrupted call the next one resumes where
-    /// it stopped.
+    /// Same as [`Family::compact_range`], with options, cancellation and progress.
+    ///
+    /// [`CompactRequest::rewrite`] rewrites all data of the range under the present options, for
+    /// example after a change of compression. `tell` gets the progress on the calling thread, at
+    /// the start and after each rewritten table. After an interrupted call the next one resumes
+    /// where it stopped.
     ///
     /// ```
     /// # use lavastore::{Compression, CompactRequest, FamilyOptions};
@@ -289,7 +328,8 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Family::compact_range`].
+    /// The errors of [`Family::compact_range`]; `Cancelled` if [`CompactRequest::cancel`] ended the
+    /// call.
     pub fn compact_range_with(
         &self,
         range: impl KeyRange,
@@ -301,7 +341,9 @@ impl Family {
         self.0.kv().compact_range_with(self.0.inner(), range, request.clone(), tell)
     }
 
-    /// Returns the number of the family, which the store never reuses.
+    /// Returns the number of the family, 0 for `default`; the store never reuses a number.
+    ///
+    /// [`Db::repair`](crate::Db::repair) reports losses by this number.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -312,7 +354,7 @@ impl Family {
         self.0.inner().id()
     }
 
-    /// Returns the name of the family.
+    /// Returns the name of the family, 1 to 1024 bytes.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -323,8 +365,10 @@ impl Family {
         self.0.inner().name()
     }
 
-    /// Returns the present options of the family. Sizes that did not fit the volume are returned as
-    /// given.
+    /// Returns the present options of the family, with derived values filled in.
+    ///
+    /// Use them as the base of [`Family::set_options`]. Sizes that the store reduced for a small
+    /// volume are returned as given.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -335,9 +379,11 @@ impl Family {
         self.0.inner().options()
     }
 
-    /// Replaces the options of the family. Existing data stays as it is until compaction or
-    /// collection rewrites it. For the family `default`, the next open with
-    /// [`Options::family`](crate::Options::family) replaces them again.
+    /// Replaces the options of the family, durably, while reads and writes continue.
+    ///
+    /// New files use the new options at once. Existing data keeps its form until background work
+    /// rewrites it; [`Family::compact_range_with`] forces that. The next open replaces the options
+    /// of the family `default` by [`Options::family`](crate::Options::family).
     ///
     /// ```
     /// # use lavastore::FamilyOptions;
@@ -348,8 +394,12 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for an option out of range; `NotFound` if the family was dropped;
-    /// `ReadOnly`; errors of writing the manifest.
+    /// * `InvalidArgument`: an option is out of range; the message names it and its range.
+    /// * `Unsupported`: this build lacks the compression.
+    /// * `NotFound`: the family was dropped.
+    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `NoSpace`: the former options stay. Make room and repeat.
+    /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
     pub fn set_options(&self, options: &FamilyOptions) -> Result<()> {
         self.0.kv().set_family_options(self.0.inner(), options.clone())
     }

@@ -6,13 +6,20 @@ use crate::{Error, Result};
 use lavakv::DbIterator;
 use std::iter::FusedIterator;
 
-/// A double-ended iterator over keys and values as of its creation; `.rev()` goes backward. Keys
-/// and values are copied out.
+/// A double-ended iterator over keys and values in byte order, as of its creation; `.rev()`
+/// descends.
 ///
-/// An error is the last item. Separated values are read on demand, in batches; [`Iter::keys`] does
-/// not read them. [`Iter::cursor`] seeks in the same keys.
+/// Use it for scans; [`Iter::keys`] reads no values, and [`Iter::cursor`] seeks in the same keys.
+/// Each item copies its key and value.
 ///
-/// The iterator keeps its files alive and the store open: drop it when it is done.
+/// * **Visibility.** The iterator shows the state of its creation, or of its snapshot. Later writes
+///   stay invisible to it.
+/// * **Cost.** `next` may block on the device; sequential items are read ahead.
+///   [`ReadOptions`](crate::ReadOptions) tune that.
+/// * **End.** An error is the last item. After [`Db::close`](crate::Db::close) that error is
+///   `Closed`. A range without keys yields nothing.
+/// * **Space.** The iterator keeps superseded files on disk and the store open: drop it when it is
+///   done.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -71,7 +78,9 @@ impl Iter {
     }
 
     /// Restricts the iterator to a range, as of the same moment, and restarts at the ends of the
-    /// intersection. A paged scan continues behind the last key of a page.
+    /// intersection.
+    ///
+    /// A paged scan continues behind the last key of a page. An empty intersection yields nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -99,7 +108,7 @@ impl Iter {
         self
     }
 
-    /// Returns an iterator over the keys only. Values are not read.
+    /// Turns the iterator into one over keys only, which reads no values from the device.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -112,7 +121,9 @@ impl Iter {
         Keys(self)
     }
 
-    /// Returns an unpositioned cursor over the same keys, as of the same moment. Seek before use.
+    /// Turns the iterator into a cursor that seeks in the same keys, as of the same moment.
+    ///
+    /// The cursor has no position yet: call a `seek` method first.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -124,8 +135,11 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// `Corruption` or `Io` if tables cannot be opened; `NotFound` if the family was dropped;
-    /// `InvalidArgument` for a snapshot of another store.
+    /// * `Corruption`, `Io`: files cannot be opened. Repeat after `Io`; for damage see
+    ///   [`Db::damaged_files`](crate::Db::damaged_files).
+    /// * `NotFound`: the family was dropped.
+    /// * `InvalidArgument`: the snapshot belongs to another store.
+    /// * `Closed`: the store was closed.
     pub fn cursor(mut self) -> Result<Cursor> {
         let iterator = self.another()?;
         Ok(Cursor { iterator, _family: self.family })
@@ -234,7 +248,9 @@ impl std::fmt::Debug for Iter {
     }
 }
 
-/// An iterator over keys without their values; see [`Iter::keys`].
+/// An iterator over keys without their values, for counts and listings; [`Iter::keys`] returns it.
+///
+/// Visibility, errors and space are those of [`Iter`].
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -263,11 +279,13 @@ impl DoubleEndedIterator for Keys {
 
 impl FusedIterator for Keys {}
 
-/// A cursor over the keys of an [`Iter`] in both directions, without copies; made by
-/// [`Iter::cursor`].
+/// A cursor over the keys of an [`Iter`]: it seeks, moves in both directions, and lends keys and
+/// values.
 ///
-/// A new cursor has no position: call a `seek` method first. The cursor keeps its files alive and
-/// the store open.
+/// Use it for joins and merges, where most keys are skipped, and to avoid copies. [`Iter::cursor`]
+/// returns it without a position: call a `seek` method first. It shows one moment, keeps superseded
+/// files on disk, and keeps the store open. Moves may block on the device. After
+/// [`Db::close`](crate::Db::close) they fail with `Closed`.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -290,7 +308,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Returns true while the cursor is on an entry.
+    /// Returns true while the cursor is on an entry: false before the first seek, past an end, and
+    /// after an error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -303,7 +322,7 @@ impl Cursor {
         self.iterator.valid()
     }
 
-    /// Moves to the first key.
+    /// Moves to the first key of the range; without keys the cursor has no position.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -315,13 +334,16 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// `Corruption`, with the file and the offset, or `Io`. The cursor then has no position, and
-    /// [`Cursor::skip_damaged`] may continue.
+    /// * `Corruption`: damaged bytes; the error names file and offset. [`Cursor::skip_damaged`]
+    ///   continues behind them.
+    /// * `Io`: the device or the system refused a read. Seek again.
+    /// * `Closed`: the store was closed.
+    /// After an error the cursor has no position.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.iterator.seek_to_first()
     }
 
-    /// Moves to the last key.
+    /// Moves to the last key of the range; without keys the cursor has no position.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -338,7 +360,7 @@ impl Cursor {
         self.iterator.seek_to_last()
     }
 
-    /// Moves to the first key at or after `key`.
+    /// Moves to the first key at or after `key`; without such a key the cursor has no position.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -355,7 +377,7 @@ impl Cursor {
         self.iterator.seek(key.as_ref())
     }
 
-    /// Moves to the last key at or before `key`.
+    /// Moves to the last key at or before `key`; without such a key the cursor has no position.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -372,7 +394,7 @@ impl Cursor {
         self.iterator.seek_for_prev(key.as_ref())
     }
 
-    /// Moves to the next key.
+    /// Moves to the next key; behind the last key the cursor has no position.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -391,7 +413,7 @@ impl Cursor {
         self.iterator.next()
     }
 
-    /// Moves to the previous key.
+    /// Moves to the previous key; before the first key the cursor has no position.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -410,11 +432,13 @@ impl Cursor {
         self.iterator.prev()
     }
 
-    /// Continues after a move that failed on an unreadable table, in the same direction, behind the
-    /// keys that the unreadable part may hold. That part is one block if the table's index locates
-    /// its end, otherwise the whole table (from [`crate::DamagedFile::first_key`] to `last_key`).
-    /// Entries of other tables between these keys are skipped too, since they may be superseded.
-    /// Read single keys with [`crate::Db::get`].
+    /// Continues behind damaged bytes after a failed move, in the same direction, to salvage the
+    /// rest of a scan.
+    ///
+    /// The cursor skips every key that the damaged part may hold: one block of a file if its end is
+    /// known, otherwise the whole file (from [`crate::DamagedFile::first_key`] to `last_key`).
+    /// Entries of other files between these keys are skipped too, since newer damaged entries may
+    /// replace them. Read single keys with [`crate::Db::get`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -432,13 +456,13 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// The errors of any move, for the next unreadable table. `InvalidArgument` if the last move
-    /// did not fail on an unreadable table.
+    /// The errors of any move, for the next damaged part: call again. `InvalidArgument` if the last
+    /// move did not fail on damage.
     pub fn skip_damaged(&mut self) -> Result<()> {
         self.iterator.skip_damaged()
     }
 
-    /// Returns the key; empty if the cursor has no position.
+    /// Lends the key at the position; empty if the cursor has no position.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -449,10 +473,10 @@ impl Cursor {
         self.iterator.key()
     }
 
-    /// Returns the value; empty if the cursor has no position.
+    /// Lends the value at the position; empty if the cursor has no position.
     ///
-    /// The first call at a position reads a separated value; moving over it does not. Calls at
-    /// consecutive positions prefetch the next values.
+    /// A separated value is read by the first call at a position, which may block on the device.
+    /// Moves do not read it. Calls at consecutive positions read the next values ahead.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -464,8 +488,8 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// `Corruption` or `Io` of reading a separated value. The cursor keeps its position: retry or
-    /// move on.
+    /// `Corruption` or `Io` of reading a separated value. The cursor keeps its position: repeat the
+    /// call or move on.
     pub fn value(&self) -> Result<&[u8]> {
         self.iterator.value()
     }

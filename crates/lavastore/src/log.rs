@@ -22,8 +22,10 @@ use lavakv::process::Owned;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Log sequence number: the number of a record in its log, chosen by the writer. Usually the
-/// numbers are consecutive, but gaps and any order are allowed.
+/// Log sequence number: the number of a record in its log, chosen by the writer.
+///
+/// The range is 0 to 2^64 - 2. Usually the numbers are consecutive, but gaps and any order are
+/// allowed. Two logs share nothing but the type.
 ///
 /// ```
 /// # let store = lavastore::testing::log_store();
@@ -33,16 +35,20 @@ use std::sync::Arc;
 /// ```
 pub type Lsn = u64;
 
-/// An open store of thousands of logs in few files, for redo logs, Raft logs and queues. Cheap to
-/// clone and usable from any thread.
+/// An open store of thousands of logs in few files, for redo logs, Raft logs and queues.
 ///
-/// Writes are [`Durable`](crate::Durability::Durable) on return unless [`LogOptions::durability`]
-/// or [`WriteOptions`] say otherwise. Concurrent writers share one device write, whichever logs
-/// they write to.
+/// A log is a sequence of records by [`Lsn`]. Open one `LogStore` per directory, clone it, and
+/// share it between threads. [`Db::open_with_logs`](crate::Db::open_with_logs) has logs and keys in
+/// one store.
 ///
-/// The store stays open while any object made from it lives: clones, logs and scans. Dropping the
-/// last one closes it. [`LogStore::close`] closes it at once and reports errors. Later calls on the
-/// remaining handles fail with `Closed`.
+/// * **Durability.** Writes are [`Durable`](crate::Durability::Durable) on return unless
+///   [`LogOptions::durability`] or [`WriteOptions`] say otherwise. Concurrent writers share one
+///   device write, whichever logs they write to.
+/// * **Space.** [`Log::trim`] gives up old records; background collection then frees their space.
+///   At [`LogOptions::space_limit`] appends wait or fail with `NoSpace`; trims and deletes proceed.
+/// * **Close.** The store stays open while any object made from it lives: clones, logs and scans.
+///   Dropping the last one closes it. [`LogStore::close`] closes it at once and reports errors.
+///   Later calls fail with `Closed`.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-{}", std::process::id()));
@@ -119,6 +125,9 @@ impl Drop for Shared {
 impl LogStore {
     /// Opens a store of logs with default options, and creates it if it is missing.
     ///
+    /// The open recovers what the last process left. One process at a time has a store open for
+    /// writing.
+    ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-open-{}", std::process::id()));
     /// let store = lavastore::LogStore::open(&dir)?;
@@ -128,14 +137,18 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if another process (or this one) has the store open; `Corruption`, with the file
-    /// and the offset, if durable data is lost; `Unsupported` if a newer release wrote the store;
-    /// `InvalidArgument` if the path is not a store's directory; `NoSpace`.
+    /// * `Locked`: another process (or this one) has the store open. Close it there, share the
+    ///   `LogStore`, or use [`LogStore::open_read_only`].
+    /// * `Corruption`: durable data is lost; the error names file and offset. Restore a checkpoint,
+    ///   or use [`LogStore::repair`].
+    /// * `Unsupported`: a newer release wrote the store. Use that release.
+    /// * `InvalidArgument`: the path is not a store's directory.
+    /// * `NoSpace`, `Io`: the system refused an operation. Fix the cause and repeat.
     pub fn open(path: impl AsRef<Path>) -> Result<LogStore> {
         Self::open_with(path, &LogOptions::default())
     }
 
-    /// Opens a store of logs with options.
+    /// Opens a store of logs with options: a space limit, another durability, a fast tier.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-with-{}", std::process::id()));
@@ -285,9 +298,11 @@ impl LogStore {
         self.engine().store_id()
     }
 
-    /// Closes the store, even while other handles exist, and reports the errors that a drop would
-    /// hide: see [`Db::close`](crate::Db::close). For logs of a key-value store
-    /// ([`Db::logs`](crate::Db::logs)) this closes the whole store.
+    /// Closes the store at once, even while other handles exist, and reports errors that a drop
+    /// would hide.
+    ///
+    /// See [`Db::close`](crate::Db::close). All earlier writes are durable afterwards. For logs of
+    /// a key-value store ([`Db::logs`](crate::Db::logs)) the call closes the whole store.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -299,7 +314,8 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Errors of background work and of the close itself. The store is closed even after an error.
+    /// The first error of background work or of the close itself. The store is closed even then:
+    /// fix the cause and open it. `Forked` in a child process: nothing is closed.
     pub fn close(self) -> Result<()> {
         self.engine().check_process()?;
         match self.host {
@@ -311,7 +327,9 @@ impl LogStore {
 
 /// Access to logs.
 impl LogStore {
-    /// Returns the log with this name, and creates it if it is missing.
+    /// Returns the log with this name, and creates it durably if it is missing.
+    ///
+    /// A name has 1 to 1024 bytes. Only the creation writes to the device.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -326,7 +344,7 @@ impl LogStore {
         Ok(self.handle(self.engine().log(name)?))
     }
 
-    /// Returns an existing log.
+    /// Returns an existing log; creates none.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -334,12 +352,13 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`: there is no such log. Check the name, or use [`LogStore::log`]. `Closed`,
+    /// `Forked`.
     pub fn open_log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().open_log(name)?))
     }
 
-    /// Creates a log durably.
+    /// Creates a log; the log is durable on return. A store has at most 1,048,576 logs.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -349,15 +368,22 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` for an empty name; `TooLarge` beyond the
-    /// [`limits`](crate::limits); `NoSpace`; `Io` if the device failed, and `Poisoned` on every
-    /// later write until the store is opened again.
+    /// * `AlreadyExists`: a log has this name. Use [`LogStore::open_log`].
+    /// * `InvalidArgument`: the name is empty.
+    /// * `TooLarge`: beyond the [`limits`](crate::limits).
+    /// * `NoSpace`: nothing was created. Trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write.
+    /// * `Io`: the device failed; the log may exist after the next open. Close and reopen the
+    ///   store.
+    /// * `Poisoned`: an earlier write had that failure. Close and reopen the store.
     pub fn create_log(&self, name: &str) -> Result<Log> {
         Ok(self.handle(self.engine().create_log(name)?))
     }
 
-    /// Deletes a log with all its records, durably. Its handles then fail with `NotFound`, even
-    /// after a log of the same name is created.
+    /// Deletes a log with all its records and metadata; the delete is durable on return.
+    ///
+    /// All handles of the log then fail with `NotFound`, even after a log of the same name is
+    /// created. Background work frees the space. The call also works in a full store.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -373,7 +399,8 @@ impl LogStore {
         self.engine().delete_log(name)
     }
 
-    /// Returns the names of all logs in order. For very many logs use [`LogStore::log_names_from`].
+    /// Returns the names of all logs in byte order; for very many logs use
+    /// [`LogStore::log_names_from`].
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -387,7 +414,11 @@ impl LogStore {
         self.log_names_from("", usize::MAX)
     }
 
-    /// Returns at most `limit` log names in order, starting at `from`.
+    /// Returns at most `limit` log names in byte order, starting at `from`, to list many logs in
+    /// pages.
+    ///
+    /// The result is empty if there are no more names. The next page starts at the last name plus a
+    /// zero character.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -404,6 +435,9 @@ impl LogStore {
 /// Writes to several logs.
 impl LogStore {
     /// Writes a batch atomically, over any number of logs.
+    ///
+    /// Readers and crashes see all operations of the batch or none. The call blocks until the batch
+    /// has its durability.
     ///
     /// ```
     /// use lavastore::LogBatch;
@@ -423,7 +457,7 @@ impl LogStore {
         self.write_as(batch, None)
     }
 
-    /// Same as [`LogStore::write`], with options.
+    /// Same as [`LogStore::write`], with options, for example another durability.
     ///
     /// ```
     /// use lavastore::{LogBatch, WriteOptions};
@@ -447,8 +481,10 @@ impl LogStore {
         self.engine().write(batch.inner(), durability.unwrap_or_else(|| self.engine().durability()))
     }
 
-    /// Writes a batch without waiting for the device. Its records are visible at once; the
-    /// completion resolves when they are durable.
+    /// Writes a batch without waiting for the device.
+    ///
+    /// Readers see the records on return, before they are durable; a loss of power may still take
+    /// them. The completion resolves when they are durable.
     ///
     /// ```
     /// use lavastore::LogBatch;
@@ -466,7 +502,8 @@ impl LogStore {
         Ok(Completion::new(self.engine().write_async(batch.inner())?))
     }
 
-    /// Makes all earlier writes durable.
+    /// Makes all earlier buffered writes of all logs survive a loss of power; blocks until the
+    /// device has them.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -477,8 +514,8 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Io` if the device failed, and `Poisoned` on every later write until the store is opened
-    /// again.
+    /// `Io`: the device failed. `Poisoned`: an earlier write had that failure. Close and reopen the
+    /// store in both cases. `ReadOnly`, `Closed`.
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
     }

@@ -6,7 +6,11 @@ use crate::range::{KeyRange, half_open};
 use crate::{Result, Value, ValueReader};
 use lavakv::ReadAt;
 
-/// Options of reads; see [`Db::reading`](crate::Db::reading).
+/// Options of reads, for a scan that must not displace the cache or needs larger device reads; see
+/// [`Db::reading`](crate::Db::reading).
+///
+/// The default suits point reads and short scans. Point reads use `fill_cache` only; the other
+/// fields concern iterators.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -17,10 +21,11 @@ use lavakv::ReadAt;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// Name of an iterator in the space ledger, so that a leaked one can be found. Default: empty,
-    /// no name.
+    /// Name of an iterator in [`Space::holders`](crate::Space::holders), so that a leaked one can
+    /// be found. Any string. Default: empty, no name.
     pub name: String,
-    /// Whether blocks that are read enter the block cache. Default: true.
+    /// Whether blocks that a read fetches enter the block cache. Set `false` for a scan of data
+    /// that will not be read again soon. Default: true.
     pub fill_cache: bool,
     /// Read-ahead of an iterator in bytes, bypassing the block cache. 0 reads through the cache, in
     /// runs that start at 16 KiB after a seek and grow to 256 KiB. Default: 0.
@@ -50,10 +55,18 @@ impl Default for ReadOptions {
 
 /// Reads of one column family as of now or as of a [`Snapshot`](crate::Snapshot), with options.
 ///
-/// Returned by [`Db::reading`](crate::Db::reading), [`Family::reading`](crate::Family::reading) and
-/// [`Snapshot::family`](crate::Snapshot::family). [`Db`](crate::Db), [`Family`](crate::Family) and
-/// [`Snapshot`](crate::Snapshot) have the same methods for default options. A reader is three
-/// pointers: make one wherever you need it.
+/// [`Db::reading`](crate::Db::reading), [`Family::reading`](crate::Family::reading) and
+/// [`Snapshot::family`](crate::Snapshot::family) return a reader. [`Db`](crate::Db),
+/// [`Family`](crate::Family) and [`Snapshot`](crate::Snapshot) have the same methods for default
+/// options. A reader borrows its parts and costs nothing to make.
+///
+/// * **Visibility.** A read without a snapshot sees every write that returned before the read
+///   began, of any thread and any durability. It may see a durable write shortly before that write
+///   is acknowledged.
+/// * **Cost.** A read uses memory and cache, and blocks on the device only if they lack the data. A
+///   read does not wait for writes to become durable.
+/// * **State of the store.** Reads work in a read-only store, in a full store, and after a failed
+///   write has poisoned the store. A closed store answers `Closed`.
 ///
 /// ```
 /// # use lavastore::ReadOptions;
@@ -82,7 +95,7 @@ impl<'a> Reader<'a> {
         Reader { family, snapshot, options: &DEFAULT }
     }
 
-    /// Returns the read methods with other options.
+    /// Returns the same reader with other options, for example for a single scan of a snapshot.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -99,7 +112,13 @@ impl<'a> Reader<'a> {
         ReadAt { snapshot: self.snapshot, fill_cache: self.options.fill_cache }
     }
 
-    /// Reads a key. The value pins its memory; [`Value::into_vec`] copies it.
+    /// Reads the value of one key; returns `None` if the key is absent.
+    ///
+    /// The value keeps its memory in use while it lives. [`Value::into_vec`] returns bytes that may
+    /// be kept for long.
+    ///
+    /// The call reads the device only if memory and cache lack the value. Use [`Reader::multi_get`] for many keys, and [`Reader::get_stream`] for a value that
+    /// should not be in memory as a whole.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -110,16 +129,21 @@ impl<'a> Reader<'a> {
     /// ```
     ///
     /// # Errors
-    /// `Corruption`, with the file and the offset, if the block or value of the key is damaged;
-    /// `Io`; `NotFound` if the family was dropped; `InvalidArgument` for a snapshot of another
-    /// store.
+    /// * `Corruption`: stored bytes of this key are damaged; the error names file and offset. Other
+    ///   keys stay readable. Restore a checkpoint, or run [`Db::repair`](crate::Db::repair).
+    /// * `Io`: the device or the system refused a read. Repeat the call.
+    /// * `NotFound`: the family was dropped; an absent key is `Ok(None)`. Get another handle.
+    /// * `InvalidArgument`: the snapshot or the family belongs to another store.
+    /// * `Closed`, `Forked`: the store was closed, or a parent process opened it. Open the store.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.family.kv().get_at(self.family.inner(), key.as_ref(), self.at())
     }
 
-    /// Returns whether the key has a value. A separated value (see
-    /// [`FamilyOptions::min_blob_size`](crate::FamilyOptions::min_blob_size)) is not read, so
-    /// damage to it stays undetected.
+    /// Returns whether a key has a value, at a lower cost than [`Reader::get`].
+    ///
+    /// The call does not read a separated value (see
+    /// [`FamilyOptions::min_blob_size`](crate::FamilyOptions::min_blob_size)), so damage to that
+    /// value stays undetected.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -136,13 +160,15 @@ impl<'a> Reader<'a> {
         self.family.kv().contains_key_at(self.family.inner(), key.as_ref(), self.at())
     }
 
-    /// Reads many keys as of one moment: that of the snapshot, or now. The results are in the order
-    /// of the keys, each the result of [`Reader::get`]. An error concerns one key only, and a
-    /// duplicate key is read once.
+    /// Reads many keys as of one moment, with their device reads in parallel.
     ///
-    /// The device reads of all keys overlap: up to 256 are in flight, sorted by file and offset,
-    /// and adjacent ones are merged. So cold keys are read at the throughput of the device instead
-    /// of one latency each. All values are in memory at once.
+    /// The moment is that of the snapshot, or now. The results are in the order of the keys, each
+    /// the result of [`Reader::get`]. An error concerns one key only. A duplicate key is read once;
+    /// no keys give an empty vector.
+    ///
+    /// Up to 256 device reads are in flight, in file order, and adjacent reads are merged. So keys
+    /// outside the cache are read at the throughput of the device. All values are in memory at
+    /// once: split a very long list.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -161,8 +187,11 @@ impl<'a> Reader<'a> {
         self.family.kv().multi_get_at(self.family.inner(), &keys, self.at())
     }
 
-    /// Reads at most `len` bytes of a value from `offset` on; fewer if the value ends earlier. For
-    /// a large value only that part is read.
+    /// Reads a part of a value: at most `len` bytes from byte `offset` on.
+    ///
+    /// The result is shorter if the value ends earlier, and empty if the value ends at or before
+    /// `offset`. `None` means that the key is absent. Of a value in its own file (as
+    /// [`Reader::get_stream`] reads in pieces) the call reads that part only.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -180,7 +209,10 @@ impl<'a> Reader<'a> {
         self.family.kv().get_range(self.family.inner(), key.as_ref(), offset, len, self.at())
     }
 
-    /// Reads the value of a key piece by piece, in constant memory if it is large.
+    /// Opens a value for reading in pieces, in constant memory if the value is large; `None` if the
+    /// key is absent.
+    ///
+    /// The reader shows the value of this moment, even if the key is overwritten or deleted later.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -196,7 +228,11 @@ impl<'a> Reader<'a> {
         Ok(found.map(|value| ValueReader::new(value, self.family.kv())))
     }
 
-    /// Returns an iterator over all keys and values, in order.
+    /// Iterates over all keys and their values in ascending byte order; `.rev()` descends.
+    ///
+    /// The iterator shows the state of its creation; later writes stay invisible to it. Creation
+    /// reads no data; the first item may read the device. An error, such as `Closed` or a dropped
+    /// family, is the last item. An iterator keeps superseded files on disk: drop it early.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -210,7 +246,10 @@ impl<'a> Reader<'a> {
         self.within(None, None, None)
     }
 
-    /// Returns an iterator over a range of keys and their values, in order.
+    /// Iterates over a range of keys and their values in ascending byte order; `.rev()` descends.
+    ///
+    /// An empty range, or a start after the end, yields nothing. The iterator is one of
+    /// [`Reader::iter`], with the same visibility and cost.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -224,7 +263,10 @@ impl<'a> Reader<'a> {
         self.within(lower, upper, None)
     }
 
-    /// Returns an iterator over the keys with a prefix and their values, in order.
+    /// Iterates over the keys that begin with `prefix` and their values, in ascending byte order.
+    ///
+    /// An empty prefix selects all keys. The iterator is one of [`Reader::iter`], with the same
+    /// visibility and cost.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

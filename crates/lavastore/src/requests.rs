@@ -86,8 +86,10 @@ impl Requests {
     }
 
     /// Returns the interface with reads as of a snapshot: `get`, `multi_get` and `scan` ignore
-    /// later writes. It has the same bound and order of writes. A read fails with `InvalidArgument`
-    /// if the snapshot belongs to another store.
+    /// later writes.
+    ///
+    /// The result shares the bound and the order of writes. A read fails with `InvalidArgument` if
+    /// the snapshot belongs to another store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -105,7 +107,10 @@ impl Requests {
         Requests { inner: Owned::new(self.inner.reading_at(snapshot.inner())), family: self.family.clone() }
     }
 
-    /// Sets a key.
+    /// Submits a put and returns at once; the write applies in order of submission.
+    ///
+    /// The future resolves when the write has its durability; [`WriteRequest::visible`] resolves
+    /// when readers see it.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -118,14 +123,17 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// `Busy` if the bound is reached, or if the write would wait but its options forbid it; those
-    /// errors of [`Writer::put`](crate::Writer::put) that are known at once. The future reports the
-    /// others. Nothing is written after an error of this call.
+    /// * `Busy`: [`RequestOptions::depth`] requests are in flight, or the options forbid the wait.
+    ///   Wait for one and repeat.
+    /// * `InvalidArgument`, `TooLarge`, `NotFound`, `ReadOnly`, `Closed`: as for
+    ///   [`Writer::put`](crate::Writer::put).
+    /// Nothing is written after an error of this call. The future reports later errors, such as
+    /// `NoSpace` and `Io`.
     pub fn put(&self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<WriteRequest> {
         self.inner.put(self.family.inner(), key.into(), value.into())
     }
 
-    /// Deletes a key.
+    /// Submits a delete and returns at once; an absent key is no error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -143,8 +151,9 @@ impl Requests {
         self.inner.delete(self.family.inner(), key.into())
     }
 
-    /// Writes a batch atomically, over any number of families. An empty durable batch resolves when
-    /// all writes visible before it are durable.
+    /// Submits an atomic batch over any number of families, and returns at once.
+    ///
+    /// An empty durable batch resolves when all writes visible before it are durable.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -166,7 +175,9 @@ impl Requests {
         self.inner.write(batch.into_inner_for(&self.family)?)
     }
 
-    /// Reads a key.
+    /// Submits a read of one key, as of now; an absent key gives `None`.
+    ///
+    /// A read that memory and cache can answer is resolved on return.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -180,14 +191,17 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// `Busy` if the bound is reached; those errors of [`Reader::get`](crate::Reader::get) that are
-    /// known at once. The future reports the others.
+    /// * `Busy`: [`RequestOptions::depth`] requests are in flight. Wait for one and repeat.
+    /// * `NotFound`: the family was dropped. `InvalidArgument`: the snapshot belongs to another
+    ///   store. `Closed`.
+    /// The future reports later errors, such as `Corruption` and `Io`.
     pub fn get(&self, key: impl Into<Vec<u8>>) -> Result<Request<Option<Value>>> {
         self.inner.get(self.family.inner(), key.into())
     }
 
-    /// Reads several keys as of one moment, in the order of the keys. The call counts as one
-    /// request.
+    /// Submits a read of several keys as of one moment; the answers are in the order of the keys.
+    ///
+    /// The call counts as one request. An error of one key is the error of the request.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -211,8 +225,10 @@ impl Requests {
         self.inner.multi_get(self.family.inner(), keys)
     }
 
-    /// Reads the first `limit` keys of a range with their values, as of one moment. The next page
-    /// begins behind the last key.
+    /// Submits a read of the first `limit` keys of a range with their values, as of one moment.
+    ///
+    /// Fewer entries mean that the range has no more; an empty range gives an empty page. The next
+    /// page begins behind the last key.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -236,8 +252,8 @@ impl Requests {
         self.inner.scan(self.family.inner(), options, limit)
     }
 
-    /// Flushes all memtables to tables. Writes that were visible at submission, including volatile
-    /// ones, are then durable.
+    /// Submits a flush: all writes visible at submission, also volatile ones, are durable when it
+    /// resolves.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -251,12 +267,14 @@ impl Requests {
     /// ```
     ///
     /// # Errors
-    /// `Busy` if the bound is reached; `ReadOnly`.
+    /// `Busy`: [`RequestOptions::depth`] requests are in flight. `ReadOnly`, `Closed`; `NoSpace`:
+    /// make room and repeat.
     pub fn flush(&self) -> Result<Request<()>> {
         self.inner.flush()
     }
 
-    /// Returns a completion queue: it takes requests with tokens and returns their outcomes.
+    /// Returns a completion queue for event loops: it takes requests with tokens and returns their
+    /// outcomes.
     ///
     /// ```
     /// # use lavastore::Outcome;
@@ -271,7 +289,8 @@ impl Requests {
         self.inner.queue()
     }
 
-    /// Attempts writes again after a failure: see [`RequestOptions::stop_at_first_failure`].
+    /// Lets writes proceed again after a failure stopped them: see
+    /// [`RequestOptions::stop_at_first_failure`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -3,12 +3,16 @@
 use crate::read::Reader;
 use crate::{Family, Iter, KeyRange, ReadOptions, Result, SeqNo, Value, ValueReader};
 
-/// A consistent view of all families at the moment of [`Db::snapshot`](crate::Db::snapshot). Cheap
-/// to clone; dropping the last clone releases it.
+/// A consistent view of all families at the moment of [`Db::snapshot`](crate::Db::snapshot).
 ///
-/// Its methods read the default family; [`Snapshot::family`] reads another one. A snapshot pins the
-/// data that it sees (`lava space` and [`Space::holders`](crate::Space::holders) report the bytes)
-/// and keeps the store open.
+/// Use a snapshot to read several keys or families as of one moment while writers continue. Its
+/// methods read the family `default`; [`Snapshot::family`] reads another one. A snapshot is cheap
+/// to clone and usable from any thread; the drop of the last clone releases it.
+///
+/// A snapshot keeps every version that it sees on disk, and keeps the store open.
+/// [`Space::holders`](crate::Space::holders) reports its age and bytes. Drop snapshots early: in a
+/// store with a space limit an old one may lead to `NoSpace`. After [`Db::close`](crate::Db::close)
+/// its reads fail with `Closed`.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -39,8 +43,10 @@ impl Snapshot {
         &self.inner
     }
 
-    /// Returns reads of a family as of the snapshot. A family that was created later is empty.
-    /// Reads fail with `InvalidArgument` if the family belongs to another store.
+    /// Returns the reads of a family as of the snapshot.
+    ///
+    /// A family that was created later is empty. Reads fail with `NotFound` if the family was
+    /// dropped since, and with `InvalidArgument` if the family belongs to another store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -54,7 +60,8 @@ impl Snapshot {
         Reader::new(family.handle(), Some(&self.inner))
     }
 
-    /// Returns reads of the default family as of the snapshot, with options.
+    /// Returns the read methods of the family `default` as of the snapshot with other options, for
+    /// example for a scan that bypasses the cache.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -67,7 +74,10 @@ impl Snapshot {
         self.family(&self.default).reading(options)
     }
 
-    /// Reads a key.
+    /// Reads the value of one key of the family `default` as of the snapshot; returns `None` if the
+    /// key is absent. Blocks on the device only if memory and cache lack the value.
+    ///
+    /// [`Value::into_vec`] returns bytes that may be kept for long.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -84,7 +94,8 @@ impl Snapshot {
         self.family(&self.default).get(key)
     }
 
-    /// Returns whether the key has a value, without reading a separated value.
+    /// Returns whether a key of the family `default` as of the snapshot has a value, at a lower
+    /// cost than [`Snapshot::get`]; see [`Reader::contains_key`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -100,7 +111,8 @@ impl Snapshot {
         self.family(&self.default).contains_key(key)
     }
 
-    /// Reads many keys: see [`Reader::multi_get`].
+    /// Reads many keys of the family `default` as of the snapshot as of one moment, with their
+    /// device reads in parallel; see [`Reader::multi_get`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -117,7 +129,9 @@ impl Snapshot {
         self.family(&self.default).multi_get(keys)
     }
 
-    /// Reads a part of a value: see [`Reader::get_range`].
+    /// Reads at most `len` bytes of a value from byte `offset` on; `None` if the key is absent.
+    ///
+    /// The result is shorter, or empty, if the value ends earlier. See [`Reader::get_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -132,7 +146,8 @@ impl Snapshot {
         self.family(&self.default).get_range(key, offset, len)
     }
 
-    /// Reads the value of a key piece by piece.
+    /// Opens a value for reading in pieces, in constant memory if the value is large; `None` if the
+    /// key is absent.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -147,7 +162,10 @@ impl Snapshot {
         self.family(&self.default).get_stream(key)
     }
 
-    /// Returns an iterator over all keys and values, in order.
+    /// Iterates over all keys of the family `default` as of the snapshot and their values in
+    /// ascending byte order.
+    ///
+    /// See [`Reader::iter`] for visibility and cost; [`Iter::keys`] reads no values.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -160,7 +178,10 @@ impl Snapshot {
         self.family(&self.default).iter()
     }
 
-    /// Returns an iterator over a range of keys and their values, in order.
+    /// Iterates over a range of keys of the family `default` as of the snapshot and their values in
+    /// ascending byte order.
+    ///
+    /// An empty range, or a start after the end, yields nothing.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -172,7 +193,10 @@ impl Snapshot {
         self.family(&self.default).range(range)
     }
 
-    /// Returns an iterator over the keys with a prefix and their values, in order.
+    /// Iterates over the keys of the family `default` as of the snapshot that begin with `prefix`,
+    /// with their values, in ascending byte order.
+    ///
+    /// An empty prefix selects all keys.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -184,7 +208,8 @@ impl Snapshot {
         self.family(&self.default).prefix(prefix)
     }
 
-    /// Returns the number of the snapshot in the space ledger, unique while the store is open.
+    /// Returns the number of the snapshot in [`Space::holders`](crate::Space::holders), unique
+    /// while the store is open.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -194,7 +219,7 @@ impl Snapshot {
         self.inner.id()
     }
 
-    /// Returns the name of the snapshot; empty if it has none.
+    /// Returns the name from [`Db::snapshot_named`](crate::Db::snapshot_named); empty without one.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -204,7 +229,10 @@ impl Snapshot {
         self.inner.name()
     }
 
-    /// Returns the sequence number of the last write that the snapshot sees.
+    /// Returns the sequence number of the last write that the snapshot sees, to compare two
+    /// snapshots.
+    ///
+    /// A snapshot that sees later writes has a larger number.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

@@ -4,12 +4,16 @@ use crate::Result;
 use lavakv::process::Owned;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-/// Writes a value of up to 1 GiB piece by piece, in constant memory; made by
-/// [`Db::put_stream`](crate::Db::put_stream).
+/// Writes a value of up to 1 GiB in pieces, in constant memory;
+/// [`Db::put_stream`](crate::Db::put_stream) returns it.
 ///
-/// The value exists once [`ValueWriter::finish`] has returned; dropping the writer earlier leaves
-/// nothing behind. A value of up to 256 KiB is held in memory and written like any other; a longer
-/// one goes into its own file.
+/// The value appears when [`ValueWriter::finish`] returns. A drop or a crash before that leaves the
+/// former value and no trace of the pieces. A value of up to 256 KiB stays in memory until
+/// `finish`; a longer one uses disk space from then on.
+///
+/// Each piece may wait for space or for background work, at most
+/// [`WriteOptions::wait_at_most`](field@crate::WriteOptions::wait_at_most). The writer keeps the
+/// store open.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-writer-{}", std::process::id()));
@@ -60,7 +64,9 @@ impl ValueWriter {
         self.inner.is_empty()
     }
 
-    /// Appends bytes to the value, like `write_all` of [`Write`] but with the engine's errors.
+    /// Appends bytes to the value; like `write_all` of [`Write`], with the errors of the store.
+    ///
+    /// The bytes may stay in memory until more follow.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -73,13 +79,18 @@ impl ValueWriter {
     /// ```
     ///
     /// # Errors
-    /// `TooLarge` beyond 1 GiB; `NoSpace` and other errors of writing. The value cannot be finished
-    /// after an error.
+    /// * `TooLarge`: the value would exceed 1 GiB.
+    /// * `NoSpace`: the limit or the volume is full. Make room and start anew.
+    /// * `Busy`: the piece would wait longer than the options allow.
+    /// * `Closed`, `Io`, `Poisoned`: the store cannot be written.
+    /// After an error the value cannot be finished: drop the writer.
     pub fn append(&mut self, data: impl AsRef<[u8]>) -> Result<()> {
         self.inner.append(data.as_ref())
     }
 
-    /// Ends the value and commits it like one put.
+    /// Ends the value and commits it like one put, with the durability of the options.
+    ///
+    /// On return readers see the whole value. An empty value is allowed.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -90,8 +101,8 @@ impl ValueWriter {
     /// ```
     ///
     /// # Errors
-    /// The errors of a put and of any earlier `append`. Nothing is left behind then, unless the
-    /// store is poisoned.
+    /// The errors of [`Writer::put`](crate::Writer::put) and of any earlier `append`. The former
+    /// value stays, except that after `Io` the next open decides.
     pub fn finish(self) -> Result<()> {
         self._db.check_process()?;
         Owned::into_inner(self.inner).finish()
@@ -108,11 +119,12 @@ impl Write for ValueWriter {
     }
 }
 
-/// Reads a value sequentially or at any position ([`Seek`]), in constant memory if it is large;
-/// made by [`Db::get_stream`](crate::Db::get_stream).
+/// Reads a value sequentially or at any position ([`Seek`]);
+/// [`Db::get_stream`](crate::Db::get_stream) returns it.
 ///
-/// The reader sees the value that was visible when it was made, even if the key changes later.
-/// Every byte is verified before it is returned.
+/// The reader shows the value of its creation, even if the key is overwritten or deleted later.
+/// Memory is constant if the value is large. Every byte is verified before it is returned. Reads
+/// block on the device. The reader keeps the store open and the value on disk: drop it early.
 ///
 /// ```
 /// use std::io::Read;
@@ -137,7 +149,7 @@ impl ValueReader {
         ValueReader { inner: Owned::new(inner), _db: Owned::new(db.clone()) }
     }
 
-    /// Returns the length of the value in bytes.
+    /// Returns the length of the value in bytes, without a read.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -161,8 +173,9 @@ impl ValueReader {
         self.inner.is_empty()
     }
 
-    /// Returns at most `len` bytes from `offset` on; fewer if the value ends earlier. The stream
-    /// position does not move.
+    /// Returns at most `len` bytes from byte `offset` on; the stream position does not move.
+    ///
+    /// The result is shorter if the value ends earlier, and empty at or behind its end.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -173,13 +186,16 @@ impl ValueReader {
     /// ```
     ///
     /// # Errors
-    /// `Corruption`, with the file and the offset; errors of reading.
+    /// `Corruption`: damaged bytes, with file and offset; other ranges may be readable. `Io`:
+    /// repeat the call. `Closed`.
     pub fn read_range(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         self.inner.read_range(offset, len)
     }
 
-    /// Fills `buf` as far as the value goes, like `read` of [`Read`] but with the engine's errors.
-    /// Returns the number of bytes, 0 at the end of the value.
+    /// Fills `buf` as far as the value goes and advances; returns the number of bytes, 0 at the
+    /// end.
+    ///
+    /// Like `read` of [`Read`], with the errors of the store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -191,7 +207,7 @@ impl ValueReader {
     /// ```
     ///
     /// # Errors
-    /// `Corruption`, with the file and the offset; errors of reading.
+    /// `Corruption`: damaged bytes, with file and offset. `Io`: repeat the call. `Closed`.
     pub fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
         self.inner.read_some(buf)
     }

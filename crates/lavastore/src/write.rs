@@ -4,8 +4,15 @@ use crate::handle::Handle;
 use crate::range::{KeyRange, bounds};
 use crate::{Error, Family, LogBatch, Result, ValueWriter, WriteOptions};
 
-/// Writes to one column family with [`WriteOptions`]; made by [`Db::writing`](crate::Db::writing)
-/// and [`Family::writing`].
+/// Writes to one column family with [`WriteOptions`]; [`Db::writing`](crate::Db::writing) and
+/// [`Family::writing`] return it.
+///
+/// Every write method blocks until the write has the [`Durability`](crate::Durability) of the
+/// options. On return each reader sees the write. Concurrent writers need no lock: the store orders
+/// their writes, and durable writes share device writes.
+///
+/// A write may wait for memory, background work or space. [`WriteOptions::wait_at_most`] bounds
+/// that wait. A writer is a pair of references and costs nothing to make.
 ///
 /// ```
 /// # use lavastore::WriteOptions;
@@ -27,8 +34,12 @@ impl<'a> Writer<'a> {
         Writer { family, options }
     }
 
-    /// Sets a key. A value may have up to 1 GiB; [`Writer::put_stream`] writes a large one without
-    /// holding it in memory.
+    /// Sets a key to a value, and replaces the former value if there is one.
+    ///
+    /// A key has at most 64 KiB, a value at most 1 GiB. [`Writer::put_stream`] writes a large value
+    /// without holding it in memory. The call blocks until the write has its durability; a durable
+    /// put always waits for the device. Of concurrent puts of one key, the last in the order of the
+    /// store wins.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -37,16 +48,28 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty key in a store of format 1
-    /// ([`Db::upgrade`](crate::Db::upgrade) raises it); `TooLarge` beyond the
-    /// [`limits`](crate::limits); `NoSpace` if the space limit or the volume has no room;
-    /// `NotFound` if the family was dropped; `ReadOnly`; `Io` if the device failed, and `Poisoned`
-    /// on every later write until the store is opened again.
+    /// * `InvalidArgument`: an empty key in a store of format 1;
+    ///   [`Db::upgrade`](crate::Db::upgrade) raises the format.
+    /// * `TooLarge`: beyond the [`limits`](crate::limits). Nothing is written. Split the data.
+    /// * `NoSpace`: the limit or the volume is full. Nothing is written. Delete data or raise the
+    ///   limit; deletes still work.
+    /// * `Busy`: the wait would exceed [`WriteOptions::wait_at_most`]. Nothing is written. Repeat
+    ///   later.
+    /// * `NotFound`, `ReadOnly`, `Closed`, `Forked`: no such family, or this handle cannot write.
+    ///   Nothing is written.
+    /// * `Io`: the device failed. The write may or may not be there after the next open. Close and
+    ///   reopen the store.
+    /// * `Poisoned`: an earlier write had that failure. Nothing is written. Close and reopen the
+    ///   store.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.family.kv().put_opt(self.family.inner(), key.as_ref(), value.as_ref(), &self.options)
     }
 
-    /// Sets a key to a value that the caller writes piece by piece, in constant memory.
+    /// Starts a value that the caller writes in pieces, in constant memory.
+    ///
+    /// The former value stays visible until [`ValueWriter::finish`] returns. A crash or a drop
+    /// before that leaves the former value. Concurrent writes of the key do not wait for the
+    /// stream; the order of the `finish` calls decides.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -63,7 +86,11 @@ impl<'a> Writer<'a> {
         Ok(ValueWriter::new(value, self.family.kv()))
     }
 
-    /// Deletes a key. A missing key is no error.
+    /// Deletes a key; an absent key is no error.
+    ///
+    /// The cost is that of a small put, without a read. Snapshots and iterators that exist still
+    /// see the value. Background work frees the space later. A delete also works in a store that is
+    /// full.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -77,8 +104,11 @@ impl<'a> Writer<'a> {
         self.family.kv().delete_opt(self.family.inner(), key.as_ref(), &self.options)
     }
 
-    /// Deletes all keys of a range at the cost of one write. A range without an end takes 128 KiB
-    /// of the log.
+    /// Deletes all keys of a range at the cost of one write, however many keys there are.
+    ///
+    /// An empty range deletes nothing. Snapshots and iterators that exist still see the keys. A key
+    /// that another thread writes at the same time is either deleted or survives, in the order of
+    /// the store. A range without an end takes 128 KiB of the log, so prefer a bounded range.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -89,13 +119,17 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`]; `InvalidArgument` if the start is after the end.
+    /// The errors of [`Writer::put`]; `InvalidArgument` if the start is after the end: swap the
+    /// bounds.
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         self.family.kv().delete_bounds_opt(self.family.inner(), bounds(&range), &self.options)
     }
 
-    /// Writes a batch atomically, over any number of families. An empty durable batch acts as
-    /// [`Db::sync`](crate::Db::sync).
+    /// Writes a batch atomically, over any number of families.
+    ///
+    /// Readers and crashes see all changes of the batch or none. The changes apply in the order of
+    /// the batch, so a later change of a key wins. The batch is unchanged and may be written again.
+    /// An empty durable batch acts as [`Db::sync`](crate::Db::sync).
     ///
     /// ```
     /// # use lavastore::{WriteBatch, WriteOptions};
@@ -108,8 +142,9 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Writer::put`] for any of its changes; `InvalidArgument` if a family belongs
-    /// to another store.
+    /// The errors of [`Writer::put`] for any of its changes: then no change is written, except
+    /// after `Io`. `InvalidArgument` if a family belongs to another store; `NotFound` if a family
+    /// was dropped.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         batch.check_store(self.family)?;
         self.family.kv().write_opt(&batch.inner, &self.options)
@@ -151,12 +186,19 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// An atomic batch of changes over any column families; written by [`Db::write`](crate::Db::write).
+/// An atomic batch of changes over any column families; [`Db::write`](crate::Db::write) writes it.
+///
+/// Reach for a batch if several changes must appear together, or to save the cost of separate
+/// writes. Building a batch only fills memory and never blocks.
 ///
 /// Keys and values have the same limits as in a put. A batch holds at most 16 MB, not counting
-/// values that get their own files (above a quarter of
-/// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)). The batch keeps the
-/// first error of its calls, and the write returns that error.
+/// values above a quarter of
+/// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes) (4 MiB by default).
+/// The batch methods do not fail: the batch keeps its first error, such as `TooLarge`, and the
+/// write returns it.
+///
+/// A batch reads nothing: to change a value that depends on the present one, let one thread write
+/// that key.
 ///
 /// ```
 /// # use lavastore::WriteBatch;
@@ -182,7 +224,7 @@ pub struct WriteBatch {
 struct Mixed;
 
 impl WriteBatch {
-    /// Returns an empty batch.
+    /// Returns an empty batch, which belongs to no store until it names a family.
     ///
     /// ```
     /// assert!(lavastore::WriteBatch::new().is_empty());
@@ -191,7 +233,7 @@ impl WriteBatch {
         Self::default()
     }
 
-    /// Sets `key` in the default family.
+    /// Adds a put of `key` in the family `default`; the batch copies both slices.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -202,7 +244,7 @@ impl WriteBatch {
         self
     }
 
-    /// Deletes `key` from the default family.
+    /// Adds a delete of `key` in the family `default`; an absent key is no error.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -213,8 +255,10 @@ impl WriteBatch {
         self
     }
 
-    /// Deletes all keys of a range of the default family. A range without an end takes 128 KiB of
-    /// the batch.
+    /// Adds a delete of all keys of a range of the family `default`.
+    ///
+    /// The delete covers earlier puts of the same batch, and not later ones. An empty range deletes
+    /// nothing. A range without an end takes 128 KiB of the batch.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -225,7 +269,9 @@ impl WriteBatch {
         self
     }
 
-    /// Returns the batch methods for another family.
+    /// Returns the batch methods for another family, to change several families together.
+    ///
+    /// The write fails with `InvalidArgument` if the batch names families of two stores.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -245,7 +291,7 @@ impl WriteBatch {
         FamilyBatch { batch: &mut self.inner, family: family.inner() }
     }
 
-    /// Removes all changes and keeps the memory.
+    /// Removes all changes and the kept error, and keeps the memory for the next batch.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -258,7 +304,7 @@ impl WriteBatch {
         self.store = None;
     }
 
-    /// Returns the number of changes.
+    /// Returns the number of changes in the batch.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -269,7 +315,7 @@ impl WriteBatch {
         self.inner.len()
     }
 
-    /// Returns true if there are no changes.
+    /// Returns true if the batch has no changes.
     ///
     /// ```
     /// assert!(lavastore::WriteBatch::default().is_empty());
@@ -278,8 +324,10 @@ impl WriteBatch {
         self.inner.is_empty()
     }
 
-    /// Returns the size of the batch in memory, and in the log except for values with their own
-    /// files.
+    /// Returns the size of the batch in bytes, to write it before it reaches
+    /// [`limits::BATCH_LEN_MAX`](crate::limits::BATCH_LEN_MAX).
+    ///
+    /// The size is that in memory, and in the log except for values with their own files.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
@@ -305,7 +353,9 @@ impl WriteBatch {
     }
 }
 
-/// Changes of one column family in a [`WriteBatch`]; made by [`WriteBatch::family`].
+/// Changes of one column family in a [`WriteBatch`]; [`WriteBatch::family`] returns it.
+///
+/// The changes belong to the batch: dropping the `FamilyBatch` keeps them.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -324,7 +374,7 @@ pub struct FamilyBatch<'a> {
 }
 
 impl FamilyBatch<'_> {
-    /// Sets `key`.
+    /// Adds a put of `key` in this family; the batch copies both slices.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -337,7 +387,7 @@ impl FamilyBatch<'_> {
         self
     }
 
-    /// Deletes `key`.
+    /// Adds a delete of `key` in this family; an absent key is no error.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -350,7 +400,7 @@ impl FamilyBatch<'_> {
         self
     }
 
-    /// Deletes all keys of a range.
+    /// Adds a delete of all keys of a range of this family: see [`WriteBatch::delete_range`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();

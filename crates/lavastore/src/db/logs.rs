@@ -12,10 +12,12 @@ use std::path::Path;
 /// Keys and logs share one directory, one lock, one space limit and one set of threads, and a batch
 /// may change both.
 impl Db {
-    /// Opens a store with its logs, and creates it if it is missing. `background_threads` and
-    /// `create_if_missing` of the log options are ignored: the options of the store apply. If
-    /// [`LogOptions::group_bytes`] is unset, [`Options::space_limit`] determines the size of the
-    /// log groups.
+    /// Opens a store of keys together with its logs, and creates it if it is missing.
+    ///
+    /// Use it if one batch must change keys and logs, or if both share a disk: see
+    /// [`Db::write_with_logs`] and [`Db::applier`]. [`Options`] decide about threads, creation and
+    /// space; these fields of [`LogOptions`] are ignored. If [`LogOptions::group_bytes`] is unset,
+    /// [`Options::space_limit`] determines it.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-with-logs-{}", std::process::id()));
@@ -68,8 +70,10 @@ impl Db {
         Ok(Db { default: Family::new(Handle::of_default(&kv, Some(logs))) })
     }
 
-    /// Returns whether a store has logs; [`Db::open_with_logs`] then opens all of it. The store
-    /// need not be open: the call reads the manifest only.
+    /// Returns whether a store has logs, so that [`Db::open_with_logs`] is the call that opens all
+    /// of it.
+    ///
+    /// The store need not be open, and nothing is changed.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-has-logs-{}", std::process::id()));
@@ -81,7 +85,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
+    /// * `NotFound`: there is no store.
+    /// * `Corruption`: the store's own description is damaged. Use [`Db::repair`].
+    /// * `Unsupported`: a newer release wrote the store.
     pub fn has_logs(path: impl AsRef<Path>) -> Result<bool> {
         Self::has_logs_in(&Env::kernel(), path)
     }
@@ -109,13 +115,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the store was opened without its logs.
+    /// `InvalidArgument`: the store was opened without its logs. Open it with
+    /// [`Db::open_with_logs`].
     pub fn logs(&self) -> Result<LogStore> {
         Ok(self.default.handle().logs_or_refuse()?.store(self.kv()))
     }
 
-    /// Writes changes of keys and operations on logs atomically, in one device write. The write is
-    /// durable on return unless [`LogOptions::durability`] or the write options
+    /// Writes changes of keys and operations on logs atomically, in one device write.
+    ///
+    /// Readers and crashes see both halves or neither. The write is durable on return unless
+    /// [`LogOptions::durability`] or the write options
     /// ([`Writer::write_with_logs`](crate::Writer::write_with_logs)) say otherwise.
     ///
     /// ```
@@ -137,8 +146,10 @@ impl Db {
         self.writing(&WriteOptions::default()).write_with_logs(batch, logs)
     }
 
-    /// Returns an applier for a state machine that is rebuilt from a log. It writes the changes of
-    /// each log record together with the record's LSN, without logging them a second time.
+    /// Returns an applier for keys that are rebuilt from a log, without logging them a second time.
+    ///
+    /// The applier writes the changes of each log record together with the LSN of the record. After
+    /// a crash it tells where to continue.
     ///
     /// ```
     /// use lavastore::WriteBatch;
@@ -158,8 +169,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the log belongs to another store; `Locked` if the log already has an
-    /// applier; `NotFound` if the log was deleted; the errors of [`Db::family`].
+    /// * `Locked`: the log already has an applier. Drop that one.
+    /// * `InvalidArgument`: the log belongs to another store.
+    /// * `NotFound`: the log was deleted.
+    /// * The errors of [`Db::family`].
     pub fn applier(&self, log: &Log) -> Result<Applier> {
         if log.store().id() != self.default.handle().store() {
             return Err(Error::invalid("the log that is to be applied is of another store"));

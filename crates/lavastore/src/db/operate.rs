@@ -11,7 +11,11 @@ use std::time::Duration;
 
 /// Operations and statistics.
 impl Db {
-    /// Flushes all memtables to tables. All earlier writes are then durable.
+    /// Writes everything that is only in memory to files, and waits; all earlier writes are then
+    /// durable.
+    ///
+    /// The store flushes by itself. Call this to make volatile writes durable, or to shorten the
+    /// next open. The cost is a device write of up to all buffered data. Reads and writes continue.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -22,15 +26,19 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NoSpace`; `ReadOnly`; the error of a background job.
+    /// * `NoSpace`: no room for the files. The data stays in memory and log. Make room and repeat.
+    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * The error of a background job, such as `Io`.
     pub fn flush(&self) -> Result<()> {
         self.kv().flush()
     }
 
-    /// Changes the space limit of the open store; `None` leaves the size of the volume as the
-    /// limit. A store above its new limit admits only deletes until background jobs have shrunk it.
-    /// Memtables and log groups keep their sizes until the next open, which takes the limit from
-    /// its own options.
+    /// Changes the space limit of the open store without a restart; `None` leaves only the volume
+    /// as limit.
+    ///
+    /// A store above its new limit admits only deletes until background jobs have shrunk it. Some
+    /// buffer sizes follow the limit only at the next open, which takes the limit from its own
+    /// options.
     ///
     /// ```
     /// # use lavastore::SpaceLimit;
@@ -41,15 +49,19 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a limit out of range; `ReadOnly`; `NoSpace` if the store has no log
-    /// yet and still no room for one.
+    /// * `InvalidArgument`: the limit is out of range; the message names the range.
+    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `NoSpace`: the store still has no room to begin writing. Choose a higher limit.
     pub fn set_space_limit(&self, limit: Option<SpaceLimit>) -> Result<()> {
         self.kv().set_space_limit(limit)
     }
 
-    /// Makes a consistent copy of the store in a new directory; hard links share the table files.
-    /// If the store is open with its logs, the copy has keys and logs as of one moment: a batch
-    /// over both is there whole or not at all.
+    /// Makes a consistent copy of the open store in a new directory, for backups; writers continue.
+    ///
+    /// The copy is an independent store with all families as of one moment, and with the logs if
+    /// the store was opened with them. It is durable on return. On the same file system hard links
+    /// share the files, so the copy costs a flush and a few names; otherwise it costs a copy of all
+    /// bytes. The shared files use space until both stores have dropped them.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-{}", std::process::id()));
@@ -64,19 +76,22 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if the directory is not empty; `Locked` while another checkpoint is written
-    /// there; `Unsupported` if the store has data of an engine that is not open (for `LavaLog`,
-    /// open the store with its logs); `NoSpace`; errors of writing.
+    /// * `AlreadyExists`: the directory is not empty. Choose another one.
+    /// * `Locked`: another checkpoint is written there.
+    /// * `Unsupported`: the store has logs but was opened without them. Use [`Db::open_with_logs`].
+    /// * `NoSpace`, `Io`: no part of the copy is left. Make room and repeat.
+    /// * `Closed`: the store was closed meanwhile; no part of the copy is left.
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.kv().checkpoint(dir)
     }
 
-    /// Asks the process that has the store in `dir` open for a checkpoint of keys and logs in
-    /// `target`, and waits for it: see [`Db::checkpoint`]. The process polls for requests once a
-    /// second by default
-    /// ([`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests)).
-    /// `target` is an absolute path in the namespace of that process, which owns the copy.
+    /// Asks the process that has the store open for a checkpoint in `target`, and waits for it.
+    ///
+    /// Use it in a backup tool beside a running service: see [`Db::checkpoint`] for the copy. The
+    /// service looks for requests about once a second, unless
+    /// [`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests) is off.
+    /// `target` is an absolute path as that process sees it, and the copy belongs to that process.
     /// `take_within` limits the wait until the process accepts the request; the checkpoint itself
     /// has no time limit.
     ///
@@ -95,9 +110,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::checkpoint`]; `InvalidArgument` for a relative target; `NotFound`
-    /// without a store; `Locked` if the process does not accept the request in time; `Closed` if no
-    /// process has the store open, or if it ended before it answered.
+    /// * `InvalidArgument`: `target` is relative.
+    /// * `NotFound`: there is no store in `dir`.
+    /// * `Locked`: no process accepted the request in time. Repeat, or allow more time.
+    /// * `Closed`: no process has the store open, or it ended early. Open the store and use
+    ///   [`Db::checkpoint`].
+    /// * The errors of [`Db::checkpoint`].
     pub fn request_checkpoint(
         dir: impl AsRef<Path>,
         target: impl AsRef<Path>,
@@ -106,8 +124,9 @@ impl Db {
         Db::request_checkpoint_in(&Env::kernel(), dir, target, take_within, &mut |_| {})
     }
 
-    /// Same as [`Db::request_checkpoint`], in an environment. `tell` gets the state of the request
-    /// from time to time, on the calling thread.
+    /// Same as [`Db::request_checkpoint`], in an environment and with progress.
+    ///
+    /// `tell` gets the state of the request from time to time, on the calling thread.
     ///
     /// ```no_run
     /// use lavastore::{Db, Env};
@@ -129,7 +148,7 @@ impl Db {
         lavakv::request_checkpoint(env, dir.as_ref(), target.as_ref(), take_within, tell)
     }
 
-    /// Same as [`Db::checkpoint`], with options.
+    /// Same as [`Db::checkpoint`], with options: a token that cancels a long copy.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-with-{}", std::process::id()));
@@ -148,8 +167,13 @@ impl Db {
         self.kv().checkpoint_unless(dir, options.cancel.as_ref())
     }
 
-    /// Collects garbage in vSSTs now, as far as the request says, and waits. Garbage that
-    /// compaction has not exposed yet stays; [`Db::compact_range`] exposes it.
+    /// Frees the space of overwritten and deleted separated values now, as far as the request says,
+    /// and waits.
+    ///
+    /// Collection runs in the background anyway; use this call before a backup or in quiet hours.
+    /// Garbage that compaction has not found yet stays: call [`Db::compact_range`] first. The call
+    /// reads and rewrites live values, so it takes device time and some free space. Reads and
+    /// writes continue.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -160,14 +184,20 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused;
-    /// `NoSpace`; `Cancelled`.
+    /// * `InvalidArgument`: the request is out of range.
+    /// * `Busy`: a [`GcPause`] is alive. Drop it and repeat.
+    /// * `NoSpace`: no room for the rewritten values. Delete data or raise the limit.
+    /// * `Cancelled`: [`GcRequest::cancel`] ended the call. Completed collections keep their
+    ///   effect.
+    /// * `ReadOnly`, `Closed`: this handle cannot write.
     pub fn collect_garbage(&self, request: &GcRequest) -> Result<GcReport> {
         self.kv().collect_garbage(request.clone())
     }
 
-    /// Same as [`Db::collect_garbage`]; `tell` gets the progress on the calling thread, at least
-    /// once: after each collection and from time to time in between. It may call into the store.
+    /// Same as [`Db::collect_garbage`], with progress for the caller.
+    ///
+    /// `tell` runs on the calling thread, at least once: after each collection and from time to
+    /// time in between. It may call into the store.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -188,8 +218,9 @@ impl Db {
         self.kv().collect_garbage_with(request.clone(), tell)
     }
 
-    /// Returns the plan of [`Db::collect_garbage`] without executing it. Works in a read-only store
-    /// too.
+    /// Returns what [`Db::collect_garbage`] would do now, with its cost, without doing it.
+    ///
+    /// The call works in a read-only store too and changes nothing.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -204,9 +235,12 @@ impl Db {
         self.kv().gc_plan(request.clone())
     }
 
-    /// Starts no garbage collection until the guard is dropped; running collections continue.
-    /// Writers are not throttled for garbage during the pause. After it they are, until the garbage
-    /// is collected.
+    /// Pauses garbage collection until the guard is dropped, for example during a latency-critical
+    /// phase.
+    ///
+    /// Running collections continue. Writers are not throttled for garbage during the pause, so
+    /// space use grows; a full store refuses writes. After the pause writers are throttled until
+    /// the garbage is collected. Several pauses may overlap.
     ///
     /// ```
     /// # use lavastore::GcRequest;
@@ -220,8 +254,10 @@ impl Db {
         self.kv().pause_gc()
     }
 
-    /// Reads and checks every byte of every file. The report lists all damage, so that one damaged
-    /// file does not hide another; damage is not returned as an error.
+    /// Reads and checks every byte of every file, to find damage before a reader needs the data.
+    ///
+    /// The report lists all damage, so that one damaged file does not hide another; damage is not
+    /// an error of the call. The cost is a read of the whole store. Reads and writes continue.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -230,12 +266,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Errors of listing the files.
+    /// Errors of listing the files; `Closed` if the store was closed meanwhile: there is no report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.kv().verify()
     }
 
-    /// Same as [`Db::verify`], with options.
+    /// Same as [`Db::verify`], with options: a token that cancels a long check.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -249,9 +285,11 @@ impl Db {
         self.kv().verify_unless(options.cancel.as_ref())
     }
 
-    /// Returns the damage of the log or the manifest of a store that is open for reading. The store
-    /// shows the state before the damage: for each family a state that once existed. An empty
-    /// result means that the state is complete. [`Db::repair`] salvages the data behind the damage.
+    /// Returns the damage that a read-only open tolerated; empty if the state is complete.
+    ///
+    /// Such a store shows the state before the damage: for each family a state that once existed.
+    /// [`Db::repair`] salvages the data behind the damage. A store that is open for writing returns
+    /// nothing here: its open fails instead.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -261,9 +299,12 @@ impl Db {
         self.kv().damage()
     }
 
-    /// Returns the tables and value files that an open, background work or [`Db::verify`] found
-    /// damaged and set aside. Keys in their ranges cannot be read unless a newer table has them;
-    /// the rest of the store works.
+    /// Returns the data files that are damaged, with the range of keys that each affects.
+    ///
+    /// An open, background work or [`Db::verify`] finds them and sets them aside. Reads of keys in
+    /// these ranges fail with `Corruption` unless newer data answers them; the rest of the store
+    /// works. Restore the store, or use [`Db::repair`]. Empty if nothing is damaged, and for a
+    /// closed store.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -273,7 +314,9 @@ impl Db {
         self.kv().damaged_files()
     }
 
-    /// Returns counters since the store was opened.
+    /// Returns counters and latencies since the store was opened, for dashboards and tests.
+    ///
+    /// The call reads memory only. A closed store returns zeros.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -285,7 +328,10 @@ impl Db {
         self.kv().stats()
     }
 
-    /// Returns statistics of the block cache.
+    /// Returns hits, misses and sizes of the block cache, to choose
+    /// [`Options::cache_bytes`](crate::Options::cache_bytes).
+    ///
+    /// The call reads memory only. A closed store returns zeros.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -295,8 +341,11 @@ impl Db {
         self.kv().cache_stats()
     }
 
-    /// Returns counters and gauges in the Prometheus exposition format: all of [`Db::space`],
-    /// [`Db::stats`] and [`Db::cache_stats`]. docs/guide/ledger.md lists the ones to watch.
+    /// Returns all counters and gauges as text in the Prometheus exposition format.
+    ///
+    /// The text has all of [`Db::space`], [`Db::stats`] and [`Db::cache_stats`].
+    /// [`Options::metrics_file`](crate::Options::metrics_file) writes it to a file every five
+    /// seconds. The cost is that of [`Db::space`].
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -305,12 +354,17 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Errors of listing the directory.
+    /// `Io` of listing the directory; `Closed`, `Forked`.
     pub fn metrics(&self) -> Result<String> {
         self.kv().metrics()
     }
 
-    /// Returns the owner of each byte on disk.
+    /// Returns which part of the store owns each byte on disk, and which snapshots and iterators
+    /// hold space.
+    ///
+    /// Use it to find the reason for growth before you delete data or raise a limit. The cost is a
+    /// directory listing and, in the first calls after an open, bounded reads of files. All
+    /// quantities are bytes unless their name says otherwise.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -320,13 +374,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Errors of listing the directory.
+    /// `Io` of listing the directory; `Closed`, `Forked`.
     pub fn space(&self) -> Result<Space> {
         self.kv().space()
     }
 
-    /// Returns the engines that have data in the store and the space of each: the key-value engine
-    /// and those of other programs that share the store.
+    /// Returns the engines that have data in the store, with the space of each.
+    ///
+    /// The key-value engine is always there; a store with logs has the engine of the logs too.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -336,14 +391,17 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Errors of listing the directory.
+    /// `Io` of listing the directory; `Closed`, `Forked`.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         self.kv().engines()
     }
 
-    /// Removes another engine from the store for good: its records, its files and its part of the
-    /// log. Use it for an engine that no program will open again: until then its data pins the log.
-    /// Durable on return.
+    /// Removes another engine from the store for good, with all its data, for example unused
+    /// logs.
+    ///
+    /// Use it if no program will open that engine again: until then its data keeps the shared log
+    /// from shrinking. The removal is durable on return, and completes at the next open if a crash
+    /// interrupts it. It cannot be undone.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -352,15 +410,17 @@ impl Db {
     /// assert_eq!(db.remove_engine("lavakv").unwrap_err().kind(), ErrorKind::Unsupported);
     /// ```
     ///
-    /// `NotFound` if there is no such engine, with the existing names; `InvalidArgument` if the
-    /// store was opened with it; `Unsupported` for the key-value engine; `ReadOnly`. After an error
-    /// of writing the manifest nothing is removed. After an error of removing files the next open
-    /// removes the rest.
+    /// # Errors
+    /// * `NotFound`: there is no such engine; the message lists the names.
+    /// * `InvalidArgument`: the store was opened with the engine. Open it without.
+    /// * `Unsupported`: the key-value engine cannot be removed.
+    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `Io`: nothing is removed, or the next open removes the rest of its files.
     pub fn remove_engine(&self, name: &str) -> Result<()> {
         self.kv().remove_engine(name)
     }
 
-    /// Returns the format of the store. A release must know it to open the store.
+    /// Returns the format of the store, which decides the releases that can open it.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -371,10 +431,12 @@ impl Db {
         self.kv().format()
     }
 
-    /// Raises the format of the store and enables its features. Earlier releases that do not know
-    /// the format refuse the store from then on, and the format cannot be lowered. Readers and
-    /// writers continue meanwhile. The change is durable on return and atomic in a crash. A store
-    /// that already has the format is unchanged.
+    /// Raises the format of the store to enable newer features, once and for good.
+    ///
+    /// Earlier releases that do not know the format refuse the store from then on, and the format
+    /// cannot be lowered: take a checkpoint first. Readers and writers continue meanwhile. The
+    /// change is durable on return and atomic in a crash. A store that already has the format is
+    /// unchanged.
     ///
     /// ```
     /// # use lavastore::StoreFormat;
@@ -385,13 +447,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the store has a newer format; `NoSpace`, after which nothing has
-    /// changed; `ReadOnly`; errors of writing the manifest.
+    /// * `InvalidArgument`: the store has a newer format already.
+    /// * `NoSpace`: nothing has changed. Make room and repeat.
+    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.kv().upgrade(format)
     }
 
-    /// Returns the shape of the tree as text, with a line for each family and level.
+    /// Returns the shape of each family as text for people, with a line for each level. Its form
+    /// may change.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
@@ -401,7 +466,9 @@ impl Db {
         self.kv().describe()
     }
 
-    /// Waits at most `timeout` until there is no background work. Returns true if there is none.
+    /// Waits at most `timeout` for the end of all background work; returns true if there is none.
+    ///
+    /// Use it in tests and benchmarks. Writers on other threads may start new work at any time.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

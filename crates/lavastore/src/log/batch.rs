@@ -4,7 +4,10 @@ use super::{Log, Lsn};
 use crate::handle::StoreId;
 use crate::{Durability, Error, Result, WriteOptions};
 
-/// Writes to one log with [`WriteOptions`]; made by [`Log::writing`].
+/// Writes to one log with [`WriteOptions`]; [`Log::writing`] returns it.
+///
+/// Only [`WriteOptions::durability`](field@crate::WriteOptions::durability) applies, as `Durable`
+/// or `Buffered`. Options with a bound on the wait are refused with `InvalidArgument`.
 ///
 /// ```
 /// # use lavastore::WriteOptions;
@@ -33,7 +36,10 @@ impl<'a> LogWriter<'a> {
         Ok(asked.unwrap_or_else(|| self.log.store().engine().durability()))
     }
 
-    /// Appends a record.
+    /// Appends a record of at most 16 MiB at an LSN, and blocks until it has its durability.
+    ///
+    /// An identical record at the same LSN succeeds, so a retry is safe. Of two threads with
+    /// different bytes for one LSN, the second one fails.
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -43,17 +49,23 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// `Trimmed` below the trim point; `AlreadyExists` if this LSN has a record with other bytes;
-    /// `TooLarge` beyond the [`limits`](crate::limits); `NotFound` if the log was deleted;
-    /// `InvalidArgument` for [`Durability::Volatile`]; `NoSpace`. Nothing is written in these
-    /// cases. `Io` if the device failed, and `Poisoned` on every later write until the store is
-    /// opened again.
+    /// Nothing is written after these errors:
+    /// * `Trimmed`: the LSN is below the trim point. Continue with a later record.
+    /// * `AlreadyExists`: the LSN has other bytes. Truncate first, or choose another LSN.
+    /// * `TooLarge`: beyond the [`limits`](crate::limits). Split the record.
+    /// * `NotFound`: the log was deleted.
+    /// * `InvalidArgument`: [`Durability::Volatile`], or a bound on the wait.
+    /// * `NoSpace`: trim or delete logs, or raise the limit.
+    /// * `ReadOnly`, `Closed`, `Forked`: this handle cannot write.
+    /// * `Poisoned`: an earlier write failed at the device. Close and reopen the store.
+    /// After `Io` the device failed, and the next open decides whether the record exists.
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.log.inner().append(lsn, bytes.as_ref(), self.durability()?)
     }
 
-    /// Removes all records below an LSN for good. The default durability of a trim is
-    /// [`Durability::Buffered`].
+    /// Removes all records below an LSN for good, with options; see [`Log::trim`].
+    ///
+    /// The default durability of a trim is [`Durability::Buffered`].
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -63,8 +75,10 @@ impl<'a> LogWriter<'a> {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted; `InvalidArgument` for [`Durability::Volatile`];
-    /// `NoSpace`; `Io` and `Poisoned` as for [`LogWriter::append`].
+    /// * `NotFound`: the log was deleted.
+    /// * `InvalidArgument`: [`Durability::Volatile`], or a bound on the wait.
+    /// * `NoSpace`, `ReadOnly`, `Closed`: nothing has changed.
+    /// * `Io`, `Poisoned`: as for [`LogWriter::append`].
     pub fn trim(&self, below: Lsn) -> Result<()> {
         let mut batch = lavalog::LogBatch::new();
         batch.trim(self.log.inner(), below);
@@ -72,7 +86,7 @@ impl<'a> LogWriter<'a> {
         self.log.store().engine().write(&batch, asked.unwrap_or(Durability::Buffered))
     }
 
-    /// Removes all records above an LSN; new records may reuse their LSNs.
+    /// Removes all records above an LSN, with options; see [`Log::truncate_after`].
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -87,7 +101,7 @@ impl<'a> LogWriter<'a> {
         self.log.inner().truncate_after(lsn, self.durability()?)
     }
 
-    /// Replaces the metadata.
+    /// Replaces the metadata, at most 4096 bytes, with options; see [`Log::set_metadata`].
     ///
     /// ```
     /// # use lavastore::WriteOptions;
@@ -116,11 +130,12 @@ pub(crate) fn durability_of(options: &WriteOptions) -> Result<Option<Durability>
     }
 }
 
-/// An atomic batch of operations over any logs; written by
-/// [`LogStore::write`](crate::LogStore::write).
+/// An atomic batch of operations over any logs; [`LogStore::write`](crate::LogStore::write) writes
+/// it.
 ///
-/// The batch borrows the bytes of its records, which are copied only into the log. It keeps the
-/// first error of its calls, and the write returns that error.
+/// Use a batch if records of several logs, or records and metadata, must appear together. The batch
+/// borrows the bytes of its records. Building a batch never blocks or fails: the batch keeps its
+/// first error, and the write returns it.
 ///
 /// ```
 /// use lavastore::LogBatch;

@@ -9,9 +9,10 @@ use std::task::{Context, Poll};
 /// A future that resolves when a write is durable. It works with any runtime; threads call
 /// [`Completion::wait`].
 ///
-/// A background thread makes the write durable and wakes the task. Dropping the completion does not
-/// cancel the write. The completion does not keep the store open: a closing store makes pending
-/// writes durable and resolves their completions.
+/// A background thread makes the write durable and wakes the task. Before the future resolves, a
+/// loss of power may take the write. Dropping the completion does not cancel the write. The
+/// completion does not keep the store open: a closing store makes pending writes durable and
+/// resolves their completions.
 ///
 /// ```
 /// use lavastore::{Log, Result};
@@ -37,7 +38,7 @@ impl Completion {
         Completion(Owned::new(inner))
     }
 
-    /// Waits for the completion. Concurrent waiters share one device write.
+    /// Blocks the thread until the write is durable. Concurrent waiters share one device write.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -46,8 +47,11 @@ impl Completion {
     /// ```
     ///
     /// # Errors
-    /// `Io` if the device failed, and `Poisoned` on every later write until the store is opened
-    /// again; `Closed` if the store was closed and the outcome is unknown.
+    /// * `Io`: the device failed; the next open decides whether the write exists. Close and reopen
+    ///   the store.
+    /// * `Poisoned`: an earlier write had that failure.
+    /// * `Closed`: the store was closed and the outcome is unknown.
+    /// * `Forked`: a parent process made the completion.
     pub fn wait(self) -> Result<()> {
         Owned::process(&self.0).check()?;
         Owned::into_inner(self.0).wait()

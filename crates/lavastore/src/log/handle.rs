@@ -7,9 +7,10 @@ use std::ops::{Bound, RangeBounds, RangeInclusive};
 
 /// A log: records by LSN, and a small metadata value.
 ///
-/// [`LogStore::log`] returns the handle. It is cheap to clone and usable from any thread, and like
-/// a clone of the [`LogStore`] it keeps the store open. Once the log is deleted, every use of the
-/// handle fails with `NotFound`.
+/// [`LogStore::log`] returns the handle. The handle is cheap to clone and usable from any thread.
+/// Like a clone of the [`LogStore`] it keeps the store open. Once the log is deleted, every use of
+/// the handle fails with `NotFound`. Writers and readers of one log need no lock: a record is
+/// visible to every read that begins after its append returned.
 ///
 /// ```
 /// # let store = lavastore::testing::log_store();
@@ -44,7 +45,7 @@ impl Log {
         LogWriter::new(self, WriteOptions::default())
     }
 
-    /// Returns the write methods with other options.
+    /// Returns the write methods of the log with other options, for example `Buffered` appends.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -56,8 +57,10 @@ impl Log {
         LogWriter::new(self, *options)
     }
 
-    /// Appends a record. LSNs may have gaps and come in any order. Appending an identical record
-    /// again succeeds.
+    /// Appends a record of at most 16 MiB at an LSN; the record is durable on return by default.
+    ///
+    /// LSNs may have gaps and come in any order. An identical record at the same LSN succeeds, so a
+    /// retry is safe.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -75,8 +78,11 @@ impl Log {
         self.writer().append(lsn, bytes)
     }
 
-    /// Appends a record without waiting for the device. The record is visible at once; the
-    /// completion resolves when it is durable. Completions of consecutive appends resolve in order.
+    /// Appends a record without waiting for the device, to keep many appends in flight on one
+    /// thread.
+    ///
+    /// Readers see the record on return, before it is durable. The completion resolves when it is
+    /// durable. Completions of consecutive appends resolve in order.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -95,9 +101,12 @@ impl Log {
         Ok(Completion::new(self.inner.append_async(lsn, bytes.as_ref())?))
     }
 
-    /// Removes all records below an LSN for good: later appends below it are refused. A trim is
+    /// Removes all records below an LSN for good, to free their space; later appends below it are
+    /// refused.
+    ///
+    /// A trim at or below the present trim point changes nothing. A trim is
     /// [`Buffered`](crate::Durability::Buffered): after a loss of power some of the records may be
-    /// there again.
+    /// there again. Background collection frees the space later.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
@@ -116,7 +125,9 @@ impl Log {
         self.writer().trim(below)
     }
 
-    /// Removes all records above an LSN; new records may reuse their LSNs.
+    /// Removes all records above an LSN, for example the conflicting end of a Raft log.
+    ///
+    /// New records may reuse these LSNs. The call has the durability of an append.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -134,8 +145,11 @@ impl Log {
         self.writer().truncate_after(lsn)
     }
 
-    /// Replaces the metadata of the log, at most 4 KB. A [`LogBatch`](crate::LogBatch) changes
-    /// records and metadata atomically.
+    /// Replaces the metadata of the log, at most 4096 bytes, such as the term and vote of a Raft
+    /// group.
+    ///
+    /// The call has the durability of an append. A [`LogBatch`](crate::LogBatch) changes records
+    /// and metadata atomically.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -152,7 +166,7 @@ impl Log {
         self.writer().set_metadata(bytes)
     }
 
-    /// Returns the metadata; `None` if they were never set.
+    /// Returns the metadata; `None` if they were never set. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -161,12 +175,15 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted.
+    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
     pub fn metadata(&self) -> Result<Option<Vec<u8>>> {
         Ok(self.inner.metadata()?.map(|bytes| bytes.to_vec()))
     }
 
-    /// Reads a record; `None` if there is none with this LSN.
+    /// Reads the record at an LSN; `None` if there is none.
+    ///
+    /// The newest records come from memory
+    /// ([`LogOptions::recent_bytes`](crate::LogOptions::recent_bytes)); others cost a device read.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -175,14 +192,19 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `Trimmed` below the trim point; `NotFound` if the log was deleted; `Corruption` with the
-    /// file and the offset; `Io`.
+    /// * `Trimmed`: the LSN is below the trim point. Begin at [`Log::first_lsn`].
+    /// * `NotFound`: the log was deleted.
+    /// * `Corruption`: the record is damaged; the error names file and offset. Other records stay
+    ///   readable.
+    /// * `Busy`: a read-only store, and the writer has moved the record. Open the store again.
+    /// * `Io`: the device or the system refused the read. Repeat the call.
+    /// * `Closed`, `Forked`: the handle is of no use any more.
     pub fn read(&self, lsn: Lsn) -> Result<Option<Vec<u8>>> {
         self.inner.read(lsn)
     }
 
-    /// Same as [`Log::read`], but appends the record to `out`, a reusable buffer. Returns false if
-    /// there is no such record.
+    /// Same as [`Log::read`], but appends the record to `out`, a reusable buffer; returns false
+    /// without a record.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -201,8 +223,10 @@ impl Log {
         self.inner.read_into(lsn, out)
     }
 
-    /// Returns the records of a range of LSNs in order. [`LogScan::wait_next`] waits for future
-    /// records.
+    /// Iterates over the records of a range of LSNs in order; gaps are skipped, and an empty range
+    /// yields nothing.
+    ///
+    /// [`LogScan::wait_next`] waits for future records, so a scan can follow the end of a log.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -219,7 +243,7 @@ impl Log {
         LogScan::new(inner, self.store.clone())
     }
 
-    /// Returns the lowest LSN of the log.
+    /// Returns the lowest LSN with a record; `None` if the log is empty. Reads memory only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -228,13 +252,14 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted.
+    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
     pub fn first_lsn(&self) -> Result<Option<Lsn>> {
         self.inner.first_lsn()
     }
 
-    /// Returns the highest LSN ever written and not truncated, even if it is trimmed: the next
-    /// record may have the LSN after it.
+    /// Returns the highest LSN ever written and not truncated, even if trimmed; `None` without one.
+    ///
+    /// The next record may have the LSN after it. The record may still be on its way to the device.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -246,13 +271,15 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted.
+    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
     pub fn last_lsn(&self) -> Result<Option<Lsn>> {
         self.inner.last_lsn()
     }
 
-    /// Returns at most `limit` runs of LSNs in a range that have no record and are not trimmed. An
-    /// unbounded range ends at the last record.
+    /// Returns at most `limit` runs of LSNs in a range that have no record and are not trimmed.
+    ///
+    /// Use it to find missing records before a retry. An unbounded range ends at the last record;
+    /// an empty range or log has no gaps.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -264,7 +291,7 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted.
+    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
     pub fn gaps(&self, lsns: impl RangeBounds<Lsn>, limit: usize) -> Result<Vec<RangeInclusive<Lsn>>> {
         let (first, last) = closed(&lsns).into_inner();
         let end = match lsns.end_bound() {
@@ -278,7 +305,7 @@ impl Log {
         Ok(gaps.into_iter().map(|(first, last)| first..=last).collect())
     }
 
-    /// Returns the name of the log.
+    /// Returns the name of the log, 1 to 1024 bytes.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -287,7 +314,7 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted.
+    /// `NotFound`: the log was deleted. `Closed`, `Forked`.
     pub fn name(&self) -> Result<String> {
         self.inner.name()
     }

@@ -9,7 +9,8 @@ use std::path::Path;
 
 /// Operations and statistics.
 impl LogStore {
-    /// Returns the contents of the store in numbers, and counters since it was opened.
+    /// Returns the contents of the store in numbers, and counters since it was opened. Reads memory
+    /// only.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -21,8 +22,10 @@ impl LogStore {
         self.engine().statistics()
     }
 
-    /// Returns the owner of each byte of the directory, and the live bytes of each log. The cost is
-    /// one directory listing and a lookup of each log.
+    /// Returns which part of the store owns each byte on disk, and the live bytes of each log.
+    ///
+    /// Use it to find the log that needs a trim. The cost is one directory listing and a lookup of
+    /// each log.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -34,7 +37,7 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Errors of listing the directory.
+    /// `Io` of listing the directory; `Closed`, `Forked`.
     pub fn space(&self) -> Result<LogStoreSpace> {
         self.engine().space()
     }
@@ -93,7 +96,7 @@ impl LogStore {
         self.engine().damage()
     }
 
-    /// Waits for the background work: sealing of closed log groups, and pending collection.
+    /// Waits until no background work is left, for tests and for measurements of space.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -102,14 +105,17 @@ impl LogStore {
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
-    /// The error that stopped the store; `NoSpace` if the remaining work has no room.
+    /// # Errors
+    /// `NoSpace`: the remaining work has no room. Trim or delete logs, or raise the limit.
+    /// Otherwise the error that stopped the store.
     pub fn settle(&self) -> Result<()> {
         self.engine().settle()
     }
 
-    /// Makes a consistent copy of the store in a new directory; hard links share the files. The
-    /// copy is an independent store with all earlier writes, all of them durable. Writers continue
-    /// meanwhile.
+    /// Makes a consistent copy of the open store in a new directory, for backups; writers continue.
+    ///
+    /// The copy is an independent store with all earlier writes, all of them durable. On the same
+    /// file system hard links share the files.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-log-checkpoint-{}", std::process::id()));
@@ -124,10 +130,13 @@ impl LogStore {
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
-    /// `AlreadyExists` if the directory is not empty; `Locked` while another checkpoint is written
-    /// there; `Unsupported` if the store has keys: open it with both engines and use
-    /// [`Db::checkpoint`](crate::Db::checkpoint); `Corruption` if a file to copy is damaged;
-    /// `NoSpace`; errors of writing.
+    /// # Errors
+    /// * `AlreadyExists`: the directory is not empty. Choose another one.
+    /// * `Locked`: another checkpoint is written there.
+    /// * `Unsupported`: the store has keys. Open both and use
+    ///   [`Db::checkpoint`](crate::Db::checkpoint).
+    /// * `Corruption`: a file to copy is damaged; the error names it.
+    /// * `NoSpace`, `Io`, `Closed`: no part of the copy is left.
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(dir.as_ref())
@@ -162,9 +171,10 @@ impl LogStore {
         self.engine().verify_unless(options.cancel.as_ref())
     }
 
-    /// Reads and checks every byte of the records, and that the index leads to each record. The
-    /// report lists each damage with its file, its offset and the lost records; damage is not
-    /// returned as an error. Writers continue meanwhile.
+    /// Reads and checks every byte of every record, to find damage before a reader needs the data.
+    ///
+    /// The report lists each damage with its file, its offset and the lost records; damage is not
+    /// an error of the call. The cost is a read of the whole store. Writers continue meanwhile.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

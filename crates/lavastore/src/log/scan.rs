@@ -5,13 +5,14 @@ use crate::Result;
 use lavakv::process::Owned;
 use std::time::Duration;
 
-/// The records of a log in LSN order; made by [`Log::scan`](crate::Log::scan). The scan keeps the
-/// store open.
+/// The records of a log in LSN order, also future ones; [`Log::scan`](crate::Log::scan) returns it.
 ///
 /// The scan sees every record that existed at its start, unless the record is truncated before the
 /// scan reaches it. It sees later records above its position. It may or may not see records that
-/// are trimmed before it reaches them. The scan holds no lock and pins no data. After `None`, call
-/// it again to see newer records.
+/// are trimmed before it reaches them. After `None`, call it again to see newer records.
+///
+/// The scan blocks no writer and holds no space. It reads ahead, and blocks on the device for
+/// records outside of memory. It keeps the store open.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,8 +38,9 @@ impl LogScan {
         LogScan { inner: Owned::new(inner), _store: store }
     }
 
-    /// Returns the next record, and waits for it at most `timeout`. Returns `None` at once behind
-    /// the end of the range.
+    /// Returns the next record, and waits for it at most `timeout`; `None` if none came.
+    ///
+    /// `None` comes at once behind the end of the range. Many scans may wait at the same time.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();
@@ -48,14 +50,17 @@ impl LogScan {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted; `Corruption`, with the file and the offset, if the next
-    /// record is damaged ([`LogScan::skip_to`] skips it); the error that stopped the store; `Io`.
+    /// * `NotFound`: the log was deleted.
+    /// * `Corruption`: the next record is damaged; the error names file and offset.
+    ///   [`LogScan::skip_to`] skips it.
+    /// * `Io`: repeat the call. `Closed`, or the error that stopped the store.
     #[doc(alias = "tail")]
     pub fn wait_next(&mut self, timeout: Duration) -> Result<Option<(Lsn, Vec<u8>)>> {
         self.inner.wait_next(timeout)
     }
 
-    /// Skips to an LSN, unless the scan is already behind it.
+    /// Skips to an LSN, for example behind a damaged record; does nothing if the scan is already
+    /// behind it.
     ///
     /// ```
     /// # let store = lavastore::testing::log_store();

@@ -1,0 +1,136 @@
+//! Column families of a store.
+
+use super::Db;
+use crate::{Error, ErrorKind, Family, FamilyOptions, Result};
+
+/// Column families.
+impl Db {
+    /// Returns the family with this name, and creates it with default options if it is missing.
+    ///
+    /// A program thus needs no setup step, and a newer program opens an older store. Threads may
+    /// call this at the same time: one creates the family, all get it. A created family is durable
+    /// on return.
+    ///
+    /// Use [`Db::open_family`] where a missing family is an error, and [`Db::create_family`] to
+    /// choose its options.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.family("users")?.put("7", "ada")?;
+    /// assert!(db.family("users")?.get("7")?.is_some());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Errors of creating a family: those of [`Db::create_family`], without `AlreadyExists`.
+    #[doc(alias = "column_family")]
+    pub fn family(&self, name: &str) -> Result<Family> {
+        loop {
+            if let Some(found) = self.kv().column_family(name) {
+                return Ok(self.handle(found));
+            }
+            match self.create_family(name, &FamilyOptions::default()) {
+                // Another thread created the family meanwhile (and may have dropped it again).
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// Returns the family `default`, which always exists, for code that takes a [`Family`].
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("key", "value")?;
+    /// assert!(db.default_family().get("key")?.is_some());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn default_family(&self) -> &Family {
+        &self.default
+    }
+
+    /// Returns an existing family; creates none.
+    ///
+    /// ```
+    /// # use lavastore::ErrorKind;
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.open_family("users").unwrap_err().kind(), ErrorKind::NotFound);
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`: there is no such family; the message lists the existing names. Check the name,
+    /// or use [`Db::family`].
+    pub fn open_family(&self, name: &str) -> Result<Family> {
+        self.kv().check_process()?;
+        let found = self.kv().column_family(name).map(|found| self.handle(found));
+        found.ok_or_else(|| {
+            let known = self.family_names().join(", ");
+            Error::not_found(format!("there is no column family {name}: there are {known}"))
+        })
+    }
+
+    /// Creates a family with options of its own, durably. A store has at most 65,536 families.
+    ///
+    /// The options are stored with the family: later opens need not repeat them, and
+    /// [`Family::set_options`] changes them.
+    ///
+    /// ```
+    /// # use lavastore::{Compression, FamilyOptions};
+    /// # let db = lavastore::testing::store();
+    /// # if cfg!(feature = "lz4") {
+    /// let options = FamilyOptions { compression: Compression::Lz4, ..Default::default() };
+    /// let texts = db.create_family("texts", &options)?;
+    /// assert_eq!(texts.options().compression, options.compression);
+    /// # }
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// * `AlreadyExists`: a family has this name. Use [`Db::open_family`].
+    /// * `TooLarge`: the store has 65,536 families. Drop unused ones.
+    /// * `InvalidArgument`: an option is out of range, or the name is empty or over 1024 bytes.
+    /// * `ReadOnly`, `Closed`: this handle cannot write.
+    /// * `NoSpace`: nothing was created. Make room and repeat.
+    /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
+    pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
+        Ok(self.handle(self.kv().create_column_family(name, options.clone())?))
+    }
+
+    /// Drops a family with all its data, at a cost that does not depend on the amount of data.
+    ///
+    /// All handles of the family then fail with `NotFound`; open iterators continue. Background
+    /// work frees the space, once iterators release it. A family created later under the same name
+    /// is another one and empty.
+    ///
+    /// ```
+    /// # use lavastore::ErrorKind;
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// db.drop_family(&users)?;
+    /// assert_eq!(users.get("7").unwrap_err().kind(), ErrorKind::NotFound);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// * `NotFound`: the family was already dropped.
+    /// * `InvalidArgument`: the family is `default`, which cannot be dropped, or belongs to another
+    ///   store.
+    /// * `ReadOnly`, `Closed`, `NoSpace`: nothing was dropped.
+    /// * `Io`, `Poisoned`: a write of the store failed. Close and reopen the store.
+    pub fn drop_family(&self, family: &Family) -> Result<()> {
+        self.kv().drop_column_family(family.handle().inner())
+    }
+
+    /// Returns the names of all families, in order of creation; empty if the store was closed.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.family("users")?;
+    /// assert_eq!(db.family_names(), ["default", "users"]);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    #[doc(alias = "list_cf")]
+    pub fn family_names(&self) -> Vec<String> {
+        self.kv().column_families()
+    }
+}
