@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_benchmark_of_file_systems_is_a_command_of_its_own() {
+    fn fs_bench_is_a_separate_command() {
         for line in [
             "lava bench fs --db lavafs:x --io-size 4096 --sync fdatasync --threads 2 --file-size 64M --json f",
             "lava --db x bench fs --sync none",

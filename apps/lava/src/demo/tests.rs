@@ -23,7 +23,7 @@ fn the_ledger_takes_versions_in_order_only() {
 }
 
 #[test]
-fn a_right_store_verifies_and_damage_is_found() {
+fn demo_verify_accepts_a_sound_store_and_finds_damage() {
     let dir = scratch("verify");
     let data = DataSet::load(Source::Generated(200)).unwrap();
     let mut ledger = Ledger::new(&data);
@@ -68,7 +68,7 @@ fn an_unacknowledged_write_may_be_present_or_absent() {
 }
 
 #[test]
-fn a_directory_of_something_else_is_refused() {
+fn a_foreign_directory_is_refused() {
     let dir = scratch("other");
     std::fs::create_dir_all(dir.join("holiday")).unwrap();
     assert!(prepare(&dir).is_err());

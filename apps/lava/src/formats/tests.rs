@@ -92,7 +92,7 @@ const INDEX: &[u8] = b"Package: a\nVersion: 1:2.0-1\nDescription: x\n more: of i
     Package: b\nVersion: 1\nDepends: a (>= 1)\n\n";
 
 #[test]
-fn an_index_comes_back_byte_for_byte() {
+fn a_package_index_round_trips_byte_for_byte() {
     let all = records(Format::Packages, INDEX).unwrap();
     let keys: Vec<_> = all.iter().map(|r| String::from_utf8_lossy(&r.0).into_owned()).collect();
     assert_eq!(keys, ["a/1:2.0-1", "b/1"]);
@@ -104,7 +104,7 @@ fn an_index_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn untidy_indexes_are_read() {
+fn irregular_package_indexes_are_parsed() {
     let text = b"\n\nPackage: a\nVersion: 1\n \n\n\npackage:b\nVERSION:  2  \nLast: no newline";
     let all = records(Format::Packages, text).unwrap();
     assert_eq!(all.len(), 2);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::process::Command;
 
 #[test]
-fn put_get_del_scan() {
+fn put_get_del_and_scan_agree() {
     let s = Scratch::new("keys");
     s.ok(&["put", "b", "2"]);
     s.ok(&["put", "a", "1", "--sync"]);
@@ -42,7 +42,7 @@ fn index(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn an_index_of_each_kind_comes_back_byte_for_byte() {
+fn package_indexes_of_each_kind_round_trip_byte_for_byte() {
     let s = Scratch::new("index");
     let text = index(3_000);
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -66,7 +66,7 @@ fn an_index_of_each_kind_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn lines_go_from_store_to_store() {
+fn lines_are_piped_from_store_to_store() {
     let s = Scratch::new("lines");
     let rows = s.file("rows.tsv", b"k1\tone\\ttab\nk2\t\\xff\\xfe\nk3\t\n");
     s.ok(&["import", rows.to_str().unwrap()]);

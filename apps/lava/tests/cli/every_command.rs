@@ -62,7 +62,7 @@ fn is_json(args: &[&str], text: &str) {
 }
 
 #[test]
-fn a_good_store() {
+fn every_command_succeeds_on_a_sound_store() {
     let s = store("good");
     for args in COMMANDS {
         let output = s.lava(args);
@@ -137,7 +137,7 @@ fn every_command_prints_json() {
 }
 
 #[test]
-fn a_wrong_directory() {
+fn every_command_refuses_a_wrong_directory() {
     let s = Scratch::new("wrong");
     s.file("more.tsv", b"more\t1\n");
     std::fs::create_dir(s.path("home")).unwrap();
@@ -160,7 +160,7 @@ fn a_wrong_directory() {
 }
 
 #[test]
-fn a_store_in_use() {
+fn every_command_handles_a_locked_store() {
     let s = store("held");
     let mut holder = lava(&s.0)
         .args(["import", "-", "--format", "tsv", "--db", "db"])
@@ -187,7 +187,7 @@ fn a_store_in_use() {
 }
 
 #[test]
-fn a_damaged_store() {
+fn every_command_reports_a_damaged_store() {
     for what in ["table", "manifest", "CURRENT", "log"] {
         let s = store("damaged");
         s.ok(&["put", "in the log", "1", "--sync"]);
@@ -212,7 +212,7 @@ fn a_damaged_store() {
 }
 
 #[test]
-fn a_volume() {
+fn every_command_works_on_a_volume() {
     let s = store("volume");
     assert!(
         lava(&s.0).args(["fs", "mkfs", "image", "--size", "256M", "--sparse"]).status().unwrap().success()

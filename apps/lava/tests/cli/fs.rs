@@ -174,7 +174,7 @@ fn a_volume_grows_with_its_image() {
 }
 
 #[test]
-fn a_full_volume_says_so_and_takes_files_again() {
+fn a_full_volume_reports_no_space_and_recovers() {
     let s = Scratch::new("fs-full");
     fs(&s, "mkfs image --size 16M --sparse");
     s.file("large", &bytes(20 << 20));
@@ -230,7 +230,7 @@ fn damage_is_named_and_repaired() {
 }
 
 #[test]
-fn a_store_on_a_volume_is_one_like_any_other() {
+fn store_commands_work_on_a_volume() {
     let s = Scratch::new("fs-store");
     fs(&s, "mkfs image --size 256M --sparse");
     let on = |volume: &str, args: &[&str]| {
@@ -257,7 +257,7 @@ fn a_store_on_a_volume_is_one_like_any_other() {
 }
 
 #[test]
-fn no_command_makes_a_volume_but_mkfs() {
+fn only_mkfs_creates_a_volume() {
     let s = Scratch::new("fs-absent");
     s.file("rows.tsv", b"k\tv\n");
     for args in [
@@ -388,7 +388,7 @@ impl Drop for LoopDevice {
 }
 
 #[test]
-fn a_block_device_is_taken_as_it_is() {
+fn a_block_device_is_used_at_its_own_size() {
     let s = Scratch::new("fs-device");
     s.file("backing", &vec![0; 64 << 20]);
     let Some(device) = LoopDevice::new(&s.path("backing")) else { return };

@@ -19,7 +19,7 @@ fn store(s: &Scratch) {
 }
 
 #[test]
-fn a_store_of_logs_without_current_comes_back() {
+fn a_store_of_logs_without_current_is_repaired() {
     let s = Scratch::new("log-repair");
     store(&s);
     erase(&s, "CURRENT");

@@ -97,7 +97,7 @@ fn malformed_records_are_skipped_on_request() {
 }
 
 #[test]
-fn a_mistyped_name_is_recognized() {
+fn a_mistyped_name_gets_a_suggestion() {
     let s = Scratch::new("typos");
     s.ok(&["put", "k", "v"]);
     s.ok(&["family", "create", "users"]);

@@ -76,7 +76,7 @@ fn malformed_lines_are_named() {
 }
 
 #[test]
-fn packed_files_that_are_cut_off_are_named() {
+fn truncated_packed_files_are_named() {
     let s = Scratch::new("packed");
     let rows: Vec<u8> =
         (0..20_000).flat_map(|i| format!("k{i:05}\tvalue {}\n", i * i).into_bytes()).collect();

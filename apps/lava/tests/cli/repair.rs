@@ -27,7 +27,7 @@ fn store(s: &Scratch) -> String {
 }
 
 #[test]
-fn a_store_without_current_or_manifest_comes_back() {
+fn a_store_without_current_or_manifest_is_repaired() {
     for lost in [&["CURRENT"][..], &["MANIFEST"], &["CURRENT", "MANIFEST"]] {
         let s = Scratch::new("repair");
         let whole = store(&s);

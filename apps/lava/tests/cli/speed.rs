@@ -5,7 +5,7 @@
 use crate::common::*;
 
 #[test]
-fn a_store_gets_a_second_disk_and_gives_it_back() {
+fn a_store_attaches_and_detaches_a_fast_tier() {
     let s = Scratch::new("speed");
     let speed = s.path("fast").display().to_string();
     s.ok(&["put", "one", "1"]);

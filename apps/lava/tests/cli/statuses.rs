@@ -50,7 +50,7 @@ fn a_store_without_current_is_damaged_for_every_command() {
 }
 
 #[test]
-fn a_file_is_no_store() {
+fn a_file_is_refused_as_a_store() {
     let s = Scratch::new("file");
     let file = s.file("passwd", b"root:x:0:0\n");
     for args in [&["get", "k"][..], &["put", "k", "v"], &["del", "k"], &["stat"], &["gc"], &["verify"]] {

@@ -37,7 +37,7 @@ fn an_empty_key_needs_the_upgrade() {
 }
 
 #[test]
-fn a_store_with_keys() {
+fn upgrade_of_a_store_with_keys_succeeds() {
     let s = Scratch::new("upgrade");
     s.ok(&["put", "key", "value"]);
     let format = || json(&s.ok(&["stat", "--json"]))["counters_since_open"]["format"].clone();
@@ -56,7 +56,7 @@ fn a_store_with_keys() {
 }
 
 #[test]
-fn a_store_of_logs() {
+fn upgrade_of_a_store_of_logs_succeeds() {
     let s = Scratch::new("upgrade-logs");
     s.ok(&["log", "append", "orders", "two apples"]);
     assert_eq!(json(&s.ok(&["log", "stat", "--json"]))["format"], 1);
