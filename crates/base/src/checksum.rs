@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tied_to_content_file_and_offset() {
+    fn checksums_are_bound_to_content_file_and_offset() {
         let uid = Uid::from_words(1, 2);
         let c = stored(b"payload", uid, 4096);
         assert!(verify(b"payload", uid, 4096, c).is_ok());

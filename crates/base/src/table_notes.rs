@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_notes_are_the_same() {
+    fn table_notes_round_trip() {
         for keys in [0..0, 0..1, 0..1000, 0..300_000] {
             let notes = notes(keys);
             let mut bytes = notes.encode();

@@ -29,7 +29,7 @@ fn loom_a_task_is_woken() {
 /// A task that changes its waker: the poll with the new waker either finds the answer, or that
 /// waker is woken.
 #[test]
-fn loom_a_task_with_another_waker_is_woken_by_that() {
+fn loom_the_latest_waker_of_a_task_is_woken() {
     check(3, || {
         let (completer, mut completion) = pending::<u8>();
         let other = thread::spawn(move || completer.resolve(Ok(7)));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn newest_first_and_user_keys_bytewise() {
+fn internal_keys_sort_by_user_key_and_newest_first() {
     let k = |u: &[u8], s, t| encode(u, s, t);
     assert_eq!(compare(&k(b"a", 9, ValueKind::Value), &k(b"a", 8, ValueKind::Value)), Ordering::Less);
     assert_eq!(compare(&k(b"a", 1, ValueKind::Value), &k(b"b", 9, ValueKind::Value)), Ordering::Less);

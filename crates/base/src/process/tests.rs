@@ -11,7 +11,7 @@ fn new_cell() -> &'static AtomicU64 {
 }
 
 #[test]
-fn a_cleared_cell_refuses_and_a_new_mark_does_not_admit_the_old() {
+fn an_old_process_mark_stays_refused_after_a_new_one() {
     let cell = new_cell();
     let parent = process(cell);
     assert!(parent.is_here() && parent.check().is_ok());
@@ -24,7 +24,7 @@ fn a_cleared_cell_refuses_and_a_new_mark_does_not_admit_the_old() {
 }
 
 #[test]
-fn marks_are_given_once_and_are_not_zero() {
+fn process_marks_are_unique_and_nonzero() {
     let (one, other) = (Process::here(), Process::here());
     assert!(one.mark != 0 && one.mark == other.mark && one.is_here());
     assert!(LAST.load(Ordering::Relaxed) >= one.mark);
