@@ -49,13 +49,13 @@ fn check_keys(keys: impl IntoIterator<Item = (Vec<u8>, SeqNo)>) {
 }
 
 #[test]
-fn one_key() {
+fn single_key_blocks_round_trip() {
     check_keys([(vec![], 0)]);
     check_keys([(b"key".to_vec(), base::MAX_SEQ)]);
 }
 
 #[test]
-fn prefixes_zeros_and_versions() {
+fn keys_with_common_prefixes_zeros_and_versions_round_trip() {
     check_keys((0..128).map(|n| (vec![0; n], 7)));
     check_keys((0..128).map(|n| (vec![0xff; n * 13], 7)));
     check_keys((0..128).map(|n| (b"one key".to_vec(), n)));
@@ -110,7 +110,7 @@ fn blocks_round_trip_for_all_key_kinds_and_counts() {
 }
 
 #[test]
-fn blocks_follow_each_other() {
+fn consecutive_blocks_are_decoded_one_by_one() {
     let mut out = Vec::new();
     let mut builder = BlockBuilder::new();
     for i in 0..1000u32 {
