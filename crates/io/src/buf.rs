@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aligned_and_zeroed() {
+    fn buffers_are_aligned_and_zeroed() {
         let mut b = AlignedBuf::zeroed(5000);
         assert_eq!(b.as_slice().as_ptr() as usize % PAGE, 0);
         assert_eq!((b.len(), b.capacity()), (5000, 8192));

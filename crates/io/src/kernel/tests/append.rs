@@ -153,7 +153,7 @@ fn unused_reserved_blocks_are_released() {
 }
 
 #[test]
-fn an_absurd_hint_is_only_a_hint() {
+fn an_oversized_length_hint_has_no_effect() {
     each_engine(|env, dir| {
         let path = dir.join("a");
         let options = CreateOptions { expected_len: 1 << 60, ..CreateOptions::default() };

@@ -184,7 +184,7 @@ fn an_unwritable_image_is_reported() {
 }
 
 #[test]
-fn an_image_that_finds_no_room_stays_as_it_was() {
+fn an_image_without_space_to_grow_is_unchanged() {
     let Some(volume) = SmallVolume::mount(1 << 20) else { return };
     let path = volume.0.0.join("image");
     for room in [ImageRoom::Written, ImageRoom::Reserved] {
@@ -196,7 +196,7 @@ fn an_image_that_finds_no_room_stays_as_it_was() {
 }
 
 #[test]
-fn an_image_that_does_not_fit_leaves_nothing_behind() {
+fn an_image_that_does_not_fit_leaves_no_file() {
     let Some(volume) = SmallVolume::mount(1 << 20) else { return };
     let path = volume.0.0.join("image");
     for room in [ImageRoom::Written, ImageRoom::Reserved] {

@@ -146,7 +146,7 @@ fn a_file_evicted_from_the_page_cache_is_read_from_the_device() {
 /// more memory than exists.
 #[test]
 #[ignore = "needs a process in which no thread can start"]
-fn no_thread_starts() {
+fn thread_spawn_fails_without_memory() {
     let spawner = Env::kernel().spawner.unwrap();
     let e = spawner.spawn("lava test", Priority::Foreground, Box::new(|| ())).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Io);
@@ -155,7 +155,7 @@ fn no_thread_starts() {
 
 #[test]
 fn a_thread_that_cannot_start_is_an_error() {
-    let name = "kernel::tests::system::no_thread_starts";
+    let name = "kernel::tests::system::thread_spawn_fails_without_memory";
     let out = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", name, "--test-threads=1"])
         .env("RUST_MIN_STACK", (1_u64 << 60).to_string())

@@ -167,7 +167,7 @@ fn a_request_in_flight_is_not_durable() {
 }
 
 #[test]
-fn faults_strike_requests_as_calls() {
+fn faults_apply_to_requests_as_to_calls() {
     for (kind, effect) in [
         (OpKind::Read, FaultEffect::Eio),
         (OpKind::WriteAt, FaultEffect::Short),

@@ -42,7 +42,7 @@ fn a_crash_keeps_durable_writes_and_may_lose_others() {
 }
 
 #[test]
-fn faults_strike_devices_as_files() {
+fn faults_apply_to_devices_as_to_files() {
     for (kind, effect) in [
         (OpKind::WriteAt, FaultEffect::Eio),
         (OpKind::WriteDurable, FaultEffect::Short),

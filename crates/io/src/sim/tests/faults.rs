@@ -96,7 +96,7 @@ fn after_failed_sync(then_sync_again: bool) -> Vec<(bool, Vec<u8>)> {
 }
 
 #[test]
-fn a_failed_sync_keeps_or_loses_and_never_tries_again() {
+fn a_failed_sync_keeps_or_loses_bytes_and_is_not_retried() {
     for again in [false, true] {
         let seen = after_failed_sync(again);
         assert!(seen.contains(&(true, vec![1; 2 * PAGE])), "kept");
@@ -107,7 +107,7 @@ fn a_failed_sync_keeps_or_loses_and_never_tries_again() {
 }
 
 #[test]
-fn writes_after_a_failed_sync_are_writes_again() {
+fn rewriting_after_a_failed_sync_makes_bytes_durable() {
     for seed in 0..40 {
         let sim = SimEnv::new(seed);
         let file = in_place(&sim, "/log", 2);
@@ -188,7 +188,7 @@ fn lost_and_misdirected_writes_report_success() {
 }
 
 #[test]
-fn reads_fail_or_lie() {
+fn injected_read_faults_fail_or_flip_bits() {
     let sim = SimEnv::new(3);
     settled(&sim, "/t", &[0; 100]);
     let file = sim.env().fs.open(p("/t"), Access::Direct).unwrap();

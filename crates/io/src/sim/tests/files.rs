@@ -2,7 +2,7 @@ use super::*;
 use crate::ReadRequest;
 
 #[test]
-fn append_and_read() {
+fn appended_bytes_are_visible_after_a_flush() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     let options = CreateOptions { write_buffer_len: PAGE, ..CreateOptions::default() };
@@ -121,7 +121,7 @@ fn removed_files_stay_readable_and_cost_space_until_closed() {
 }
 
 #[test]
-fn no_more_files_are_open_than_there_may_be() {
+fn the_open_file_limit_is_enforced() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     drop((settled(&sim, "/a", b"a"), settled(&sim, "/b", b"b")));

@@ -56,7 +56,7 @@ fn equal_seeds_give_equal_runs() {
 }
 
 #[test]
-fn the_state_at_an_index_is_that_of_a_run_cut_short() {
+fn the_state_at_an_index_equals_a_truncated_run() {
     for seed in 0..4 {
         let whole = run(seed, 300).record();
         for end in 4..300 {
@@ -83,7 +83,7 @@ fn after_a_loss_of_power_nothing_is_pending() {
 }
 
 #[test]
-fn one_run_gives_many_distinct_images() {
+fn one_run_yields_many_distinct_crash_images() {
     let record = run(9, 300).record();
     let mut images = BTreeSet::new();
     let ops = record.mutations();

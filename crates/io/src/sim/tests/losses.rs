@@ -121,7 +121,7 @@ fn outcomes_of(sim: &SimEnv, policy: Policy, path: &str) -> Vec<SimEnv> {
 }
 
 #[test]
-fn writes_tear_inside_a_sector_where_that_is_asked_for() {
+fn writes_tear_inside_a_sector_only_on_request() {
     let sim = SimEnv::new(1);
     let mut file = settled(&sim, "/t", &[1; 700]);
     file.append(&[2; 2000]).unwrap();
@@ -241,7 +241,7 @@ fn newer_writes_may_land_without_older_ones() {
 }
 
 #[test]
-fn a_durable_write_under_way_may_be_torn() {
+fn an_interrupted_durable_write_may_be_torn() {
     let sim = SimEnv::new(1);
     let file = in_place(&sim, "/log", 2);
     let op = sim.op_count();
@@ -261,7 +261,7 @@ fn a_durable_write_under_way_may_be_torn() {
 }
 
 #[test]
-fn a_scratch_file_survives_a_kill_and_not_the_power() {
+fn a_scratch_file_survives_a_kill_but_not_power_loss() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     let map = fs.create_scratch(p("/map"), 2 * PAGE).unwrap();
@@ -330,7 +330,7 @@ fn a_kill_keeps_flushed_bytes() {
 }
 
 #[test]
-fn a_creation_under_way_leaves_a_short_file() {
+fn an_interrupted_creation_leaves_a_short_file() {
     let sim = SimEnv::new(1);
     let op = sim.op_count();
     in_place(&sim, "/log", 8);
@@ -346,7 +346,7 @@ fn a_creation_under_way_leaves_a_short_file() {
 }
 
 #[test]
-fn a_truncation_under_way_may_leave_an_empty_file() {
+fn an_interrupted_truncation_may_leave_an_empty_file() {
     let sim = SimEnv::new(1);
     drop(settled(&sim, "/map", &[5; PAGE]));
     let op = sim.op_count();

@@ -203,7 +203,7 @@ fn time_advances_while_all_threads_wait() {
 }
 
 #[test]
-fn readers_share_a_writer_does_not_and_a_cell_is_filled_once() {
+fn read_locks_are_shared_and_write_locks_exclusive() {
     for seed in 0..200 {
         let outcome = run(seed, |env| {
             let shared =
