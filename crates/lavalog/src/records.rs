@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_no_group_has_is_damage() {
+    fn a_position_outside_every_group_is_damage() {
         assert_eq!(place_in(5, 4096).unwrap().block, 1);
         let e = place_in(5, u64::MAX).unwrap_err();
         assert!(e.is_corruption() && e.message().ends_with("is outside log group 5"), "{e}");

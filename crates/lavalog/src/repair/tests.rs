@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// Runs are the set of the inserted numbers, in whatever order.
 #[test]
-fn runs_are_sets() {
+fn runs_agree_with_a_set() {
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
         let (mut runs, mut model) = (Runs::default(), BTreeSet::new());

@@ -216,7 +216,7 @@ fn appends_are_refused_until_the_trim_reserve_is_restored() {
 /// Trims used the reserved space, and the volume has space again: a seal first completes the
 /// reserved space, as an append does.
 #[test]
-fn a_seal_on_a_volume_with_room_again_is_not_refused() {
+fn a_seal_succeeds_once_the_volume_has_space() {
     let sim = SimEnv::new(8);
     let store = open(&sim).unwrap();
     let log = store.log("a").unwrap();

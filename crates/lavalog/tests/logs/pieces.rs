@@ -80,7 +80,7 @@ fn writer(shared: &Shared, store: &LogStore, mut rng: Rng) -> (u64, u64) {
 }
 
 #[test]
-fn every_record_is_found_while_files_change_places_in_pieces() {
+fn records_are_found_while_checkpoints_replace_files_in_pieces() {
     let (mut sealed, mut collected) = (0, 0);
     for seed in 0..SEEDS {
         let sim = SimEnv::new(seed);

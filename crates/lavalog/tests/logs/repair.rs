@@ -136,7 +136,7 @@ fn image(sim: &SimEnv) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn a_whole_store_is_copied() {
+fn repair_of_a_sound_log_store_changes_no_data() {
     for closed in [true, false] {
         let (sim, whole) = made(1, closed);
         let report = check(&sim, &whole, "undamaged");

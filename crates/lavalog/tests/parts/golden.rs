@@ -61,7 +61,7 @@ fn bytes_of(record: &(LogId, Lsn, u64, u32)) -> Vec<u8> {
 }
 
 #[test]
-fn index_files_of_version_1() {
+fn golden_index_files_of_version_1_are_unchanged() {
     let head = IndexHead {
         number: NUMBER,
         ltn: 12,
@@ -99,7 +99,7 @@ fn index_files_of_version_1() {
 }
 
 #[test]
-fn cold_files_of_version_1() {
+fn golden_cold_files_of_version_1_are_unchanged() {
     let head = ColdHead { number: NUMBER, generation: 2 };
     let bytes = written(|file, path| {
         let mut writer = ColdFileWriter::new(file, path, uid(), head);
@@ -122,7 +122,7 @@ fn cold_files_of_version_1() {
 }
 
 #[test]
-fn checkpoints_of_version_1() {
+fn golden_checkpoints_of_version_1_are_unchanged() {
     let head = CheckpointHead { number: NUMBER, replay_from: 9000, next_seq: 10_000, next_log: 900 };
     let log =
         |id: u64, name: &str| SavedLog { id, created: 3 * id, name: name.into(), ..SavedLog::default() };
