@@ -233,7 +233,7 @@ fn unknown_kinds_are_corruption() {
 }
 
 #[test]
-fn prefix_ends() {
+fn prefix_end_is_the_next_key_after_the_prefix() {
     assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
     assert_eq!(prefix_end(b"a\xff\xff"), Some(b"b".to_vec()));
     assert_eq!(prefix_end(b"\xff"), None);

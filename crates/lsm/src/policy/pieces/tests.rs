@@ -92,7 +92,7 @@ fn subcompactions_have_a_minimum_size() {
 
 /// A table that ends with a range tombstone does not overlap a table that begins at that end.
 #[test]
-fn an_exclusive_end_has_nothing_behind_it() {
+fn an_exclusive_end_does_not_overlap_a_table_starting_there() {
     let end = key::encode(&50u32.to_be_bytes(), MAX_SEQ, ValueKind::Seek);
     let first = FileMeta { largest: end, ..(*table(1, 0, 0, 30, 30)).clone() };
     let inputs = vec![Arc::new(first), table(2, 50, 90, 30, 30)];

@@ -105,7 +105,7 @@ fn classes_are_not_mixed_and_segments_not_taken() {
 /// A relocation takes neighbors until a job has its bytes, skips tables without such values, waits
 /// for running jobs, and ends.
 #[test]
-fn a_walk_over_the_deepest_level() {
+fn relocation_walks_the_deepest_level_and_terminates() {
     let mut records: Vec<Record> = (50..55).map(|n| vsst(n, VsstClass::Mixed)).collect();
     let few: Vec<(u64, u64)> = (50..54).map(|n| (n, 15)).collect();
     records.extend((0..TABLES).map(|n| match n {

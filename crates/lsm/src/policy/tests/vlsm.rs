@@ -69,7 +69,7 @@ fn targets_keep_a_ninth_and_level_1_above_the_deepest_level() {
 
 /// A column goes down when it is worth its merge, oldest first, up to q tables of size M at once.
 #[test]
-fn level_0_is_a_queue() {
+fn level_0_columns_are_compacted_oldest_first() {
     let policy = default_policy();
     let taken = |level_0: Vec<Arc<FileMeta>>, level_6: Vec<Arc<FileMeta>>| {
         let mut levels = vec![level_0];
@@ -150,7 +150,7 @@ fn flushed(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<Ve
 /// Flushes are cut where tables of level 1 begin. Existing columns stay apart, and each goes down
 /// by itself.
 #[test]
-fn flushes_fall_into_columns() {
+fn flushes_are_cut_at_level_1_table_boundaries() {
     let policy = default_policy();
     // Eight tables of 8 MiB in level 1, and a level 2 below.
     let mut levels = vec![Vec::new(); 7];
