@@ -55,7 +55,7 @@ fn file_in_use(sim: &SimEnv) -> String {
 }
 
 #[test]
-fn a_history_survives_reopening_and_rolls() {
+fn manifest_history_survives_reopen_and_rolls() {
     let (sim, mut manifest) = new_store(1);
     let mut editor = Editor::new(1);
     for round in 0..12 {
@@ -226,7 +226,7 @@ fn should_roll_follows_the_length() {
 
 /// Real threads: every edit is durable and published once, in order, while others roll.
 #[test]
-fn group_commit_with_threads() {
+fn concurrent_commits_are_durable_and_published_in_order() {
     const THREADS: u64 = 8;
     const COMMITS: u64 = 40;
     let env = Env::kernel();

@@ -205,7 +205,7 @@ fn a_crash_and_the_loss_of_one_file_lose_nothing() {
 
 /// The cost of an edit and a roll.
 #[test]
-fn syncs_and_bytes_of_an_edit_and_of_a_roll() {
+fn an_edit_and_a_roll_cost_a_fixed_number_of_syncs_and_bytes() {
     let costs = StoreFormat::ALL.map(|format| {
         let (sim, manifest) = new_store_in(7, format);
         commit_some(&manifest, &mut Editor::new(7), 3);

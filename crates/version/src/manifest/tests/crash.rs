@@ -219,7 +219,7 @@ fn a_full_disk_is_recoverable() {
 /// A failed sync of a commit ends all acknowledgement; a failed sync of a new file that is not
 /// referenced yet does not.
 #[test]
-fn a_failed_sync_poisons() {
+fn a_failed_sync_poisons_the_manifest() {
     for (kind, roll) in
         [(io::sim::OpKind::Sync, false), (io::sim::OpKind::Sync, true), (io::sim::OpKind::Rename, true)]
     {

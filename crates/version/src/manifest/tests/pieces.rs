@@ -54,7 +54,7 @@ fn damage_to_any_piece_is_corruption() {
 
 /// Older releases know version 1, in which the snapshot is whole, and reject version 2.
 #[test]
-fn only_pieces_need_the_newer_format() {
+fn only_snapshots_in_pieces_need_version_2() {
     for (piece_bytes, version) in [(u64::MAX, 1), (300, 2)] {
         let (sim, ..) = store_in_pieces(83, piece_bytes);
         let bytes = sim.read_file(file_in_use(&sim)).unwrap();
