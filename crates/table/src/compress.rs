@@ -147,7 +147,7 @@ mod tests {
     const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
     #[test]
-    fn round_trips_or_declines() {
+    fn compression_round_trips_or_declines() {
         let mut rng = io::Rng::new(41);
         let mut compressor = Compressor::default();
         for compression in ALL {

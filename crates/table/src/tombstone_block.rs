@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trips() {
+    fn range_tombstones_round_trip() {
         let t = |s: &[u8], e: &[u8], seq| RangeTombstone { start: s.to_vec(), end: e.to_vec(), seq };
         let all = vec![t(b"a", b"b", 1), t(b"a\0", b"c", MAX_SEQ)];
         let mut bytes = Vec::new();

@@ -107,7 +107,7 @@ fn a_reference_costs_a_byte_or_two() {
 /// BlobIds that take each other's slot while the block is built are in its dictionary once, and
 /// counted in full.
 #[test]
-fn names_that_are_lost_and_met_again_are_one() {
+fn reencountered_blob_ids_appear_once_in_the_dictionary() {
     let mut rng = Rng::new(29);
     let mut builder = ReferenceBlockBuilder::new(16);
     for _ in 0..50 {

@@ -113,7 +113,7 @@ fn a_swapped_file_is_caught() {
 }
 
 #[test]
-fn blocks_at_a_wrong_place_are_caught() {
+fn misplaced_blocks_are_caught() {
     let mut rng = Rng::new(204);
     let options = TableOptions { block_len: 256, ..TableOptions::default() };
     let (bytes, model) = small_table(&mut rng, &options);
@@ -174,7 +174,7 @@ fn reseal(bytes: &mut [u8], (offset, len): (usize, usize), change: impl FnOnce(&
 /// Damage under a valid checksum, as a hostile or buggy writer would leave it: any answer, but no
 /// panic and no hang.
 #[test]
-fn well_sealed_nonsense_never_panics() {
+fn random_bytes_with_valid_checksums_never_panic() {
     const STEPS: usize = 300;
     let mut rng = Rng::new(206);
     let options = TableOptions { block_len: 256, partition_len: 64, ..TableOptions::default() };
@@ -225,7 +225,7 @@ fn well_sealed_nonsense_never_panics() {
 /// With an index of another table under valid checksums, and an unreadable data block, a failed
 /// seek reports a gap that ends after its target, or no gap.
 #[test]
-fn separators_that_disagree_lead_no_seek_back() {
+fn inconsistent_separators_never_move_a_seek_backward() {
     let mut rng = Rng::new(207);
     let options = TableOptions { block_len: 256, partition_len: 1024, ..TableOptions::default() };
     let model = random_model(&mut rng, 300, 0);

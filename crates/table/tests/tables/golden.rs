@@ -190,7 +190,7 @@ fn the_notes_of_a_table_stay_readable() {
 
 /// Notes equal those of the builder, even if they are computed from the entries.
 #[test]
-fn a_short_table_has_the_same_notes() {
+fn recomputed_table_notes_equal_those_of_the_builder() {
     let (bytes, finished) = write(Compression::None);
     assert_eq!(open(bytes, &Arc::new(Cache::new(1 << 20))).unwrap().notes().unwrap(), finished.notes);
 }

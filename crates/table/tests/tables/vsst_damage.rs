@@ -118,7 +118,7 @@ fn a_swapped_file_is_caught() {
 }
 
 #[test]
-fn bytes_at_a_wrong_place_are_caught() {
+fn misplaced_bytes_are_caught() {
     let mut rng = Rng::new(404);
     let (values, built) = small(&mut rng, 120, Compression::None);
     // A misdirected write: some bytes end up elsewhere.
@@ -181,7 +181,7 @@ fn blocks(table: &Arc<Vsst>) -> Vec<(usize, usize, bool)> {
 /// no hang. While records and dense keys are sound, reads return right values or errors, whatever
 /// the index contains.
 #[test]
-fn well_sealed_nonsense_never_panics() {
+fn random_bytes_with_valid_checksums_never_panic() {
     let mut rng = Rng::new(406);
     let (values, built) = small(&mut rng, 700, Compression::None);
     let blocks = blocks(&open(built.bytes.clone(), &Arc::new(Cache::new(0))).unwrap());
