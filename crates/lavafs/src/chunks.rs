@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_ascend_fill_their_chunks() {
+    fn ascending_keys_fill_chunks_completely() {
         let mut map = ChunkMap::default();
         (0..10_000u64).for_each(|n| map.insert(n, n));
         assert_eq!(map.chunks.len(), 10_000usize.div_ceil(CHUNK_LEN_MAX));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_copies_one_chunk() {
+    fn a_change_copies_only_one_chunk() {
         let mut map = ChunkMap::default();
         (0..10_000u64).for_each(|n| map.insert(n, n));
         let copy = map.clone();

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_split_joined_and_looked_up() {
+    fn extent_lists_are_split_joined_and_looked_up() {
         let list = [Extent::new(40, 2), Extent::hole(3), Extent::new(50, 4)];
         assert_eq!((blocks_of(&list), allocated_of(&list)), (9, 6));
         for cut in 0..=10 {

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_falls_over_as_well() {
+    fn the_journal_falls_over_to_the_other_device() {
         let mut free = two();
         assert_eq!(blocks(&free.allocate_any(60).unwrap()), [60, 0]);
         assert_eq!(blocks(&free.allocate_any(60).unwrap()), [0, 60], "in one place if there is one");

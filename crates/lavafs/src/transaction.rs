@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flip_and_every_other_volume_is_noticed() {
+    fn bit_flips_and_transactions_of_other_volumes_are_detected() {
         let (good, _) = encode(owner(), &header(), b"operations");
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();

@@ -46,7 +46,7 @@ fn check_dump(meta: &Meta) {
 }
 
 #[test]
-fn names_lead_to_files_until_the_last_is_gone() {
+fn a_file_is_freed_with_its_last_name() {
     let e = [Extent::new(40, 4)];
     let mut m = meta(&[file(1, 5000, &e), make_dir("d"), link("", "a", 1), link("d", "b", 1)]);
     check_dump(&m);

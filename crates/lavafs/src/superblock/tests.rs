@@ -41,7 +41,7 @@ fn a_slot_is_read_as_it_was_written() {
 }
 
 #[test]
-fn every_flip_is_noticed() {
+fn every_bit_flip_is_detected() {
     let good = sample().encode(0);
     for bit in 0..good.len() * 8 {
         let mut bytes = good.clone();
@@ -82,7 +82,7 @@ fn numbers_that_no_release_writes_are_refused() {
 }
 
 #[test]
-fn the_slots_of_two_devices_say_which_one_holds_them() {
+fn superblock_slots_identify_their_device() {
     for role in Role::ALL {
         let s = sample_of(role);
         assert_eq!(Superblock::decode(&s.encode(1), 1).unwrap(), s);
@@ -96,7 +96,7 @@ fn the_slots_of_two_devices_say_which_one_holds_them() {
 }
 
 #[test]
-fn the_newer_slot_counts_and_either_one_is_enough() {
+fn the_newer_slot_is_used_and_either_suffices() {
     let older = Superblock { generation: 6, ..sample() };
     let damaged = || Err(Error::corruption("damaged"));
     let chosen = |a: Result<Superblock>, b: Result<Superblock>| Slots { found: [a, b] }.choose();

@@ -224,7 +224,7 @@ fn inos(sim: &SimEnv) -> BTreeMap<String, u64> {
 /// Damages each block of the dump and the journal in turn. A repair loses at most files of the
 /// damaged transactions, and names them.
 #[test]
-fn a_damaged_journal_block_costs_the_transactions_in_it() {
+fn a_damaged_journal_block_loses_only_its_transactions() {
     let sim = volume();
     let (sound, inos) = (contents(&open(&sim).unwrap()), inos(&sim));
     let (mut lost, mut of_dump) = (0, 0);

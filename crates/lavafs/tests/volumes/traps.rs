@@ -380,7 +380,7 @@ fn blocks_are_not_reused_while_readers_hold_them() {
 }
 
 #[test]
-fn a_data_sync_writes_the_bytes_and_little_else() {
+fn a_data_sync_writes_little_more_than_the_data() {
     for (kind, most) in [(SyncKind::Data, 1.05), (SyncKind::Full, 2.05)] {
         let sim = machine(16_384, &FormatOptions::default());
         let fs = mounted(&sim, MountOptions::default());
@@ -496,7 +496,7 @@ fn a_read_only_mount_changes_nothing() {
 }
 
 #[test]
-fn locks_name_their_holder_and_scratch_files_outlive_the_process() {
+fn locks_name_their_holder_and_scratch_files_survive() {
     let sim = machine(1000, &small());
     let fs = mounted(&sim, eager());
     let held = fs.lock(p("/LOCK"), "process 7").unwrap();

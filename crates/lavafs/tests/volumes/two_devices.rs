@@ -179,7 +179,7 @@ fn a_full_device_falls_over_to_the_other_until_both_are_full() {
 }
 
 #[test]
-fn files_of_the_capacity_device_fall_over_as_well() {
+fn capacity_device_files_fall_over_to_the_speed_device() {
     let fs = mounted(&made(1, [300, 200])).unwrap();
     write(&fs, "/table", 220 * BLOCK).unwrap();
     let blocks = on(&fs, "/table");
