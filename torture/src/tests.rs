@@ -42,7 +42,7 @@ fn every_row_is_run_at_night() {
 
 /// Regression: every commit tested the same dozen of a script's 20,000 calls.
 #[test]
-fn samples_are_of_other_seeds_where_a_row_tries_few_of_many() {
+fn rows_with_many_seeds_sample_different_ones_per_run() {
     let sampled: Vec<_> = ROWS.iter().filter(|row| row.first_seed(992) != 1).map(|row| row.name).collect();
     assert_eq!(sampled, ["kernel-faults"]);
     let of = |sample| row("kernel-faults").first_seed(sample);
