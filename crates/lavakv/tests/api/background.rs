@@ -240,7 +240,7 @@ fn nice_of_threads(prefix: &str) -> Vec<i32> {
 /// Background threads yield to the surrounding program; the log thread, for which writers wait,
 /// does not.
 #[test]
-fn background_threads_are_nice_and_the_logs_is_not() {
+fn only_the_log_thread_keeps_normal_priority() {
     let own = nice_of_threads("");
     let Some(&own) = own.first() else { return println!("skipped: no /proc") };
     let tmp = TempDir::new("nice");

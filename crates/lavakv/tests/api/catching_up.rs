@@ -220,7 +220,7 @@ fn many_small_steps_keep_reads_short() {
 }
 
 #[test]
-fn the_process_that_writes_has_nothing_to_catch_up_with() {
+fn a_writer_cannot_catch_up() {
     let sim = SimEnv::new(1);
     let db = open(&sim);
     fails(db.catch_up(), ErrorKind::InvalidArgument);

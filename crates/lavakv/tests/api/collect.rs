@@ -188,7 +188,7 @@ fn comes_nearer(told: &[GcProgress], planned: &PlannedGc, report: &GcReport) {
 
 /// Collections of collection outputs: predictions stay close, closer where the ledger is exact.
 #[test]
-fn plans_hold_round_after_round() {
+fn gc_plans_stay_accurate_over_many_rounds() {
     let sim = SimEnv::new(4);
     let (db, mut model) = with_garbage(&sim);
     for round in 2..6 {

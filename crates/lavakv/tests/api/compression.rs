@@ -63,7 +63,7 @@ fn compression_can_change_at_reopen() {
 
 /// Incompressible bytes are stored uncompressed.
 #[test]
-fn incompressible_values() {
+fn incompressible_values_are_stored_uncompressed() {
     let sim = SimEnv::new(3);
     let options = Options { family: with(Compression::Zstd), ..small() };
     let db = Db::open_in(env(&sim), DIR, options).unwrap();

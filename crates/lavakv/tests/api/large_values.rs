@@ -130,7 +130,7 @@ fn a_reader_seeks_and_outlives_its_value() {
 }
 
 #[test]
-fn files_go_when_their_values_are_overwritten_or_deleted() {
+fn overwritten_or_deleted_large_values_free_their_files() {
     let sim = SimEnv::new(3);
     let db = open(&sim);
     let family = db.default_column_family().clone();
@@ -162,7 +162,7 @@ fn files_go_when_their_values_are_overwritten_or_deleted() {
 }
 
 #[test]
-fn a_view_keeps_the_files_its_memtables_refer_to() {
+fn a_view_pins_the_segments_of_its_memtables() {
     let sim = SimEnv::new(4);
     let db = open(&sim);
     let (old, new) = (large(0, 1, 40_000), large(0, 2, 50_000));

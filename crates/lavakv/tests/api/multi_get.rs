@@ -293,7 +293,7 @@ fn undelivered_reads_fail_only_the_keys_that_need_them() {
 
 /// Wrong bytes are found like in a get that reads by itself.
 #[test]
-fn wrong_bytes_are_found() {
+fn delivered_wrong_bytes_are_detected() {
     let (sim, model) = store(6);
     let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
     let mut found_out = 0;

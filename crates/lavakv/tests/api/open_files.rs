@@ -126,7 +126,7 @@ fn work(sim: &SimEnv, model: &mut Model) {
 }
 
 #[test]
-fn a_store_of_two_thousand_files_works_with_sixty_four_descriptors() {
+fn a_store_of_2000_files_works_with_64_descriptors() {
     let sim = SimEnv::new(5);
     sim.set_open_max(Some(64));
     let mut model = made_of_two_thousand_files(&sim);

@@ -66,7 +66,7 @@ fn whole_batches(db: &Db, families: usize, batches: usize) -> usize {
 /// About 10 MB of log in 2 MB of memory make few tables, whose size follows from memory and
 /// families.
 #[test]
-fn many_busy_families_make_few_tables_and_fewer_rounds() {
+fn replay_of_many_families_makes_few_tables() {
     let (families, batches) = (100, 20_000);
     let sim = killed(1, families, batches);
     let options = narrow(4 << 20);

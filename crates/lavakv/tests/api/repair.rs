@@ -383,7 +383,7 @@ fn leftover_compaction_inputs_may_resurrect_deleted_keys() {
 /// deletions is removed at once. Without the manifest no repair could tell that entries beside the
 /// output were deleted. So the close leaves no input behind.
 #[test]
-fn a_closed_store_has_no_table_that_only_a_reader_had_kept() {
+fn closing_removes_tables_kept_only_by_readers() {
     let sim = SimEnv::new(14);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..100, 0);

@@ -4,7 +4,7 @@ use crate::common::*;
 use lavastore_lavakv::{Db, ReadOptions, sim::SimEnv};
 
 #[test]
-fn statistics_are_plausible() {
+fn statistics_agree_with_the_workload() {
     let sim = SimEnv::new(1);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..2000, 0);

@@ -22,7 +22,7 @@ fn delete_nothing(db: &Db) -> Result<()> {
 }
 
 #[test]
-fn buffered_writes_before_it_survive_a_loss_of_power() {
+fn buffered_writes_before_a_sync_survive_power_loss() {
     for (seed, call) in [(1, sync as fn(&Db) -> Result<()>), (2, write_nothing), (3, delete_nothing)] {
         let sim = SimEnv::new(seed);
         let (db, mut model) = (open(&sim), Model::new());
@@ -58,7 +58,7 @@ fn sync_covers_recovered_data() {
 }
 
 #[test]
-fn a_store_for_reading_has_nothing_to_sync() {
+fn sync_of_a_read_only_store_does_nothing() {
     let sim = SimEnv::new(5);
     drop(open(&sim));
     let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();

@@ -148,7 +148,7 @@ fn a_missing_or_damaged_manifest_is_refused() {
 /// The log shows that the manifest has lost its end. If the log exceeds the memory, recovery must
 /// not overwrite the lost edits before it reaches the page that shows it.
 #[test]
-fn a_manifest_that_lost_its_end_is_found_before_recovery_flushes() {
+fn a_truncated_manifest_is_detected_before_recovery_flushes() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

@@ -5,7 +5,7 @@ use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::{Db, ErrorKind, Options};
 
 #[test]
-fn a_file_is_no_store() {
+fn a_file_is_refused_as_a_store() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
@@ -17,7 +17,7 @@ fn a_file_is_no_store() {
 }
 
 #[test]
-fn a_file_is_no_store_on_the_machine_either() {
+fn a_file_is_refused_as_a_store_on_a_real_file_system() {
     let tmp = TempDir::new("a-file");
     std::fs::write(tmp.join("plain"), b"text").unwrap();
     refused(Db::open_with(tmp.join("plain"), small()), ErrorKind::InvalidArgument, "plain");
@@ -39,7 +39,7 @@ fn a_directory_with_other_files_is_left_alone() {
 
 /// Without a durable name of the directory above, a new store could be lost as a whole.
 #[test]
-fn a_name_above_the_store_that_is_not_durable_is_an_error() {
+fn a_failed_sync_of_the_parent_directory_is_an_error() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }

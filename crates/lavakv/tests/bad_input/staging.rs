@@ -12,7 +12,7 @@ fn buffered() -> Options {
 /// A store into a mapping of a truncated file would end the process by a signal. So would one on a
 /// file system that has shut down, or has no room to copy a shared block.
 #[test]
-fn the_process_outlives_a_staging_file_that_is_cut() {
+fn a_truncated_staging_file_does_not_kill_the_process() {
     let dir = TempDir::new("staging");
     let mut model = Model::new();
     let db = Db::open_with(dir.path(), buffered()).unwrap();

@@ -126,7 +126,7 @@ fn recovery_above_the_limit_comes_back_below_it() {
 /// Versions of a snapshot take room. After its release the room returns, though all of it is in the
 /// last level.
 #[test]
-fn room_returns_with_a_snapshot() {
+fn releasing_a_snapshot_frees_its_space() {
     for min_blob_size in [512, 0] {
         let limit = 7 << 19;
         let mut options = limited(limit);

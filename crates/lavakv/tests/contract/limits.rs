@@ -57,7 +57,7 @@ fn a_relative_limit_follows_the_live_data() {
 /// The reserve of a family follows its data: a family for large files does not take the room of a
 /// small store.
 #[test]
-fn a_family_of_large_files_leaves_a_small_store_its_room() {
+fn a_large_file_family_leaves_space_in_a_small_store() {
     let sim = SimEnv::new(3);
     let db = Db::open_in(env(&sim), DIR, limited(1 << 20)).unwrap();
     let large = family().expert(|expert| expert.vsst_bytes = 64 << 20);

@@ -133,7 +133,7 @@ fn peak_percent_in(mut store: Overwriter, batch: u64, rounds: u64) -> u64 {
 }
 
 #[test]
-fn a_batch_pays_for_its_garbage_like_single_puts() {
+fn a_batch_is_charged_for_garbage_like_single_puts() {
     let single = peak_percent(1, 1, 500);
     for (batch, len) in [(64, 500), (16, 8000), (1, 32_000)] {
         let peak = peak_percent(1, batch, len);
@@ -205,7 +205,7 @@ fn paid_ns(write: impl FnOnce(&Db)) -> u64 {
 }
 
 #[test]
-fn a_value_with_a_file_of_its_own_pays_for_its_bytes() {
+fn a_large_value_is_charged_for_its_garbage_bytes() {
     let value = vec![7; PAYS_LEN];
     let batch = paid_ns(|db| {
         let mut writes = WriteBatch::new();

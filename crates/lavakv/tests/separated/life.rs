@@ -75,7 +75,7 @@ fn a_snapshot_holds_values_not_files() {
 }
 
 #[test]
-fn a_dropped_family_takes_its_values_along() {
+fn dropping_a_family_frees_its_value_files() {
     let sim = SimEnv::new(3);
     let (db, model) = filled(&sim);
     let before = vssts(&sim);

@@ -113,7 +113,7 @@ fn collections_keep_the_pace_while_flushes_are_slow() {
 }
 
 #[test]
-fn a_shortage_of_space_lifts_the_pace() {
+fn low_space_raises_the_collection_rate() {
     let sim = SimEnv::new(2);
     let (db, _) = slowed(&sim, Ablation::default());
     let calm = db.stats().gc_pace_bytes_per_s;

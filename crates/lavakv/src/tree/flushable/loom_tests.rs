@@ -8,7 +8,7 @@ use base::sync::model::loom::thread;
 use version::Version;
 
 #[test]
-fn loom_nothing_above_a_ceiling_is_flushed_while_it_stands() {
+fn loom_a_flush_ceiling_is_respected_while_held() {
     check(3, || {
         let options = crate::context::options::Options::default();
         let (version, own) = (Arc::new(Version::new(1)), options.family.clone());

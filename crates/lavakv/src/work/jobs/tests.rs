@@ -38,7 +38,7 @@ fn key(i: u64) -> Vec<u8> {
 /// A move picked before a checkpoint marks the table as shared must keep the mark. Without it the
 /// store would treat the blocks of the hard-linked file as its own.
 #[test]
-fn a_table_that_is_moved_stays_shared() {
+fn a_moved_table_keeps_its_shared_mark() {
     let sim = SimEnv::new(1);
     let db = Db::open_in(sim.env(), "/store", options()).unwrap();
     let jobs = &db.engine().jobs;

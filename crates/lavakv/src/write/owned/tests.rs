@@ -23,7 +23,7 @@ fn insert_in_flight(db: &Db) -> UnderWay<'_> {
 
 /// The store fails while a logged write waits for an earlier insert.
 #[test]
-fn a_failed_store_acknowledges_no_write_that_becomes_visible_later() {
+fn a_failed_store_acknowledges_no_write_awaiting_visibility() {
     for durability in [Durability::Volatile, Durability::Buffered] {
         let sim = SimEnv::new(2);
         let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();

@@ -2,7 +2,7 @@ use super::*;
 
 /// Threads that merge pieces of one job report progress concurrently.
 #[test]
-fn nothing_is_lost_between_threads() {
+fn concurrent_progress_reports_are_not_lost() {
     for _ in 0..50 {
         let level_0 = Level0Drain::default();
         level_0.flushed(1, 1);

@@ -42,7 +42,7 @@ fn subcompactions_cover_all_keys_and_the_last_collects_outputs() {
 /// Each file is removed once, after its last writer, or is handed over with all others, whatever
 /// job abandons the compaction.
 #[test]
-fn every_file_has_one_owner() {
+fn each_output_file_is_removed_or_handed_over_once() {
     let (mut whole, mut over) = (0, 0);
     for seed in 0..2000 {
         let mut rng = Rng::new(seed);
