@@ -140,7 +140,7 @@ fn an_empty_table_is_cheap_and_empty() {
 }
 
 #[test]
-fn sequences_beyond_32_bits() {
+fn sequences_beyond_32_bits_are_found() {
     let table = MemTable::new(0);
     let base = (1u64 << 32) - 10;
     (0..20).for_each(|i| table.insert(base + i, ValueKind::Value, b"k", &i.to_le_bytes()));

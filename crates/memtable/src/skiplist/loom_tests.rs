@@ -44,7 +44,7 @@ fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 
 /// Two writers race for the same gaps on both levels, and for the first chunk.
 #[test]
-fn loom_two_writers() {
+fn loom_two_writers_insert_both_entries() {
     check(3, || {
         let list = Arc::new(small_list(&[2, 2], 4096));
         let other = {
@@ -65,7 +65,7 @@ fn loom_two_writers() {
 /// The reader is the thread that loom runs second: loom explores the earlier values of a load only
 /// for stores that came before it.
 #[test]
-fn loom_writer_and_reader() {
+fn loom_a_reader_sees_complete_entries_of_a_writer() {
     check(3, || {
         let list = Arc::new(small_list(&[2, 2, 1], 4096));
         list.insert(b"m", trailer(1), b"m");
@@ -108,7 +108,7 @@ fn loom_stale_tails_are_only_starting_points() {
 
 /// Two threads take pieces of chunks that hold two each.
 #[test]
-fn loom_arena() {
+fn loom_arena_allocations_are_disjoint() {
     check(3, || {
         let arena = Arc::new(Arena::new(512));
         let fill = |arena: &Arena, byte: u8| {

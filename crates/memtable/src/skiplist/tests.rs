@@ -66,7 +66,7 @@ fn prefixes_agree_with_the_order_of_keys() {
 }
 
 #[test]
-fn heights_fall_by_four() {
+fn a_quarter_of_nodes_reach_each_next_height() {
     let mut counts = [0usize; HEIGHT_MAX + 1];
     (0..1 << 16).for_each(|n| counts[height_of(n)] += 1);
     assert_eq!(counts[0], 0);
