@@ -27,7 +27,7 @@ fn a_permutation_hits_everything_once() {
 }
 
 #[test]
-fn zipf_draws_the_popular_ranks_as_often_as_it_should() {
+fn zipf_draws_ranks_with_their_expected_frequency() {
     let n = 100_000;
     let zipf = Zipf::new(n, 1);
     let mut rng = Rng::new(5);

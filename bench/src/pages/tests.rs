@@ -42,7 +42,7 @@ fn every_mix_runs_and_its_pages_are_right() {
 }
 
 #[test]
-fn a_wrong_page_is_found() {
+fn a_wrong_page_is_detected() {
     let dir = dir();
     let args = args(Mix::WriteOnly);
     let engine = LavaPages { site: LogSite::machine() }.open(dir.path(), &args).unwrap();

@@ -75,7 +75,7 @@ fn load_is_a_fraction_of_the_found_rate() {
 }
 
 #[test]
-fn finding_alone_measures_nothing() {
+fn finding_the_rate_alone_measures_no_load() {
     let mut args = args("");
     args.tail.only_find = true;
     let report = only(run(&args, &Lava, fresh().path()).unwrap());
@@ -314,7 +314,7 @@ impl Engine for OddEngine {
 const FILLED: u64 = 250;
 
 #[test]
-fn a_client_that_fails_ends_the_run_of_all() {
+fn a_failing_client_ends_the_whole_run() {
     static ODD: Odd = Odd { put: Some((FILLED + 20, Becomes::Failed)), puts: AtomicU64::new(0) };
     let args = args("--read-share 0 --rate 1000 --load 100 --seconds 20");
     assert_eq!(run(&args, &&ODD, fresh().path()).unwrap_err().to_string(), "no more puts");

@@ -47,7 +47,7 @@ fn ingested_segments_are_written_once_and_survive_reopen() {
 }
 
 #[test]
-fn a_segment_with_another_page_is_found() {
+fn a_segment_with_a_wrong_page_is_detected() {
     let (dir, args) = (dir(), ingesting());
     let engine = LavaPages { site: LogSite::machine() }.open(dir.path(), &args).unwrap();
     super::run(&*engine, &args, dir.path()).unwrap();
