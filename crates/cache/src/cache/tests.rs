@@ -103,7 +103,7 @@ fn a_scan_over_data_leaves_the_index_alone() {
 }
 
 #[test]
-fn files_leave_the_cache() {
+fn evicting_a_file_removes_its_blocks_from_the_cache() {
     let cache = Cache::new(8 << 20);
     let b = block(100);
     for file in 0..10 {
@@ -127,7 +127,7 @@ fn files_leave_the_cache() {
 /// A working set that is slightly too large for its segment, and little demand in the other: the
 /// space follows.
 #[test]
-fn the_share_follows_the_benefit() {
+fn the_cache_share_follows_the_benefit() {
     let b = block(4000);
     for (hungry, modest) in [(Segment::Index, Segment::Data), (Segment::Data, Segment::Index)] {
         let cache = Cache::new(4 << 20);
