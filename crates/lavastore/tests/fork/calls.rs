@@ -263,7 +263,7 @@ fn every_call_in_a_forked_child_is_refused_without_locking() {
 
 /// A read-only store has no writing threads, but the same locks.
 #[test]
-fn a_store_that_is_only_read_is_refused_as_well() {
+fn a_read_only_store_is_refused_in_a_forked_child() {
     let dir = Dir::new("read-only");
     let db = Db::open(&dir.0).unwrap();
     db.put("key", "value").unwrap();

@@ -68,7 +68,7 @@ fn table(all: &[Parts]) -> String {
 }
 
 #[test]
-fn a_part_that_is_too_long_is_found() {
+fn an_overlong_comparison_part_is_found() {
     let ours = parts(
         "fn main() {\n    // part: a\n    one();\n\n    // why\n    two();\n    // part: b\n    x();\n}\n// part: a\nthree();",
     );
