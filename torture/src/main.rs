@@ -27,6 +27,7 @@ mod damage;
 mod damaged_log;
 mod driver;
 mod engines;
+mod families;
 mod files;
 mod flip;
 mod fork;

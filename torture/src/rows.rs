@@ -3,9 +3,9 @@
 use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
-    age, block, crash, damaged_log, engines, flip, fork, forks, full, io_errors, kernel, kill, lavafs, logs,
-    machine, model, queue, quiet, reclaim, refused_step, repair, requests, sched, threads, two_disks,
-    upgrade,
+    age, block, crash, damaged_log, engines, families, flip, fork, forks, full, io_errors, kernel, kill,
+    lavafs, logs, machine, model, queue, quiet, reclaim, refused_step, repair, requests, sched, threads,
+    two_disks, upgrade,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -48,6 +48,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 3,
         alone: true,
         case: quiet::case_large,
+    },
+    Row {
+        name: "families",
+        about: "many families with short memtables: shared flushes, failing operations and crashes",
+        unit: Unit::Cases,
+        ci: 60,
+        alone: false,
+        case: families::case,
     },
     Row {
         name: "queue",

@@ -124,6 +124,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED],
+        "families" | "quiet-large" => &[SEPARATED],
         "upgrade" => &[UPGRADE_CUT, UPGRADED, FILES_LOST],
         "fork" => &[CHILDREN, WRITTEN_BESIDE],
         "refused-step" => &[STEP_EDIT, STEP_CHECKPOINT, STEP_JOB],
