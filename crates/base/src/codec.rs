@@ -115,7 +115,10 @@ impl<'a> Reader<'a> {
                 self.rest = tail;
                 Ok(head)
             }
-            None => Err(Error::corruption(format!("{n} bytes expected, {} left", self.rest.len()))),
+            None => Err(Error::corruption(format!(
+                "field is cut off: bytes needed {n}, bytes left {}",
+                self.rest.len()
+            ))),
         }
     }
 
@@ -127,7 +130,10 @@ impl<'a> Reader<'a> {
                 self.rest = tail;
                 Ok(*head)
             }
-            None => Err(Error::corruption(format!("{N} bytes expected, {} left", self.rest.len()))),
+            None => Err(Error::corruption(format!(
+                "field is cut off: bytes needed {N}, bytes left {}",
+                self.rest.len()
+            ))),
         }
     }
 
@@ -170,7 +176,7 @@ impl<'a> Reader<'a> {
         usize::try_from(value)
             .ok()
             .filter(|&n| n <= limit)
-            .ok_or_else(|| Error::corruption(format!("length {value} over its limit {limit}")))
+            .ok_or_else(|| Error::corruption(format!("length {value} exceeds its limit of {limit}")))
     }
 
     /// Reads a varint length and that many bytes.

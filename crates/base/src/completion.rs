@@ -148,7 +148,8 @@ fn settle<T>(whom: Whom<T>, answer: Result<T>) {
 impl<T> Drop for Completer<T> {
     fn drop(&mut self) {
         if let Some(whom) = self.0.take() {
-            let why = "the store was closed before it was known what became of this";
+            let why = "the store was closed before the request completed, so its outcome is \
+                       unknown: reopen the store and read the data";
             settle(whom, Err(Error::new(ErrorKind::Closed, why)));
         }
     }

@@ -122,7 +122,7 @@ impl KeySample {
         if is_sound {
             Ok(KeySample { level, hashes })
         } else {
-            Err(Error::corruption("a sample of keys out of order"))
+            Err(Error::corruption("the key sample in the notes of a table is out of order"))
         }
     }
 
