@@ -192,19 +192,19 @@ impl<'a> Offsets<'a> {
             let (base, stride) = (unzigzag(reader.varint()?), reader.varint()?);
             let width = u32::from(reader.u8()?);
             if !pack::is_width(width) || stride >= STRIDE_END {
-                return Err(bad("a malformed line"));
+                return Err(bad("malformed line"));
             }
             (reader.take(pack::len(count, width))?, Shape::Line(Line { base, stride, width }))
         } else {
             let base = reader.varint()?;
             let (width, upper_len) = (u32::from(reader.u8()?), usize::from(reader.u8()?));
             if width > LOW_WIDTH_MAX {
-                return Err(bad("low parts that are too wide"));
+                return Err(bad("the low parts are too wide"));
             }
             let packed = reader.take(pack::len(count, width))?;
             let upper = reader.take(upper_len)?;
             if upper.iter().map(|b| b.count_ones() as usize).sum::<usize>() != count {
-                return Err(bad("stairs with another number of steps"));
+                return Err(bad("the number of upper bits differs from the number of offsets"));
             }
             (packed, Shape::EliasFano { base, width, upper })
         };

@@ -263,7 +263,7 @@ impl Shape {
         let interval = reader.length(usize::MAX)?;
         let flags = reader.u8()?;
         if count == 0 || interval == 0 || flags & !HAS_EXPIRY != 0 {
-            return Err(bad("a malformed head"));
+            return Err(bad("malformed header"));
         }
         let keys_len = reader.length(block.len())?;
         let keys_start = block.len().saturating_sub(reader.rest().len());
