@@ -91,7 +91,8 @@ impl Cancel {
 /// Returns the error of a call whose token is cancelled.
 #[cold]
 fn cancelled() -> Error {
-    let why = "the call was cancelled, or its deadline has passed: its unfinished files are removed, and it may be made again";
+    let why = "the call was cancelled, or its deadline has passed: its unfinished files are \
+               removed; repeat the call";
     Error::new(ErrorKind::Cancelled, why)
 }
 

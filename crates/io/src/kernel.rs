@@ -121,7 +121,7 @@ pub fn probe_io_uring() -> base::Result<()> {
     uring::RingPool::probe().map(|_| ()).map_err(|e| {
         base::Error::new(
             base::ErrorKind::Unsupported,
-            "io_uring is refused; the portable engine serves instead",
+            "the system refuses io_uring: the portable engine is used",
         )
         .caused_by(e)
     })

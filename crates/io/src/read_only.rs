@@ -32,7 +32,8 @@ pub fn open_in_place_read_only(
 
 impl ReadOnly {
     fn refuse(&self) -> Result<()> {
-        Err(Error::new(ErrorKind::ReadOnly, "the file was opened for reading only").at_file(self.file.path()))
+        Err(Error::new(ErrorKind::ReadOnly, "the file was opened read-only: open it for writing")
+            .at_file(self.file.path()))
     }
 }
 

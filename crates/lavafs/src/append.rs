@@ -106,7 +106,8 @@ impl LavaAppendFile {
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(first) = &self.poison {
             return Err(first.clone().with_kind(ErrorKind::Poisoned).context(
-                "an earlier write or sync of this file failed, so what it holds is unknown; reopen the store",
+                "an earlier write or sync of this file failed, so its contents are unknown; \
+                 reopen the store",
             ));
         }
         let result = self

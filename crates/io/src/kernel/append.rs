@@ -214,7 +214,7 @@ impl KernelAppendFile {
                 self.writeback.step = 0;
                 Ok(())
             }
-            result => result.map_err(|e| self.handle.fail("cannot write a file back", e).at_offset(waited)),
+            result => result.map_err(|e| self.handle.fail("cannot write back a file", e).at_offset(waited)),
         }
     }
 
@@ -263,7 +263,7 @@ impl AppendFile for KernelAppendFile {
             // A partial reservation is released with the rest, at the end.
             Err(e @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => {
                 self.reserved_in_part = true;
-                Err(self.handle.fail("cannot reserve room for a file", e))
+                Err(self.handle.fail("cannot reserve space for a file", e))
             }
             Err(_) => Ok(()),
         }

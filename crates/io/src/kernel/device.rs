@@ -88,7 +88,8 @@ fn open_kernel(path: &Path, options: &DeviceOptions) -> Result<Arc<KernelDevice>
     let handle =
         Handle::open("cannot open a device", path, flags, Access::Direct).map_err(|e| match kind {
             DeviceKind::Raw if busy(path, flags) => {
-                Error::new(ErrorKind::Locked, "the device is mounted, or in use by the system").at_file(path)
+                let why = "the device is mounted, or in use by the system: unmount it";
+                Error::new(ErrorKind::Locked, why).at_file(path)
             }
             _ => e,
         })?;
@@ -122,11 +123,14 @@ fn end_of(handle: &Handle) -> Result<u64> {
 
 /// Returns whether a path is a device or an image; fails if it is neither.
 pub fn kind(path: &Path) -> Result<DeviceKind> {
-    let stat = calls::stat(path).map_err(|e| fail("cannot look a device up", path, e))?;
+    let stat = calls::stat(path).map_err(|e| fail("cannot look up a device", path, e))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => Ok(DeviceKind::Raw),
         FileType::RegularFile => Ok(DeviceKind::Image),
-        _ => Err(Error::invalid("neither a block device nor a plain file").at_file(path)),
+        _ => {
+            let why = "the path is neither a block device nor a plain file: name one of these";
+            Err(Error::invalid(why).at_file(path))
+        }
     }
 }
 
@@ -156,7 +160,8 @@ pub enum ImageRoom {
 /// `AlreadyExists`; `NoSpace` leaves no file behind.
 pub fn create_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
     if len == 0 || !len.is_multiple_of(BLOCK as u64) {
-        let why = format!("an image must have whole blocks of {BLOCK} bytes, not {len} bytes");
+        let why =
+            format!("the length of an image must be a positive multiple of {BLOCK} bytes, not {len} bytes");
         return Err(Error::invalid(why).at_file(path));
     }
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
@@ -170,7 +175,7 @@ pub fn create_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
         }),
     };
     let made = made.and_then(|()| handle.sync(SyncKind::Full));
-    let made = made.map_err(|e| handle.fail("cannot make an image", e));
+    let made = made.map_err(|e| handle.fail("cannot allocate an image", e));
     // Without a durable name the volume is lost, even if its contents were synced.
     let named = made.and_then(|()| super::fs::sync_dir(path.parent().unwrap_or(Path::new(""))));
     named.inspect_err(|_| {
@@ -188,14 +193,15 @@ pub fn create_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
 /// unchanged.
 pub fn extend_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
     if kind(path)? == DeviceKind::Raw {
-        return Err(Error::invalid("a block device is as long as it is").at_file(path));
+        return Err(Error::invalid("a block device cannot grow: its length is fixed").at_file(path));
     }
     let _lock = lock::lock_contents(path, false)?;
     let handle = Handle::open("cannot open an image", path, OFlags::RDWR, Access::Direct)?;
     let old = handle.len()?;
     if !len.is_multiple_of(BLOCK as u64) || len < old {
         let why = format!(
-            "an image of {old} bytes must get whole blocks of {BLOCK} bytes and no fewer, not {len} bytes"
+            "an image of {old} bytes can only grow, to a multiple of {BLOCK} bytes, not to {len} \
+             bytes"
         );
         return Err(Error::invalid(why).at_file(path));
     }
@@ -209,7 +215,7 @@ pub fn extend_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
         // The first error is the one to report. If this fails the image stays longer, which does
         // not affect a volume.
         let _ = handle.set_len(old);
-        handle.fail("cannot make an image longer", e)
+        handle.fail("cannot extend an image", e)
     })
 }
 
@@ -228,7 +234,7 @@ impl KernelDevice {
         match self.read_only {
             false => Ok(()),
             true => {
-                let why = "the device was opened for reading only";
+                let why = "the device was opened read-only: open it for writing";
                 Err(Error::new(ErrorKind::ReadOnly, why).at_file(&self.handle().path))
             }
         }

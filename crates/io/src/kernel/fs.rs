@@ -178,7 +178,7 @@ impl FileSystem for KernelFs {
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         self.process.check()?;
-        let stat = calls::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
+        let stat = calls::stat(dir_or_current(path)).map_err(|e| fail("cannot look up a file", path, e))?;
         Ok(metadata(&stat))
     }
 
@@ -215,7 +215,7 @@ impl FileSystem for KernelFs {
     fn space(&self, dir: &Path) -> Result<FsSpace> {
         self.process.check()?;
         let found = retry(|| calls::statvfs(dir_or_current(dir)))
-            .map_err(|e| fail("cannot read the room on a volume", dir, e))?;
+            .map_err(|e| fail("cannot read the free space of a volume", dir, e))?;
         Ok(FsSpace {
             total: found.f_blocks.saturating_mul(found.f_frsize),
             available: found.f_bavail.saturating_mul(found.f_frsize),

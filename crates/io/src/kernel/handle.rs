@@ -61,9 +61,23 @@ pub(super) fn must_be_plain(path: &Path) -> Result<()> {
     match calls::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Err(_) | Ok(FileType::RegularFile | FileType::CharacterDevice) => Ok(()),
         Ok(other) => {
-            let why = format!("this should be a plain file, and is something else ({other:?}): move it away");
+            let why = format!("expected a plain file, found a {}: move it away", noun(other));
             Err(Error::corruption(why).at_file(path))
         }
+    }
+}
+
+/// Returns the name of a file type for an error text.
+fn noun(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "plain file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::Fifo => "FIFO",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice => "character device",
+        FileType::BlockDevice => "block device",
+        FileType::Unknown => "file of unknown type",
     }
 }
 
@@ -174,8 +188,7 @@ impl Handle {
 
     fn ends_early(&self, offset: u64, len: usize) -> Error {
         let end = self.len().map_or_else(|_| "an unknown offset".to_owned(), |end| end.to_string());
-        let why =
-            format!("the file ends at {end}, before the {len} bytes that should be read; it was cut off");
+        let why = format!("the file ends at byte {end}, inside a read of {len} bytes: it was cut off");
         Error::corruption(why).at_file(&self.path).at_offset(offset)
     }
 
@@ -330,7 +343,8 @@ fn switch_direct(fd: &OwnedFd, on: bool) -> rustix::io::Result<()> {
 /// Returns the error of every call after the first failure.
 pub(super) fn poisoned(first: &Error) -> Error {
     first.clone().with_kind(ErrorKind::Poisoned).context(
-        "an earlier write or sync of this file failed, so what it holds is unknown; reopen the store",
+        "an earlier write or sync of this file failed, so its contents are unknown; reopen the \
+         store",
     )
 }
 

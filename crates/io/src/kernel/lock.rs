@@ -70,8 +70,8 @@ fn one_line(text: &str) -> String {
 }
 
 fn locked(path: &Path, holder: &str) -> Error {
-    let holder = if holder.is_empty() { "somebody who did not say who" } else { holder };
-    let why = format!("the lock is held by {holder}; close that first, or open a copy");
+    let holder = if holder.is_empty() { "an unknown process" } else { holder };
+    let why = format!("the lock is held by {holder}; close it first, or open a copy");
     Error::new(ErrorKind::Locked, why).at_file(path)
 }
 
@@ -114,7 +114,7 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
             return Ok(Box::new(KernelLock::new(opened, fd, true)));
         }
     }
-    Err(Error::new(ErrorKind::Busy, "the lock file is replaced again and again; try again").at_file(path))
+    Err(Error::new(ErrorKind::Busy, "the lock file is being replaced repeatedly; try again").at_file(path))
 }
 
 /// Takes the lock of a file with contents of its own, which stay unchanged: a device or an image.

@@ -67,14 +67,15 @@ pub fn process() -> Result<ProcessUsage> {
 /// Returns the counters of the device (or partition) that `path` is, or else of the one that holds
 /// it. `Unsupported` where the file system is not on one device of its own (tmpfs, network, btrfs).
 pub fn device(path: &Path) -> Result<DeviceCounters> {
-    let stat = calls::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
+    let stat = calls::stat(dir_or_current(path)).map_err(|e| fail("cannot look up a file", path, e))?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
     let (major, minor) = (major(number), minor(number));
     let source = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
     let text = read_text(&source).map_err(|e| match e.kind() {
         ErrorKind::NotFound => {
-            let why = "the file system is not on a block device with counters of its own";
+            let why = "the file system has no block device of its own, so there are no I/O \
+                       counters";
             Error::new(ErrorKind::Unsupported, why).at_file(path)
         }
         _ => e,
@@ -91,7 +92,7 @@ fn counter(text: &str, name: &str, path: &Path) -> Result<u64> {
 }
 
 fn missing(what: &str, path: &Path) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("this kernel does not tell {what}")).at_file(path)
+    Error::new(ErrorKind::Unsupported, format!("this kernel does not report {what}")).at_file(path)
 }
 
 /// Reads a file of `/proc` or `/sys`, whose length is not known in advance.

@@ -33,7 +33,7 @@ pub(super) struct SimDevice {
 impl SimDevice {
     pub(super) fn open(shared: &Arc<Shared>, path: &Path, len: u64) -> Result<Self> {
         if !len.is_multiple_of(BLOCK as u64) {
-            let why = format!("a device must have whole blocks of {BLOCK} bytes, not {len} bytes");
+            let why = format!("the length of a device must be a multiple of {BLOCK} bytes, not {len} bytes");
             return Err(Error::invalid(why).at_file(path));
         }
         shared.op(OpKind::OpenInPlace, &shown(path), (0, 0), |world, verdict| {

@@ -65,7 +65,7 @@ impl OpenFile {
                 let end = request.offset.checked_add(request.buf.len() as u64);
                 if end.is_none_or(|end| end > content.len()) {
                     let (wanted, has) = (request.buf.len(), content.len());
-                    let why = format!("the file ends at byte {has}, before the {wanted} bytes to be read");
+                    let why = format!("the file ends at byte {has}, inside a read of {wanted} bytes");
                     return Err(Error::corruption(why).at_file(&self.path).at_offset(request.offset));
                 }
                 content.read(request.offset, request.buf);

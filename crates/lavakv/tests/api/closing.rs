@@ -243,6 +243,7 @@ fn a_cancelled_call_returns_cancelled() {
     assert_eq!(told.kind(), ErrorKind::Cancelled);
     assert_eq!(
         told.message(),
-        "the call was cancelled, or its deadline has passed: its unfinished files are removed, and it may be made again"
+        "the call was cancelled, or its deadline has passed: its unfinished files are removed; \
+         repeat the call"
     );
 }

@@ -152,7 +152,7 @@ fn extending_an_image_keeps_its_contents() {
         for wrong in [LEN - BLOCK as u64, 2 * LEN + 1] {
             let e = extend_image(&path, wrong, room).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-            assert!(e.message().starts_with("an image of 262144 bytes must get whole blocks"), "{e}");
+            assert!(e.message().starts_with("an image of 262144 bytes can only grow"), "{e}");
         }
         extend_image(&path, 2 * LEN, room).unwrap();
         extend_image(&path, 2 * LEN, room).unwrap();
@@ -277,7 +277,7 @@ fn a_raw_device_is_claimed_and_counted() {
     // The growth is visible while the device is open.
     let refused = extend_image(path, 2 << 20, ImageRoom::Sparse).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(refused.message(), "a block device is as long as it is");
+    assert_eq!(refused.message(), "a block device cannot grow: its length is fixed");
     std::fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(2 << 20).unwrap();
     assert!(Command::new("losetup").args(["-c", &raw.0]).status().unwrap().success());
     assert_eq!((device.len(), device.measure().unwrap(), device.len()), (1 << 20, 2 << 20, 2 << 20));

@@ -41,7 +41,7 @@ const OF_FILES: [(&str, Call, Try); 16] = [
         let _watch = begin();
         file.len().map(drop)
     }),
-    ("cannot look a file up", Call::Stat, |env, dir, begin| {
+    ("cannot look up a file", Call::Stat, |env, dir, begin| {
         let _watch = begin();
         env.fs.metadata(dir).map(drop)
     }),
@@ -70,7 +70,7 @@ const OF_FILES: [(&str, Call, Try); 16] = [
         let _watch = begin();
         file.append(&[1; 3 * PAGE])
     }),
-    ("cannot write a file back", Call::WriteBack, |env, dir, begin| {
+    ("cannot write back a file", Call::WriteBack, |env, dir, begin| {
         let options = CreateOptions { sync_every: PAGE as u64, ..small_options(Access::Buffered) };
         let mut file = env.fs.create(&dir.join("a"), &options)?;
         let _watch = begin();
@@ -113,7 +113,7 @@ const OF_FILES: [(&str, Call, Try); 16] = [
 ];
 
 const OF_DEVICES: [(&str, Call, Try); 8] = [
-    ("cannot look a device up", Call::Stat, |_, dir, begin| {
+    ("cannot look up a device", Call::Stat, |_, dir, begin| {
         drop(image(dir));
         let _watch = begin();
         open(&dir.join("image"), &DeviceOptions::default()).map(drop)
@@ -150,7 +150,7 @@ const OF_DEVICES: [(&str, Call, Try); 8] = [
         let _watch = begin();
         device.discard(0, BLOCK as u64)
     }),
-    ("cannot make an image", Call::SetLen, |_, dir, begin| {
+    ("cannot allocate an image", Call::SetLen, |_, dir, begin| {
         let _watch = begin();
         create_image(&dir.join("image"), IMAGE_LEN, ImageRoom::Sparse)
     }),
@@ -191,7 +191,7 @@ fn device_size_and_reservation_failures_are_reported() {
     let _watch =
         Watch::new(&path, Some(Fault { nth: 0, form, sticky: true, only: Some(Call::Allocate) }), false);
     let e = file.reserve(1 << 20).unwrap_err();
-    assert_eq!((e.kind(), e.message()), (ErrorKind::NoSpace, "cannot reserve room for a file"));
+    assert_eq!((e.kind(), e.message()), (ErrorKind::NoSpace, "cannot reserve space for a file"));
 }
 
 #[test]
