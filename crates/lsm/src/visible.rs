@@ -395,7 +395,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 }
                 kind @ (ValueKind::Reference | ValueKind::PlacedReference) => {
                     let Some(resolver) = &self.options.resolver else {
-                        let why = "a merge operand lies on a separated value that this iterator cannot fetch";
+                        let why = "a merge operand applies to a separated value, which this \
+                                   iterator cannot fetch";
                         return Err(Error::new(ErrorKind::Unsupported, why));
                     };
                     resolver.resolve(&self.key, seq, kind, self.versions.inner().value(), &mut resolved)?;

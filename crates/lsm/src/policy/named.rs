@@ -119,7 +119,10 @@ impl PolicyChoice {
 
     /// Returns the error of a policy that does not support this choice.
     pub fn unsupported(&self) -> Error {
-        let text = format!("compaction policy {:?} version {} is not known here", self.name, self.version);
+        let text = format!(
+            "compaction policy \"{}\" version {} is not known to this release",
+            self.name, self.version
+        );
         Error::new(ErrorKind::Unsupported, text)
     }
 }

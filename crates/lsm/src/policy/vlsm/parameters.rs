@@ -84,7 +84,7 @@ impl VlsmOptions {
             return Ok(VlsmOptions::default());
         }
         let fault =
-            || Error::invalid("compaction policy \"vlsm\" version 1: its parameters are five or six numbers");
+            || Error::invalid("compaction policy \"vlsm\" version 1 takes five or six numbers as parameters");
         let mut r = Reader::new(bytes);
         let mut number = |name, low, high| within(name, r.varint().map_err(|_| fault())?, low, high);
         let table_bytes = number("table_bytes", 4 << 10, 4 << 30)?;
