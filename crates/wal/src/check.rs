@@ -159,7 +159,7 @@ impl LogCheck {
         }
         let there = group.filled.min(group.file.len());
         if is_new && there < group.filled {
-            let why = format!("the file of a log group ends before byte {} of it", group.filled);
+            let why = format!("the file of a log group ends before its byte {}", group.filled);
             self.bad(&group, there, Error::corruption(why), found);
         }
         let (mut offset, end) = (start, there.min(start + RUN_LEN));
@@ -203,7 +203,7 @@ impl LogCheck {
                 // With pages of one length the number of missing pages is known.
                 if !self.is_lost || self.lane == Lane::FIRST {
                     found.pages += 1;
-                    let why = "a page of the log is damaged or missing, and recovery would need it";
+                    let why = "a page of the log that recovery needs is damaged or missing";
                     self.bad(group, offset, Error::corruption(why), found);
                 }
                 self.is_lost = true;
@@ -353,7 +353,7 @@ impl LogCheck {
             });
             let Some(there) = there.filter(|_| end >= page.used) else {
                 self.assembly.forget();
-                let why = format!("page {} of the log is staged, and damaged or missing there", page.lpn);
+                let why = format!("page {} of the log is damaged or missing in its tail buffer", page.lpn);
                 found.errors.push((page.ltn, Error::corruption(why).at_file(path)));
                 continue;
             };

@@ -553,7 +553,10 @@ impl Token<'_> {
 impl Drop for Token<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.give_up(Some(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log")));
+            self.give_up(Some(Error::new(
+                ErrorKind::Poisoned,
+                "a thread panicked while it wrote the log: reopen the store",
+            )));
         }
     }
 }

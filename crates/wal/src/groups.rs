@@ -131,7 +131,10 @@ fn check(group: &PreparedGroup) -> Result<()> {
     // Places count blocks in 32 bits.
     let blocks = group.file.len() / BLOCK_LEN_MIN as u64;
     if group.file.len() < 2 * PAGE as u64 || blocks > u64::from(u32::MAX) {
-        let why = format!("a log group of {} bytes: it needs at least two pages of {PAGE}", group.file.len());
+        let why = format!(
+            "a log group of {} bytes is too small: it needs at least two pages of {PAGE} bytes",
+            group.file.len()
+        );
         return Err(Error::invalid(why).at_file(group.file.path()));
     }
     Ok(())

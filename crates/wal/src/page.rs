@@ -226,12 +226,16 @@ impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unknown::Version(version) => {
-                write!(f, "log page of format {version}, this release knows up to {FORMAT_VERSION}")
+                write!(
+                    f,
+                    "the log page has format {version}, and this release knows formats up to \
+                     {FORMAT_VERSION}"
+                )
             }
             Unknown::Unreleased(lane) => {
                 write!(
                     f,
-                    "log page of lane {} in format 3, from before there was a release with that lane",
+                    "the log page of lane {} has format 3, which no release wrote for that lane",
                     lane.0
                 )
             }

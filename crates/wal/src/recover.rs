@@ -533,7 +533,7 @@ impl<'a> Scan<'a> {
             let LoggedBatch { tenant, first_seq, last_seq, .. } = batch;
             // A tenant's sequences ascend, and a memtable does not accept an entry twice.
             if self.report.seqs.last(tenant).is_some_and(|last| first_seq <= last) {
-                return Err(here(disorder("has sequences of one before it")));
+                return Err(here(disorder("repeats sequences of an earlier batch")));
             }
             (self.replay)(&batch).map_err(here)?;
             self.report.batches += 1;
@@ -580,8 +580,9 @@ impl<'a> Scan<'a> {
             None => return Ok(()),
         };
         let error = Error::corruption(format!(
-            "log page {lpn} is damaged or missing, and was durable: all pages below {} were; open the store read-only \
-             for what is before it, save the rest with `lava repair`, or restore a checkpoint or backup",
+            "log page {lpn} is damaged or missing, and was durable: all pages below {} were; \
+             open the store read-only for the data before it, save the rest with `lava repair`, \
+             or restore a checkpoint or backup",
             self.durable_end
         ));
         let last = groups.last().map(|group| (group, group.file.len()));
@@ -645,8 +646,8 @@ impl<'a> Scan<'a> {
     fn closed(&self, group: &LogGroup, from: &FromStaging) -> Result<Vec<u8>> {
         let owner = self.owner(group);
         let changed = || {
-            let why =
-                "a page in the staging file of the log is not what it was a moment ago: open the store again";
+            let why = "a page in the tail buffer of the log changed while it was read: open the \
+                       store again";
             Error::new(ErrorKind::Io, why).at_file(self.lane.staging_name())
         };
         let staged = self.staging.get(owner, group.ltn, from.lpn).ok_or_else(changed)?;

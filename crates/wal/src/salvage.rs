@@ -607,7 +607,7 @@ impl SalvagedLog {
 
     fn missing(&self, file: usize, index: u64) -> Error {
         let path = self.files.get(file).map(|log| log.path.clone()).unwrap_or_default();
-        let why = "log pages are damaged or missing that were durable";
+        let why = "durable log pages are damaged or missing";
         Error::corruption(why).at_file(path).at_offset(index * self.lane.unit() as u64)
     }
 }
@@ -702,7 +702,7 @@ impl Batches<'_> {
                 continue;
             }
             if first_seq <= self.last_seq {
-                let why = Error::corruption("a batch in the log has sequences of one before it");
+                let why = Error::corruption("a batch in the log repeats sequences of an earlier batch");
                 self.gap(here(why), false);
                 continue;
             }

@@ -130,7 +130,10 @@ struct PanicGuard<'a>(&'a Commit);
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail(Error::new(ErrorKind::Poisoned, "a thread panicked while it appended to the log"));
+            self.0.fail(Error::new(
+                ErrorKind::Poisoned,
+                "a thread panicked while it appended to the log: reopen the store",
+            ));
         }
     }
 }
@@ -159,14 +162,17 @@ impl Wal {
         let staging_len = options.staging_len;
         if !(2 * PAGE..=STAGING_LEN_MAX).contains(&staging_len) || options.write_len_max < PAGE {
             return Err(Error::invalid(format!(
-                "the log's staging takes {} to {STAGING_LEN_MAX} bytes and its writes at least {PAGE}, not {} and {}",
+                "the tail buffer of the log takes {} to {STAGING_LEN_MAX} bytes and its writes \
+                 at least {PAGE}, not {} and {} bytes",
                 2 * PAGE,
                 staging_len,
                 options.write_len_max
             )));
         }
         if next_lpn >= page::LPN_LIMIT {
-            return Err(Error::invalid(format!("page number {next_lpn} is over the format's limit")));
+            return Err(Error::invalid(format!(
+                "log page number {next_lpn} exceeds the limit of the format"
+            )));
         }
         let file = env
             .fs
@@ -265,7 +271,7 @@ impl Wal {
             return Err(Error::invalid("an empty batch cannot be logged"));
         }
         if len > BATCH_LEN_MAX {
-            let why = format!("a batch of {len} bytes is over the limit of {BATCH_LEN_MAX}: split it");
+            let why = format!("a batch of {len} bytes exceeds the limit of {BATCH_LEN_MAX} bytes: split it");
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         let span = last_seq.checked_sub(first_seq).and_then(|span| u32::try_from(span).ok());

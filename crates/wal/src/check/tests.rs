@@ -214,7 +214,7 @@ fn a_truncated_or_spliced_group_is_named() {
     };
     assert!(told(group.filled).is_none());
     let e = told(file().len() + 1).unwrap();
-    assert!(e.is_corruption() && e.message().contains("ends before byte"), "{e}");
+    assert!(e.is_corruption() && e.message().contains("ends before its byte"), "{e}");
     assert_eq!(e.file(), Some(&*path));
     // The second page names another used length of the first.
     forge(&caller.sim, group.ltn, 1, |page| page[12] ^= 1);

@@ -321,7 +321,8 @@ impl Flight<'_> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if !self.landed {
-            let why = Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log");
+            let why =
+                Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log: reopen the store");
             self.commit.lands(self, Some(why), Took::default()).resolve();
         }
     }

@@ -73,16 +73,16 @@ impl Assembly {
             (false, None, Some(partial)) => partial,
             (false, None, None) if self.begins_inside => return Ok(None),
             (true, ..) => return Err(disorder("begins inside another")),
-            (false, ..) => return Err(disorder("goes on without a beginning")),
+            (false, ..) => return Err(disorder("continues without a beginning")),
         };
         self.begins_inside = false;
         let Partial { tenant, place, first_seq, last_seq, len, .. } = batch;
         let have = batch.bytes.len() + fragment.payload.len();
         if len > BATCH_LEN_MAX || have > len || (have == len) != ends {
-            return Err(disorder("has another length than its beginning says"));
+            return Err(disorder("differs in length from its header"));
         }
         if fragment.tenant != tenant {
-            return Err(disorder("goes on as another tenant's"));
+            return Err(disorder("continues as that of another tenant"));
         }
         if begins && ends {
             return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: None }));

@@ -70,7 +70,8 @@ impl SalvagedLog {
 
     fn behind(&self, file: usize, offset: u64) -> Error {
         let path = self.files.get(file).map(|log| log.path.clone()).unwrap_or_default();
-        let why = "the log may have gone on here, behind its end: pages of the log before it are damaged or missing, or a crash came while they were written";
+        let why = "the log may have continued here, past its end: earlier pages of the log are \
+                   damaged or missing, or a crash interrupted their write";
         Error::corruption(why).at_file(path).at_offset(offset)
     }
 }

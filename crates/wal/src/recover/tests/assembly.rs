@@ -19,10 +19,10 @@ fn invalid_fragment_sequences_are_refused() {
     let cases = [
         ("has sequences over 64 bits", vec![fragment(Full, 1, u64::MAX, 8)]),
         ("begins inside another", vec![first(), fragment(Full, 1, 6, 8)]),
-        ("goes on without a beginning", vec![fragment(Middle, 1, 5, 4)]),
-        ("has another length than its beginning says", vec![first(), fragment(Last, 1, 5, 5)]),
-        ("has another length than its beginning says", vec![first(), fragment(Middle, 1, 5, 4)]),
-        ("goes on as another tenant's", vec![first(), fragment(Last, 2, 5, 4)]),
+        ("continues without a beginning", vec![fragment(Middle, 1, 5, 4)]),
+        ("differs in length from its header", vec![first(), fragment(Last, 1, 5, 5)]),
+        ("differs in length from its header", vec![first(), fragment(Middle, 1, 5, 4)]),
+        ("continues as that of another tenant", vec![first(), fragment(Last, 2, 5, 4)]),
     ];
     for (told, fragments) in cases {
         let mut assembly = Assembly::default();
