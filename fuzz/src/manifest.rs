@@ -177,7 +177,7 @@ pub fn manifest_sealed_seeds() -> Vec<Vec<u8>> {
     (1..payloads.len()).step_by(4).map(|n| row(&payloads[..n])).collect()
 }
 
-/// A slot of the identity of a second disk, as it is and with its checksum computed anew.
+/// A slot of the identity of a fast tier, as it is and with its checksum computed anew.
 pub fn speed_identity(data: &[u8]) {
     let mut sealed = data.to_vec();
     if let (Some(disk), Some((body, sum))) = (data.get(32..48), sealed.split_at_mut_checked(SPEED_SUM_AT)) {

@@ -204,5 +204,9 @@ impl Drop for Copy {
 }
 
 fn not_empty(dir: &Path) -> Error {
-    Error::new(ErrorKind::AlreadyExists, "a checkpoint needs a new or empty directory").at_file(dir)
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "the directory of the checkpoint is not empty: name a new or empty one",
+    )
+    .at_file(dir)
 }

@@ -70,15 +70,17 @@ pub fn remove<'a>(files: &Files, logs: impl Iterator<Item = &'a Arc<Log>>, name:
     let state = files.manifest().state();
     let Some(engine) = state.engines.iter().find(|engine| engine.name == name) else {
         let names: Vec<&str> = state.engines.iter().map(|engine| engine.name).collect();
-        return Err(Error::not_found(format!("no engine \"{name}\" is in this store, only {names:?}")));
+        let why = format!("there is no engine \"{name}\" in this store: name one of {}", names.join(", "));
+        return Err(Error::not_found(why));
     };
     if engine.id == EngineId::NATIVE {
-        let why = "the key-value engine cannot be removed: copy what the other engines have elsewhere";
+        let why = "the key-value engine cannot be removed: copy the data of the other engines \
+                   into a new store";
         return Err(Error::new(ErrorKind::Unsupported, why));
     }
     if engine.is_here {
         return Err(Error::invalid(format!(
-            "engine \"{name}\" is open: open the store without it to remove it"
+            "engine \"{name}\" cannot be removed while it is open: open the store without it"
         )));
     }
     let id = engine.id;

@@ -76,7 +76,8 @@ impl Places<'_> {
         let (from_env, from) = self.from;
         let one_volume = std::sync::Arc::ptr_eq(&env.fs, &from_env.fs);
         if one_volume && dir.starts_with(from) || lies_in((env, dir), (from_env, from))? {
-            let why = "the repaired store would lie in the damaged one: choose a directory outside";
+            let why = "the directory for the repaired store is inside the damaged store: choose \
+                       one outside";
             return Err(Error::invalid(why).at_file(dir));
         }
         match env.fs.list(dir) {
@@ -129,8 +130,7 @@ fn check_disk(env: &Env, dir: &Path, left_out: bool) -> Result<()> {
     let Ok(state) = crate::manifest::state_of(env, dir) else { return Ok(()) };
     match env.fs.disks(dir) {
         Some(disks) if left_out => {
-            let why =
-                "the repair is to do without the speed disk, which is given all the same: one or the other";
+            let why = "the repair excludes the fast tier, which is also given: choose one of the two";
             Err(Error::invalid(why).at_file(&disks.speed_dir))
         }
         None if left_out => Ok(()),
@@ -156,7 +156,7 @@ fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<boo
     let Some(mut here) = dir.ancestors().find(is_there).map(Path::to_owned) else { return Ok(false) };
     let missing = dir.strip_prefix(&here).unwrap_or(dir);
     if missing.components().any(|part| part == Component::ParentDir) {
-        let why = "the path goes back over `..` from a directory that is not there: name it without";
+        let why = "the path has `..` behind a directory that does not exist: name it without `..`";
         return Err(Error::invalid(why).at_file(dir));
     }
     let mut at = identity(env, &here)?;

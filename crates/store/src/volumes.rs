@@ -122,7 +122,10 @@ impl Volumes {
         if volume == Volume::DIRECTORY || (volume == Volume::SPEED && fs.disks(dir).is_some()) {
             return Ok(&self.directory);
         }
-        let why = format!("a file is on volume {volume}, and the store was opened without it");
+        let why = format!(
+            "a file is on volume {volume}, and the store was opened without it: open it with \
+             that volume"
+        );
         Err(Error::new(ErrorKind::Unsupported, why).at_file(&self.directory.dir))
     }
 }

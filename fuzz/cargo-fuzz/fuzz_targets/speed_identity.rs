@@ -1,4 +1,4 @@
-//! A slot of the identity of a second disk.
+//! A slot of the identity of a fast tier.
 
 #![no_main]
 

@@ -48,7 +48,10 @@ fn the_store_owner_makes_checkpoints_with_all_durable_writes() {
         stop.store(true, Ordering::Relaxed);
     });
     assert!(s.ok(&["checkpoint", "three"]).contains("by the process that has the store open"));
-    assert!(s.fails(9, &["checkpoint", "three"]).contains("a checkpoint needs a new or empty directory"));
+    assert!(
+        s.fails(9, &["checkpoint", "three"])
+            .contains("the directory of the checkpoint is not empty: name a new or empty one")
+    );
     assert!(s.fails(8, &["checkpoint", "no/such/copy"]).contains("no"));
     // The requests are removed.
     assert!(!s.path("db/REQUESTS").exists());

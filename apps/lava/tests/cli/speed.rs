@@ -12,9 +12,9 @@ fn a_store_attaches_and_detaches_a_fast_tier() {
     s.ok(&["put", "two", "2", "--speed", &speed]);
     assert_eq!(s.ok(&["get", "one", "--speed", &speed]), "1\n");
     let text = s.fails(2, &["get", "one"]);
-    assert!(text.contains("is on a speed disk") && text.contains(&speed), "{text}");
+    assert!(text.contains("is on a fast tier") && text.contains(&speed), "{text}");
     let nowhere = s.path("nowhere").display().to_string();
-    assert!(s.fails(8, &["put", "three", "3", "--speed", &nowhere]).contains("is the disk mounted?"));
+    assert!(s.fails(8, &["put", "three", "3", "--speed", &nowhere]).contains("mount the tier"));
     let space = json(&s.ok(&["space", "--json", "--speed", &speed]));
     assert_eq!(space["speed"]["place"], speed.as_str());
     assert!(space["speed"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0));

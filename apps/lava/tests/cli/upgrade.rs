@@ -49,7 +49,7 @@ fn upgrade_of_a_store_with_keys_succeeds() {
     assert!(s.ok(&["upgrade"]).contains("format 2 already"));
     assert_eq!(format(), 2);
     assert!(s.ok(&["stat"]).contains("format               2\n"));
-    assert!(s.fails(2, &["upgrade", "--to", "1"]).contains("only raised"));
+    assert!(s.fails(2, &["upgrade", "--to", "1"]).contains("only be raised"));
     assert!(s.fails(1, &["upgrade", "--to", "77"]).contains("format 77,"));
     assert_eq!(s.ok(&["get", "key"]), "value\n");
     s.ok(&["verify"]);

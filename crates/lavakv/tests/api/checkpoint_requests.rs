@@ -65,7 +65,10 @@ fn a_checkpoint_request_into_a_nonempty_directory_is_refused() {
     db.checkpoint("/copy").unwrap();
     let e: Error = served(&sim, &db, "/copy").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::AlreadyExists);
-    assert!(e.message().contains("a checkpoint needs a new or empty directory"), "{e}");
+    assert!(
+        e.message().contains("the directory of the checkpoint is not empty: name a new or empty one"),
+        "{e}"
+    );
     served(&sim, &db, "/other").unwrap();
     // The store continues.
     db.put(b"k", b"w").unwrap();

@@ -257,7 +257,7 @@ fn an_empty_or_torn_repair_mark_is_recognized() {
             for refused in [read_only.map(drop), open_repaired(&beside).map(drop)] {
                 let e = refused.unwrap_err();
                 assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
-                assert!(e.to_string().contains("remove the file UNFINISHED"), "{e}");
+                assert!(e.to_string().contains("UNFINISHED was left, remove that file"), "{e}");
             }
         }
         // Torn at its creation, with no other file in the directory.
@@ -288,7 +288,7 @@ fn a_leftover_repair_mark_can_be_removed_by_hand() {
     let (model, _) = store(&sim);
     sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Remove]).path("UNFINISHED"));
     let e = try_repair(&sim, false).unwrap_err();
-    assert!(e.to_string().contains("remove the file UNFINISHED by hand"), "{e}");
+    assert!(e.to_string().contains("remove that file by hand"), "{e}");
     assert_eq!(Db::open_in(env(&sim), INTO, small()).map(drop).unwrap_err().kind(), ErrorKind::NotFound);
     sim.erase(format!("{INTO}/UNFINISHED")).unwrap();
     assert!(contents(&Db::open_in(env(&sim), INTO, small()).unwrap()) == model);

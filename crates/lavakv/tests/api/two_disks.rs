@@ -144,8 +144,8 @@ fn a_foreign_fast_tier_is_refused_by_name() {
         return;
     }
     let (sim, model) = store(2);
-    refused_alike(&sim, None, ErrorKind::InvalidArgument, DIR, "which was at /speed");
-    refused_alike(&sim, Some("/nowhere"), ErrorKind::NotFound, "/nowhere", "is the disk mounted?");
+    refused_alike(&sim, None, ErrorKind::InvalidArgument, DIR, "last used at /speed");
+    refused_alike(&sim, Some("/nowhere"), ErrorKind::NotFound, "/nowhere", "mount the tier");
     sim.env().fs.create_dir_all(Path::new("/empty")).unwrap();
     refused_alike(&sim, Some("/empty"), ErrorKind::NotFound, "/empty", "there is no file SPEED");
     let other = Options { speed: Some("/foreign".into()), ..small() };
@@ -175,7 +175,7 @@ fn a_stale_fast_tier_is_refused() {
     db.close().unwrap();
     copy(&sim, SPEED, "/new-speed");
     copy(&sim, "/old-speed", SPEED);
-    refused_alike(&sim, Some(SPEED), ErrorKind::InvalidArgument, SPEED, "an older copy of the disk");
+    refused_alike(&sim, Some(SPEED), ErrorKind::InvalidArgument, SPEED, "the tier is an older copy");
     // The same tier is back, and nothing is lost.
     copy(&sim, "/new-speed", SPEED);
     assert_eq!(contents(&open(&sim).unwrap()), model);
@@ -217,10 +217,10 @@ fn a_directory_older_than_its_fast_tier_is_refused() {
         assert!(text.contains(what), "{text}");
     };
     let written = Db::open_in(sim.env(), DIR, options(Some(SPEED)));
-    says(written, ErrorKind::InvalidArgument, "this was the speed disk of this store up to session");
+    says(written, ErrorKind::InvalidArgument, "this was the fast tier of this store up to session");
     let strict = Options { damaged_files: DamagedFiles::Refuse, ..options(Some(SPEED)) };
     let read = Db::open_read_only_in(sim.env(), DIR, strict);
-    says(read, ErrorKind::Corruption, "and the manifest knows none");
+    says(read, ErrorKind::Corruption, "and the manifest lists none");
     assert_eq!(sim.state_hash(), before);
 }
 

@@ -70,8 +70,8 @@ impl Preparation {
 
     fn no_room_for_group(&self, bytes: u64) -> Error {
         let why = format!(
-            "the space limit, {} bytes, leaves no room for a group of {bytes} bytes: {} are occupied, {} reserved; trim or \
-             delete logs, or make the limit larger",
+            "the space limit of {} bytes leaves no room for a log group of {bytes} bytes: {} \
+             bytes are occupied, {} reserved; trim or delete logs, or raise the limit",
             self.base.space.limit_bytes(),
             self.base.space.used_bytes(),
             self.base.space.reserve_bytes(),

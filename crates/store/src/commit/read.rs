@@ -85,8 +85,9 @@ fn must_know(dir: &Path, newest: Option<(String, u64)>, state: &State, manifest:
         return Ok(());
     };
     let why = format!(
-        "{file} holds log group {ltn}, which {manifest} does not know: {manifest} has lost its end; open the store \
-         read-only for what is left, run `lava repair`, or restore a checkpoint or backup"
+        "{file} holds log group {ltn}, which {manifest} does not know: {manifest} has lost its \
+         end; open the store read-only for the remaining data, run `lava repair`, or restore a \
+         checkpoint or backup"
     );
     Err(Error::corruption(why).at_file(io::fs::join(dir, manifest)))
 }

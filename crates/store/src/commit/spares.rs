@@ -129,8 +129,8 @@ impl Drop for Changing<'_> {
 }
 
 fn no_room(base: &Foundation) -> Error {
-    let why =
-        "the volume is full, and what was kept for deletes is used up: writes resume when there is room";
+    let why = "the volume is full, and the reserve for deletes is used up: free space on it; \
+               writes then resume";
     Error::new(ErrorKind::NoSpace, why).at_file(base.context.volumes.log_dir())
 }
 

@@ -215,7 +215,7 @@ impl StoredGroups {
         let (plan, records) = {
             let mut state = lock(&self.groups);
             if state.is_moving {
-                let why = "groups of the log are being retained or freed already: one at a time";
+                let why = "another call retains or frees log groups: repeat this call after it";
                 return Err(Error::new(ErrorKind::Busy, why));
             }
             let planned = plan(&state)?;
@@ -254,7 +254,8 @@ impl StoredGroups {
             let kept = |ltn: &u64| front.iter().any(|group| group.ltn == *ltn);
             if let Some(ltn) = ltns.iter().find(|ltn| !kept(ltn)) {
                 let why = format!(
-                    "log group {ltn} cannot be retained: not all before it are, or it is still needed"
+                    "log group {ltn} cannot be retained: an earlier group is not retained, or \
+                     this one is still needed"
                 );
                 return Err(Error::invalid(why));
             }
@@ -297,7 +298,7 @@ impl StoredGroups {
     /// which the groups are free all the same.
     pub fn free(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
         let plan = |state: &Groups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
-            Some(ltn) => Err(Error::invalid(format!("log group {ltn} is not retained, and cannot be freed"))),
+            Some(ltn) => Err(Error::invalid(format!("log group {ltn} cannot be freed: it is not retained"))),
             None => Ok(((), ltns.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect())),
         };
         let mut freed = Vec::new();
@@ -333,9 +334,7 @@ impl StoredGroups {
             return Ok(());
         }
         let plan = |state: &Groups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
-            Some(ltn) => {
-                Err(Error::invalid(format!("log group {ltn} is not retained, and cannot be shared")))
-            }
+            Some(ltn) => Err(Error::invalid(format!("log group {ltn} cannot be shared: it is not retained"))),
             None => Ok(((), ltns.iter().map(|&ltn| Record::ShareLogGroup { ltn }).collect())),
         };
         let done = |state: &mut Groups, (): &()| {
@@ -407,6 +406,7 @@ fn not_whole(ltn: u64, found: Option<u64>, len: u64) -> Error {
         None => "is missing".to_owned(),
     };
     Error::corruption(format!(
-        "the file of log group {ltn} {problem}: the records in it are lost, others are not; restore it from a checkpoint or backup"
+        "the file of log group {ltn} {problem}: its records are lost; restore it from a \
+         checkpoint or backup"
     ))
 }

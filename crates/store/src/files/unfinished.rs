@@ -58,8 +58,8 @@ impl Mark {
         let removed = self.fs.remove(&path(&self.dir)).and_then(|()| self.fs.sync_dir(&self.dir));
         removed.map_err(|e| {
             e.context(
-                "all is saved and durable, and only the mark of what is unfinished could not be removed: remove the file \
-                 UNFINISHED by hand, and the store is whole",
+                "the store is complete and durable, but its file UNFINISHED could not be \
+                 removed: remove that file by hand",
             )
         })
     }
@@ -121,13 +121,15 @@ pub fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
 pub fn refusal(dir: &Path, work: Work) -> Error {
     let why = match work {
         Work::Checkpoint => {
-            "a checkpoint into this directory was cut off (or a repair before it wrote anything), so there is no store \
-             here: remove the directory, or take a checkpoint into it again"
+            "a checkpoint into this directory was interrupted (or a repair before it wrote \
+             anything), so there is no store here: remove the directory, or take a checkpoint \
+             into it again"
         }
         Work::Repair => {
-            "a repair into this directory is under way or was cut off, so there is no whole store here: the damaged \
-             store is as it was, repair it into this directory again, or remove the directory; only if the repair said that \
-             nothing but its mark was left, remove the file UNFINISHED"
+            "a repair into this directory is in progress or was interrupted, so the store here \
+             is incomplete: the damaged store is unchanged, repair it into this directory again, \
+             or remove the directory; only if the repair reported that just the file UNFINISHED \
+             was left, remove that file"
         }
     };
     Error::not_found(why).at_file(dir)

@@ -45,7 +45,10 @@ pub fn request_checkpoint(
     check_target(target)?;
     let has = |name: &str| env.fs.exists(&io::fs::join(store, name));
     if !has(CURRENT)? && !has(CURRENT_COPY)? {
-        return Err(Error::not_found("there is no store to request a checkpoint of").at_file(store));
+        return Err(Error::not_found(
+            "there is no store in this directory: name the directory of the store to checkpoint",
+        )
+        .at_file(store));
     }
     let asked = Asked::begin(env, store, target)?;
     asked.wait(take_within, tell)
@@ -56,7 +59,8 @@ pub(super) fn check_target(target: &Path) -> Result<()> {
     match target.is_absolute() {
         true => Ok(()),
         false => {
-            let why = "a requested checkpoint needs an absolute path, which means the same in both processes";
+            let why = "the path of a requested checkpoint must be absolute: another process \
+                       makes the checkpoint";
             Err(Error::invalid(why).at_file(target))
         }
     }
@@ -187,13 +191,14 @@ impl<'a> Asked<'a> {
     }
 
     fn closed(&self) -> Error {
-        let why = "no process has the store open any more, and the requested checkpoint was not reported: open the store and take it";
+        let why = "the store was closed before the requested checkpoint was reported: open the \
+                   store and take it";
         Error::new(ErrorKind::Closed, why).at_file(self.store)
     }
 
     fn gone(&self) -> Error {
-        let why = "the request for a checkpoint was removed without an answer, for want of room or by hand: see whether the copy is a \
-                   store, and ask again";
+        let why = "the request for a checkpoint was removed without an answer (no space, or by \
+                   hand): if the copy is no store, request it again";
         Error::new(ErrorKind::Closed, why).at_file(self.store)
     }
 }

@@ -32,7 +32,8 @@ pub fn target(bytes: &[u8]) -> Result<PathBuf> {
     match lines.next() {
         Some(REQUEST) => {}
         Some(other) if other.starts_with("lavastore request ") => {
-            let why = "this release does not know the version of the request for a checkpoint";
+            let why = "the request for a checkpoint is of a later release: request it with this \
+                       release";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         _ => return Err(malformed()),

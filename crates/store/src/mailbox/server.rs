@@ -123,7 +123,8 @@ impl Mailbox {
             return true;
         }
         if parts.contains(&Part::Taken) {
-            let why = "the process that took the request ended before it answered: see whether the copy is a store, and ask again";
+            let why = "the process that took the request ended before it answered: if the copy \
+                       is no store, request it again";
             self.answer(id, &Err(Error::new(ErrorKind::Closed, why)));
         } else if parts.contains(&Part::Request)
             && self.env.fs.rename(&self.path(id, Part::Request), &self.path(id, Part::Taken)).is_ok()
@@ -137,7 +138,7 @@ impl Mailbox {
                 is_full
             };
             if is_full {
-                let why = "too many requests for checkpoints wait already: try again";
+                let why = "too many requests for checkpoints are waiting: try again later";
                 self.answer(id, &Err(Error::new(ErrorKind::Busy, why)));
             }
         }

@@ -112,7 +112,7 @@ fn the_end_of_the_process_ends_the_wait() {
     });
     let e = e.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Closed);
-    assert!(e.message().contains("no process has the store open any more"), "{e}");
+    assert!(e.message().contains("the store was closed before the requested checkpoint was reported"), "{e}");
     assert!(has_no_requests(&env));
 }
 

@@ -173,8 +173,8 @@ fn check_gone(state: &State, id: EngineId) -> Result<()> {
         return Ok(());
     };
     let why = format!(
-        "engine {id} was removed from this store, and log group {} may still hold batches of it: it can be added again when \
-         the other engines need none of these groups, which a flush and an open of the store see to",
+        "engine {id} was removed from this store, and log group {} may still hold its batches: \
+         flush the other engines and reopen the store, then add the engine again",
         group.ltn
     );
     Err(Error::new(ErrorKind::Busy, why))

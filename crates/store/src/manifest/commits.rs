@@ -226,7 +226,7 @@ impl Commits {
         match inner.durable.format {
             known if known == format => Ok(()),
             known if known > format => {
-                let why = format!("the store has format {known} already, and formats are only raised");
+                let why = format!("the store has format {known}, and a format can only be raised");
                 Err(Error::invalid(why).at_file(self.files.dir()))
             }
             _ => {
@@ -377,7 +377,7 @@ fn check_len(payload: &[u8]) -> Result<()> {
     if payload.len() <= format::PAYLOAD_LEN_MAX {
         return Ok(());
     }
-    let why = format!("a manifest edit of {} bytes: split it", payload.len());
+    let why = format!("a manifest edit of {} bytes exceeds the limit: split it", payload.len());
     Err(Error::new(ErrorKind::TooLarge, why))
 }
 
@@ -418,7 +418,7 @@ mod tests {
         let e = check_len(&vec![0; format::PAYLOAD_LEN_MAX + 1]).unwrap_err();
         assert_eq!(
             (e.kind(), e.message()),
-            (ErrorKind::TooLarge, "a manifest edit of 1073741825 bytes: split it")
+            (ErrorKind::TooLarge, "a manifest edit of 1073741825 bytes exceeds the limit: split it")
         );
     }
 }

@@ -79,7 +79,8 @@ impl Currents {
 /// Returns the error for a file whose contents are intact in another one.
 fn lost(e: Error) -> Error {
     let file = e.file().map(Path::to_owned).unwrap_or_default();
-    let why = "this file is damaged or missing, and its copy is intact: an open for writing makes it anew";
+    let why = "this file is damaged or missing, and its copy is intact: open the store for \
+               writing to restore it";
     Error::corruption(why).at_file(file).caused_by(e)
 }
 
@@ -171,7 +172,7 @@ fn merged(parts: [&[u8]; 2], paths: [&Path; 2], current: Option<&Current>) -> (V
     };
     let mut notes: [Option<Note>; 2] = [None, None];
     let mut note = |nth: usize, offset: usize, edit: u64| {
-        let why = "this file and its copy differ here, and only the other one is intact";
+        let why = "this file is damaged here, and its copy is intact";
         let error = Error::corruption(why).at_file(paths[nth]).at_offset(offset as u64);
         notes[nth].get_or_insert(Note { edit, error });
     };

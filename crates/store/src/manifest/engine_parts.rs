@@ -411,7 +411,7 @@ impl EngineParts {
     /// `InvalidArgument` if it has not been added.
     pub(super) fn remove(&mut self, id: EngineId, below_ltn: u64) -> Result<()> {
         let Some(part) = self.get_mut(id).filter(|part| part.added) else {
-            return refuse(format!("there is no engine {id} that could be removed"));
+            return refuse(format!("there is no engine {id} to remove"));
         };
         let body = match &part.body {
             Body::Here { engine, .. } => Body::Here { engine: *engine, state: engine.empty() },
@@ -437,12 +437,15 @@ impl EngineParts {
         match self.get(E::ID).map(|part| &part.body) {
             Some(Body::Here { state, .. }) => {
                 let own = Arc::clone(state).downcast::<E::State>();
-                own.map_err(|_| Error::invalid(format!("engine {} is another one here", E::ID)))
+                own.map_err(|_| Error::invalid(format!("engine {} was opened as another engine", E::ID)))
             }
             Some(Body::Away { .. }) if self.get(E::ID).is_some_and(|part| part.format > E::FORMAT) => {
                 Err(newer(format!("the format of engine {} in this store", E::NAME)))
             }
-            _ => Err(Error::invalid(format!("the store was opened without engine {}", E::NAME))),
+            _ => Err(Error::invalid(format!(
+                "the store was opened without engine {}: open it with that engine",
+                E::NAME
+            ))),
         }
     }
 

@@ -39,7 +39,7 @@ impl ListedGroups {
     /// `InvalidArgument`.
     pub(super) fn check_new(&self, ltn: u64) -> Result<()> {
         match ltn > NUMBER_MAX || self.by_ltn.contains_key(&ltn) {
-            true => refuse(format!("log group {ltn} exists already, or cannot")),
+            true => refuse(format!("log group {ltn} exists already, or is out of order")),
             false => Ok(()),
         }
     }
@@ -105,7 +105,7 @@ impl ListedGroups {
             g.shared = true;
             match g.retained_bytes {
                 Some(_) => Ok(()),
-                None => refuse(format!("log group {ltn} is not kept as storage, and cannot be shared")),
+                None => refuse(format!("log group {ltn} cannot be shared: it is not kept as storage")),
             }
         })
     }

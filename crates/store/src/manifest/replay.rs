@@ -111,8 +111,9 @@ impl History {
             Ok(record) => record,
             Err(e) if confirmed(manifest, bytes, offset + 1, expected) => {
                 return Err(e.context(format!(
-                    "manifest record of edit {expected} is damaged, and a later one confirms that it was durable; open \
-                     the store read-only for what is before it, run `lava repair`, or restore a backup"
+                    "manifest record of edit {expected} is damaged, and a later one confirms \
+                     that it was durable; open the store read-only for the data before it, run \
+                     `lava repair`, or restore a backup"
                 )));
             }
             Err(_) => {
@@ -142,7 +143,9 @@ fn check_state(dir: &Path, state: &State) -> Result<()> {
 fn check_reached(state: &State) -> Result<()> {
     let numbers = [state.next_file_number, state.next_ltn, state.edit_number];
     match numbers.into_iter().find(|&n| n > NUMBER_REACHED_MAX) {
-        Some(n) => Err(Error::corruption(format!("no store reaches the number {n}; run `lava repair`"))),
+        Some(n) => {
+            Err(Error::corruption(format!("number {n} exceeds the limit of a store; run `lava repair`")))
+        }
         None => Ok(()),
     }
 }
@@ -155,7 +158,7 @@ fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_ma
         return Ok(());
     }
     Err(Error::corruption(format!(
-        "manifest record of edit {} (durable {}) stands where edit {edit} belongs; run `lava repair`",
+        "manifest record of edit {} (durable {}) is in the place of edit {edit}; run `lava repair`",
         record.edit, record.durable
     )))
 }
@@ -291,8 +294,9 @@ fn check_reaches(history: &History, current: &Current) -> Result<()> {
         return Ok(());
     }
     Err(Error::corruption(format!(
-        "the manifest ends at edit {}, but CURRENT says that edit {} was durable: its end is damaged or missing; open the \
-         store read-only for what is left, run `lava repair`, or restore a backup",
+        "the manifest ends at edit {}, but CURRENT says that edit {} was durable: its end is \
+         damaged or missing; open the store read-only for the remaining data, run `lava repair`, \
+         or restore a backup",
         history.state.edit_number, current.edit
     )))
 }
@@ -308,7 +312,9 @@ pub(super) fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
     let len = env.fs.scan_extent_tail(path).map_err(missing)?;
     let file = env.fs.open(path, Access::Buffered).map_err(missing)?;
     if len > MANIFEST_LEN_MAX && len > len_max(&*file) {
-        return Err(Error::corruption(format!("a manifest of {len} bytes is not believed")));
+        return Err(Error::corruption(format!(
+            "a manifest of {len} bytes exceeds the limit; run `lava repair`"
+        )));
     }
     let mut bytes = vec![0; len as usize];
     // A record may be unreadable after a power failure: it is then torn, or confirmed and damaged.
@@ -329,7 +335,7 @@ pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> 
     let listing = env.fs.list(dir)?;
     let kinds: Vec<FileKind> = listing.iter().filter_map(|e| names::parse(&e.name)).collect();
     if kinds.iter().any(|kind| kind.is_current()) {
-        let why = "there is a store in this directory already";
+        let why = "there is a store in this directory already: open it, or name another directory";
         return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir));
     }
     // The directory may hold the files of the new state.

@@ -159,13 +159,14 @@ impl State {
         };
         let error = match is_on_speed(file, volume) {
             true => Error::corruption(
-                "the manifest says that this file is on a speed disk, and that the store has none: run `lava repair`",
+                "the manifest lists this file on a fast tier, and lists no fast tier: run `lava \
+                 repair`",
             ),
             false => Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "the manifest says that this file is on volume {volume}, and this release knows none there: open the store \
-                     with the release that put it there"
+                    "the manifest lists this file on volume {volume}, which this release does \
+                     not know: open the store with the release that wrote it"
                 ),
             ),
         };

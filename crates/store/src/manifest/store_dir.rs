@@ -61,7 +61,8 @@ impl StoreDir {
             None => Ok(()),
             Some(first) => Err(Error::new(
                 ErrorKind::Poisoned,
-                "an earlier sync of the store's directory failed, so that names in it may be lost: reopen the store",
+                "an earlier sync of the store's directory failed, so names in it may be lost: \
+                 reopen the store",
             )
             .at_file(&self.path)
             .caused_by(first.clone())),

@@ -52,14 +52,15 @@ pub(super) fn check_vacant(disks: &Disks, store: Option<Uid>) -> Result<()> {
         Some(Identity { store: found, moving: true, .. }) if Some(found) == store => return Ok(()),
         Some(found) if Some(found.store) == store => {
             return at(format!(
-                "this was the speed disk of this store up to session {}, and its manifest does not say so: the store's directory is an \
-                 older copy, or the disk was given back and is to be emptied",
+                "this was the fast tier of this store up to session {}, and the manifest does \
+                 not list it: restore the newest directory of the store, or, if the tier was \
+                 given back, empty this directory",
                 found.epoch
             ));
         }
         Some(found) => {
             return at(format!(
-                "this is the speed disk of another store, {:?}: choose an empty directory",
+                "this is the fast tier of another store, {:?}: name an empty directory",
                 found.store
             ));
         }
@@ -68,7 +69,7 @@ pub(super) fn check_vacant(disks: &Disks, store: Option<Uid>) -> Result<()> {
     let own = |name: &str| matches!(names::parse(name), Some(FileKind::Speed | FileKind::SpeedLock));
     match files.iter().find(|file| !own(&file.name)) {
         Some(file) => {
-            at(format!("a speed disk begins as an empty directory, and this one holds {}", file.name))
+            at(format!("the directory for a new fast tier holds {}: name an empty directory", file.name))
         }
         None => Ok(()),
     }
@@ -124,10 +125,10 @@ pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
 /// `NoSpace` if there is no space in the directory. File system errors. Nothing has changed then.
 pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitWith<'_>) -> Result<()> {
     let Some(disks) = env.fs.disks(dir) else {
-        return Err(Error::invalid("a speed disk to give back is to be named").at_file(dir));
+        return Err(Error::invalid("no fast tier is given: name the one to give back").at_file(dir));
     };
     if !directory::has_store(env, dir)? {
-        return Err(Error::not_found("there is no store here").at_file(dir));
+        return Err(Error::not_found("there is no store in this directory").at_file(dir));
     }
     unfinished::refuse_beside_current(&*env.fs, dir)?;
     let store_lock = directory::lock(env, dir)?;
@@ -176,7 +177,8 @@ fn check_data_known(speed: Side<'_>, state: &State) -> Result<()> {
         None => Ok(()),
         Some(kind) => Err(Error::new(
             ErrorKind::Unsupported,
-            "files of LavaKV are on the speed disk, and the store was opened without LavaKV: give the disk back with it",
+            "the fast tier holds files of LavaKV, and the store was opened without LavaKV: give \
+             the tier back with LavaKV",
         )
         .at_file(io::fs::join(speed.dir, &kind.to_string()))),
     }

@@ -56,7 +56,7 @@ impl SpeedDisk {
         let len = r.length(PLACE_LEN_MAX)?;
         let place = std::str::from_utf8(r.take(len)?);
         let place =
-            place.map_err(|e| Error::corruption("the place of a second disk is not UTF-8").caused_by(e))?;
+            place.map_err(|e| Error::corruption("the place of a fast tier is not UTF-8").caused_by(e))?;
         Ok(SpeedDisk { disk, epoch, session, place: place.to_owned() })
     }
 }
@@ -108,15 +108,17 @@ impl Identity {
         let [store, disk, session, previous] = [r.array()?, r.array()?, r.array()?, r.array()?].map(Uid);
         let (epoch, reserved) = (r.u64()?, r.u32()?);
         if magic != *MAGIC {
-            return Err(Error::corruption("this is no identity of a second disk: its first bytes are wrong"));
+            return Err(Error::corruption(
+                "this is not the identity of a fast tier: its first bytes are wrong",
+            ));
         }
         // Only an intact slot proves a newer version.
         checksum::verify(body, disk, 0, r.u32()?)?;
         if version > FORMAT_VERSION {
-            return Err(newer(format!("version {version} of the identity of a second disk")));
+            return Err(newer(format!("version {version} of the identity of a fast tier")));
         }
         if version == 0 || flags > 1 || reserved != 0 {
-            return Err(Error::corruption("a field of the identity of a second disk is out of range"));
+            return Err(Error::corruption("a field of the identity of a fast tier is out of range"));
         }
         Ok(Identity { store, disk, epoch, session, previous, moving: flags == 1 })
     }
@@ -265,8 +267,8 @@ pub fn check(
 
 fn left_out(known: &SpeedDisk) -> Error {
     Error::invalid(format!(
-        "the log of this store is on a speed disk, which was at {} when it was last open: open the store with it; only if the disk \
-         is lost, repair the store without it, which loses what is in the log alone",
+        "the log of this store is on a fast tier, last used at {}: open the store with it; only \
+         if it is lost, repair the store without it, which loses all data that only the log holds",
         known.place
     ))
 }
@@ -278,12 +280,14 @@ fn check_unknown(disks: &Disks, store: Uid) -> Result<()> {
         None => return Ok(()),
         Some(found) if found.store == store && found.moving => return Ok(()),
         Some(found) if found.store == store => Error::corruption(format!(
-            "the speed disk is of session {} of the store, and the manifest knows none: the manifest has lost its end, or the store's \
-             directory is an older copy, or the disk was given back",
+            "the fast tier is of session {} of the store, and the manifest lists none: the \
+             manifest has lost its end, the store's directory is an older copy, or the tier was \
+             given back",
             found.epoch
         )),
         Some(found) => Error::invalid(format!(
-            "this is the speed disk of another store, {:?}, and the log of this one is in its own directory: open it without",
+            "this is the fast tier of another store, {:?}, and the log of this store is in its \
+             own directory: open the store without a fast tier",
             found.store
         )),
     };
@@ -298,8 +302,8 @@ pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots>
     let at = |e: Error| e.at_file(&disks.speed_dir);
     let Some(slots) = Slots::read(disks)? else {
         let why = format!(
-            "this is not the speed disk of the store: there is no file {} (is the disk mounted? it was at {}); only if it is \
-             lost, repair the store without it",
+            "this is not the fast tier of the store: it has no file {}; mount the tier, last \
+             used at {}; only if it is lost, repair the store without it",
             names::SPEED,
             known.place
         );
@@ -309,7 +313,8 @@ pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots>
         return Ok(slots);
     }
     let Some(newest) = slots.newest() else {
-        let why = "both slots of the identity of the speed disk are damaged: restore the file from a backup, or repair the store";
+        let why = "both slots of the identity of the fast tier are damaged: restore the file \
+                   from a backup, or repair the store";
         let error = Error::corruption(why).at_file(path(disks));
         return Err(slots.damage().cloned().into_iter().fold(error, Error::caused_by));
     };
@@ -320,20 +325,23 @@ pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots>
 fn stranger(found: &Identity, store: Uid, known: &SpeedDisk) -> Error {
     if found.store != store {
         return Error::invalid(format!(
-            "this is the speed disk of another store, {:?}: that of this store was at {}",
+            "this is the fast tier of another store, {:?}: name that of this store, last used at \
+             {}",
             found.store, known.place
         ));
     }
     let (epoch, session) = (known.epoch, known.session);
     match found.disk == known.disk && found.epoch > epoch {
         true => Error::corruption(format!(
-            "the speed disk is of session {} and the manifest only of session {epoch}: the manifest has lost its end, or the store's \
-             directory is an older copy; put back both disks as they were at one time, or run `lava repair`",
+            "the fast tier is of session {} and the manifest only of session {epoch}: the \
+             manifest has lost its end, or the store's directory is an older copy; restore both \
+             to the same time, or run `lava repair`",
             found.epoch
         )),
         false => Error::invalid(format!(
-            "the speed disk is of session {} ({:?}), the store of session {epoch} ({session:?}): it is an older copy of the disk, or \
-             that of a copy of the store; open the store with the disk that it was last open with",
+            "the fast tier is of session {} ({:?}), the store of session {epoch} ({session:?}): \
+             the tier is an older copy, or that of a copy of the store; open the store with its \
+             latest fast tier",
             found.epoch, found.session
         )),
     }

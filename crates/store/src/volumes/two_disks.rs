@@ -202,5 +202,6 @@ impl FileSystem for TwoDisks {
 
 /// Returns the error of a rename or link across disks; the caller copies the file.
 fn across(from: &Path) -> Error {
-    Error::new(ErrorKind::Unsupported, "the file is on another disk than its new name").at_file(from)
+    Error::new(ErrorKind::Unsupported, "cannot rename the file: its new name is on another disk")
+        .at_file(from)
 }

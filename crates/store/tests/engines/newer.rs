@@ -86,7 +86,10 @@ fn handles_exist_only_for_present_engines() {
     let sim = SimEnv::new(2);
     let manifest = Here { a: true, b: false }.create(&sim).unwrap();
     let e = Handle::<Impostor>::of(&manifest).map(drop).unwrap_err();
-    assert_eq!((e.kind(), e.message()), (ErrorKind::InvalidArgument, "engine 3 is another one here"));
+    assert_eq!(
+        (e.kind(), e.message()),
+        (ErrorKind::InvalidArgument, "engine 3 was opened as another engine")
+    );
     assert_eq!(Handle::<B>::of(&manifest).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert!(Handle::<A>::of(&manifest).is_ok());
 }

@@ -281,7 +281,7 @@ fn one_thread_moves_groups_at_a_time() {
     assert_eq!(first.unwrap_err().kind(), ErrorKind::Io);
     let e = second.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Busy);
-    assert_eq!(e.message(), "groups of the log are being retained or freed already: one at a time");
+    assert_eq!(e.message(), "another call retains or frees log groups: repeat this call after it");
     check(&machine, &records);
     machine.free(ltns[1]).unwrap();
     assert_eq!(machine.retained(), ltns[..1]);

@@ -111,7 +111,7 @@ impl Draft<'_, '_> {
                 Ok(())
             }
             Record::ShareFile { number } => self.share_file(*number),
-            Record::Store(record) => refuse(format!("\"{record}\" is for the store to do")),
+            Record::Store(record) => refuse(format!("only the store may make the record \"{record}\"")),
         }
     }
 
