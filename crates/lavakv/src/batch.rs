@@ -212,7 +212,10 @@ impl WriteBatch {
 }
 
 fn too_large(what: &str, len: usize, max: usize) -> Error {
-    Error::new(ErrorKind::TooLarge, format!("{what} of {len} bytes: at most {max} are supported"))
+    Error::new(
+        ErrorKind::TooLarge,
+        format!("{what} of {len} bytes is over the limit: at most {max} bytes are supported"),
+    )
 }
 
 /// Id of the family `default`.
@@ -343,7 +346,7 @@ impl<'a> Entries<'a> {
         let kind = self.reader.u8()?;
         let kind = match ValueKind::from_u8(kind) {
             Some(k) if k.is_tombstone() || has_value(k) => k,
-            _ => return Err(Error::corruption(format!("entry of kind {kind} in a batch"))),
+            _ => return Err(Error::corruption(format!("unknown entry kind {kind} in a batch"))),
         };
         let family = FamilyId::try_from(self.reader.varint()?)
             .map_err(|_| Error::corruption("family id over 32 bits in a batch"))?;

@@ -254,14 +254,16 @@ impl Db {
     ) -> Result<()> {
         let (engine, (_entered, Terms { durability, patience })) = (self.engine(), self.writable(options)?);
         if !durability.is_logged() {
-            let why = "a volatile write is in no log, so no batch of logs can carry it: write it by itself";
+            let why = "a volatile write is not logged and cannot be part of a batch of logs: \
+                       write it separately";
             return Err(Error::invalid(why));
         }
         if batch.is_empty() {
-            return Err(Error::invalid("a batch of logs that carries no change: write it without"));
+            return Err(Error::invalid("a batch of logs has an empty embedded batch: write it without one"));
         }
         if batch.longest_value() >= threshold(&engine.context.options) {
-            let why = "a value that gets a file of its own cannot be written together with log records";
+            let why = "a value with its own file cannot be written together with log records: \
+                       write it separately";
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         let timing = &engine.context.times.write_batch;

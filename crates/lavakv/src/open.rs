@@ -65,7 +65,8 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     let env = speed::with_directory(env, dir, options.speed.as_deref());
     open_to_write(env, dir, options, None, None).map_err(|e| match e.is_corruption() {
         true => e.context(
-            "the store cannot be opened for writing; a read-only open may show what is before the damage",
+            "the store cannot be opened for writing; a read-only open may show the data before \
+             the damage",
         ),
         false => e,
     })
@@ -123,7 +124,11 @@ fn open_to_write(
         unfinished::refuse_beside_current(&*env.fs, dir)?;
     }
     if exists && options.error_if_exists {
-        return Err(Error::new(ErrorKind::AlreadyExists, "there is a store already").at_file(dir));
+        return Err(Error::new(
+            ErrorKind::AlreadyExists,
+            "there is a store in this directory already: open it, or name another directory",
+        )
+        .at_file(dir));
     }
     if !exists {
         speed::make_place(&env, dir)?;
@@ -276,19 +281,19 @@ pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
         return Ok(());
     };
     let why = format!(
-        "CURRENT is missing but there are files of data ({}): restore CURRENT, or the store from a checkpoint, or \
-         run `lava repair`",
+        "CURRENT is missing, but the directory has data files ({}): restore CURRENT, or the \
+         store from a checkpoint, or run `lava repair`",
         file.name
     );
     Err(Error::corruption(why).at_file(io::fs::join(dir, names::CURRENT)))
 }
 
 pub(crate) fn is_a_file(dir: &Path) -> Error {
-    Error::invalid("the path is a file: a store is a directory").at_file(dir)
+    Error::invalid("the path is a file, and a store is a directory: name a directory").at_file(dir)
 }
 
 pub(crate) fn no_store(dir: &Path) -> Error {
-    Error::not_found("there is no store here").at_file(dir)
+    Error::not_found("there is no store in this directory").at_file(dir)
 }
 
 fn default_family(options: &Options) -> Record {
@@ -486,7 +491,8 @@ fn must_know(engine: &Engine, state: &State, family: FamilyId) -> Result<()> {
     if family < state.next_family {
         return Ok(());
     }
-    let why = "the log names a column family that the manifest does not: it has lost its end";
+    let why = "the log names a column family that is not in the manifest: the manifest has lost \
+               its end; run `lava repair`, or restore a backup";
     Err(Error::corruption(why).at_file(engine.context.path(&engine.files.manifest.report().name)))
 }
 
@@ -581,7 +587,7 @@ fn replay_batch(
 ) -> Result<()> {
     let (first_seq, count, entries) = batch::decode(payload)?;
     if first_seq != logged_seq {
-        return Err(Error::corruption("a batch in the log has another sequence than its record"));
+        return Err(Error::corruption("a batch in the log differs in sequence from its record"));
     }
     let mut changed: Vec<Arc<Family>> = Vec::new();
     let mut seq = first_seq;
@@ -609,9 +615,7 @@ fn replay_batch(
         seq += 1;
     }
     if seq != first_seq + u64::from(count) {
-        return Err(Error::corruption(
-            "a batch in the log has another number of entries than its header says",
-        ));
+        return Err(Error::corruption("a batch in the log differs in its number of entries from its header"));
     }
     let mut writer = engine.writes.memtables.lock();
     writer.changes(&changed);

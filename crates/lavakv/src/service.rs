@@ -205,7 +205,8 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
 }
 
 fn no_room(engine: &Engine, e: &Error) -> Error {
-    let why = "there is no room on the volume to begin a log: reads go on; make room, and writes and deletes resume";
+    let why = "cannot begin a log: the volume is full; free space on it; reads continue, writes \
+               and deletes then resume";
     Error::new(ErrorKind::NoSpace, why).at_file(engine.context.full_dir(Some(e))).caused_by(e.clone())
 }
 

@@ -188,7 +188,7 @@ impl Tree {
     /// `InvalidArgument`: the snapshot is of another store.
     pub fn sequence_of(&self, snapshot: Option<&Snapshot>) -> Result<Option<SeqNo>> {
         if snapshot.is_some_and(|snapshot| !snapshot.is_of(&self.snapshots)) {
-            return Err(Error::invalid("the snapshot belongs to another store"));
+            return Err(Error::invalid("the snapshot belongs to another store: use one of this store"));
         }
         Ok(snapshot.map(Snapshot::sequence))
     }
@@ -260,5 +260,8 @@ fn not_owned(family: &ColumnFamily) -> Error {
     if let Err(e) = family.0.check_there() {
         return e;
     }
-    Error::invalid(format!("the handle of column family {} is of another store", family.name()))
+    Error::invalid(format!(
+        "the handle of column family {} belongs to another store: use one of this store",
+        family.name()
+    ))
 }

@@ -74,7 +74,7 @@ fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
     Err(other_engines::refusal(
         &jobs.context.dir,
         &names,
-        "is only in the log, which a checkpoint leaves out",
+        "is only in the log, which the checkpoint does not copy",
     ))
 }
 

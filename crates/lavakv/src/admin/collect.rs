@@ -158,7 +158,8 @@ struct ProgressReporter<'a> {
     told: Option<([u64; 2], u64)>,
 }
 
-const NO_SPACE: &str = "garbage collection found no disk space for its output";
+const NO_SPACE: &str = "garbage collection found no disk space for its output: free space, or \
+                        raise the limit";
 
 /// Interval of reports without ended collections, nanoseconds.
 const TELL_NS: u64 = 200_000_000;
@@ -269,7 +270,7 @@ fn is_met(jobs: &Jobs, request: GcGoal) -> Result<bool> {
     if jobs.drain.gc_is_paused() {
         return Err(Error::new(
             ErrorKind::Busy,
-            "garbage collection is paused: end the pause, then ask again",
+            "garbage collection is paused: resume it, then repeat the call",
         ));
     }
     if set.running.collections > 0 {

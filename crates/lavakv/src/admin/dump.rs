@@ -50,7 +50,9 @@ pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Resul
             let text = env.fs.read_all(path, limits::FILE_NAME_LEN_MAX * 4)?;
             out.write_str(&String::from_utf8_lossy(&text)).map_err(refused)
         }
-        _ => Err(Error::invalid("not a table, vSST, log group or manifest of a store").at_file(path)),
+        _ => {
+            Err(Error::invalid("the file is no table, vSST, log group or manifest of a store").at_file(path))
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Re
             if state.families.len() >= limits::FAMILIES_MAX {
                 return Err(Error::new(
                     ErrorKind::TooLarge,
-                    "the store has as many column families as it can",
+                    "the store has the maximum number of column families: drop one",
                 ));
             }
             id.set(state.next_family);

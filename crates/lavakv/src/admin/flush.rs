@@ -35,7 +35,8 @@ pub(crate) fn freeze_all_and(jobs: &Arc<Jobs>, then: impl FnOnce(SeqNo)) -> Resu
     Ok(upto)
 }
 
-const NO_SPACE: &str = "the flush found no disk space; it goes on when space returns";
+const NO_SPACE: &str = "the flush found no disk space for its table: free space, or raise the \
+                        limit; the flush then resumes";
 
 /// Waits until no memtable has a sequence number up to `upto`, or the call ends.
 pub(crate) fn wait_flushed(jobs: &Arc<Jobs>, upto: SeqNo, cancel: Option<&Cancel>) -> Result<()> {

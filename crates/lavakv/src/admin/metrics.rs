@@ -91,7 +91,11 @@ pub(crate) fn metrics(jobs: &Jobs) -> Result<String> {
 
 /// Appends the time of the page: monotonic, from an arbitrary origin.
 fn put_clock(page: &mut Page, clock_ns: u64) {
-    page.gauge("clock_seconds", "The process's clock when these were read.", Value::Seconds(clock_ns));
+    page.gauge(
+        "clock_seconds",
+        "Monotonic clock of the process at the time of this page, seconds.",
+        Value::Seconds(clock_ns),
+    );
 }
 
 fn page(store: String, space: &Space, statistics: &Statistics, cache: &CacheStats) -> Page {
@@ -149,30 +153,31 @@ fn put_space(page: &mut Page, space: &Space) {
         families: _,
     } = space;
     page.gauge("space_total_bytes", "Bytes on disk, all parts.", Count(*total_bytes));
-    page.gauge("space_values_bytes", "vSSTs without exposed garbage: live and hidden.", Count(*value_bytes));
+    page.gauge("space_values_bytes", "Bytes of vSSTs: live records, unexposed garbage.", Count(*value_bytes));
     let hidden = [("likely", hidden_bytes), ("min", hidden_bytes_min), ("max", hidden_bytes_max)];
     page.gauges(
         "space_hidden_garbage_bytes",
-        "Separated values that newer entries hide and compaction has not dropped: estimate and bounds.",
+        "Unexposed garbage: separated values that newer entries hide and compaction has not \
+         dropped; estimate and bounds.",
         hidden.map(|(bound, bytes)| (vec![("bound", bound)], Count(*bytes))),
     );
-    page.gauge("space_live_min_bytes", "Live data, lower bound, logical bytes.", Count(*live_bytes_min));
-    let help = "Pinned files that no iterator holds.";
+    page.gauge("space_live_min_bytes", "Lower bound of live data, logical bytes.", Count(*live_bytes_min));
+    let help = "Bytes of pinned files that no iterator holds.";
     page.gauge("space_pinned_unheld_bytes", help, Count(*pinned_unheld_bytes));
-    let help = "Versions that compactions kept because of snapshots that are still held.";
+    let help = "Bytes of versions that compactions kept because of snapshots that are still held.";
     page.gauge("space_kept_for_snapshots_bytes", help, Count(*kept_bytes));
-    let help = "Log groups that hold records somebody may need.";
+    let help = "Bytes of log groups with records that recovery or an engine may need.";
     page.gauge("space_wal_in_use_bytes", help, Count(*wal_in_use_bytes));
     put_log_holder(page, log_holder.as_ref());
     page.gauge("read_only", "1 if the store is open for reading only.", Count(u64::from(*is_read_only)));
-    page.gauge("memtable_bytes", "Memtables, in memory only.", Count(*memtable_bytes));
+    page.gauge("memtable_bytes", "Bytes of memtables, in memory only.", Count(*memtable_bytes));
     page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
     page.gauge("oldest_snapshot_age_seconds", "Age of the oldest snapshot.", Seconds(*oldest_snapshot_ns));
     put_limit(page, *limit_bytes, *reserve_bytes);
     put_volume(page, *damaged_bytes, *available_bytes);
     put_speed(page, speed.as_ref());
     put_rest(page, *rest);
-    let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
+    let help = "Compensated bytes of all levels over those of the last levels; 0 without tables.";
     page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));
 }
 
@@ -183,14 +188,15 @@ fn put_volume(page: &mut Page, damaged_bytes: u64, available_bytes: u64) {
 }
 
 fn put_rest(page: &mut Page, rest: RestReport) {
-    let help = "1 with the state of rest work: awake, at_rest, off, or what suspends it.";
+    let help = "State of rest work, with value 1: awake, at_rest, off, or the reason for its \
+                suspension.";
     page.gauges("rest", help, [(vec![("state", rest.state.name())], Value::Count(1))]);
 }
 
 fn put_limit(page: &mut Page, limit_bytes: u64, reserve_bytes: u64) {
-    let help = "What the files may occupy together; 0: no limit.";
+    let help = "Limit on the bytes of all files; 0: no limit.";
     page.gauge("space_limit_bytes", help, Value::Count(limit_bytes));
-    let help = "Kept free below the limit for background work and deletes.";
+    let help = "Bytes kept free below the limit for background work and deletes.";
     page.gauge("space_reserve_bytes", help, Value::Count(reserve_bytes));
 }
 
@@ -199,14 +205,18 @@ fn put_speed(page: &mut Page, speed: Option<&store::speed::SpeedSpace>) {
     let of = |bytes: fn(&store::speed::SpeedSpace) -> u64| {
         speed.into_iter().map(move |speed| (Vec::new(), Value::Count(bytes(speed))))
     };
-    page.gauges("speed_disk_bytes", "Bytes of the store on its speed disk.", of(|speed| speed.bytes));
-    page.gauges("speed_disk_table_bytes", "Those of them that are tables.", of(|speed| speed.table_bytes));
+    page.gauges("speed_disk_bytes", "Bytes of the store on its fast tier.", of(|speed| speed.bytes));
+    page.gauges("speed_disk_table_bytes", "Bytes of tables on the fast tier.", of(|speed| speed.table_bytes));
     page.gauges(
         "speed_disk_value_bytes",
-        "Those of them that are files of values.",
+        "Bytes of value files on the fast tier.",
         of(|speed| speed.value_bytes),
     );
-    page.gauges("speed_disk_available_bytes", "Bytes still free there.", of(|speed| speed.available_bytes));
+    page.gauges(
+        "speed_disk_available_bytes",
+        "Bytes still free on the fast tier.",
+        of(|speed| speed.available_bytes),
+    );
 }
 
 /// Appends the metrics of the family that holds the log.
@@ -217,11 +227,19 @@ fn put_log_holder(page: &mut Page, log_holder: Option<&crate::admin::space_repor
     };
     page.gauges(
         "wal_held_bytes",
-        "Closed log groups held by the family with the oldest entry.",
+        "Bytes of closed log groups held by the family with the oldest entry.",
         holder(|h| h.bytes),
     );
-    page.gauges("wal_held_alone_bytes", "Those that no other family needs.", holder(|h| h.alone_bytes));
-    page.gauges("wal_held_sequence", "The sequence of that oldest entry.", holder(|h| h.oldest_sequence));
+    page.gauges(
+        "wal_held_alone_bytes",
+        "Bytes of closed log groups that only this family holds.",
+        holder(|h| h.alone_bytes),
+    );
+    page.gauges(
+        "wal_held_sequence",
+        "Sequence of the oldest entry of this family in the log.",
+        holder(|h| h.oldest_sequence),
+    );
 }
 
 /// Aggregate of the readers with one name.
@@ -269,7 +287,7 @@ fn put_holders(page: &mut Page, holders: &[Holder]) {
     });
     page.gauges(
         "holder_bytes",
-        "What the largest of the name keeps on disk: see docs/guide/ledger.md.",
+        "Bytes that the largest reader of the name keeps on disk: see docs/guide/ledger.md.",
         bytes,
     );
 }
@@ -295,19 +313,19 @@ fn put_families(page: &mut Page, families: &[FamilySpace]) {
             log_bytes,
         } = family;
         [
-            ("vssts", "vSSTs.", *vssts),
+            ("vssts", "Number of vSSTs.", *vssts),
             ("vsst_bytes", "Bytes of vSSTs.", *vsst_bytes),
-            ("segments", "vSSTs that hold one large value.", *segments),
-            ("aliases", "Names of former vSSTs that lead to present ones.", *aliases),
-            ("references", "References to separated values.", *references),
-            ("record_bytes", "Records in vSSTs, garbage included.", *record_bytes),
-            ("garbage_bytes", "Records that no table references.", *garbage_bytes),
-            ("garbage_max_ratio", "The largest share of garbage in one vSST.", *garbage_percent_max),
-            ("hidden_garbage_bytes", "Estimate of hidden garbage.", *hidden_bytes),
-            ("hidden_garbage_min_bytes", "Lower bound of hidden garbage.", *hidden_bytes_min),
-            ("hidden_garbage_max_bytes", "Upper bound of hidden garbage.", *hidden_bytes_max),
-            ("live_min_bytes", "Live data, lower bound.", *live_bytes_min),
-            ("log_bytes", "Closed log groups held by entries that only memtables have.", *log_bytes),
+            ("segments", "Number of vSSTs that hold one large value.", *segments),
+            ("aliases", "Number of aliases: names of former vSSTs that lead to present ones.", *aliases),
+            ("references", "Number of references to separated values.", *references),
+            ("record_bytes", "Bytes of records in vSSTs, garbage included.", *record_bytes),
+            ("garbage_bytes", "Bytes of records that no table references.", *garbage_bytes),
+            ("garbage_max_ratio", "Largest share of garbage in one vSST.", *garbage_percent_max),
+            ("hidden_garbage_bytes", "Estimate of unexposed garbage, bytes.", *hidden_bytes),
+            ("hidden_garbage_min_bytes", "Lower bound of unexposed garbage, bytes.", *hidden_bytes_min),
+            ("hidden_garbage_max_bytes", "Upper bound of unexposed garbage, bytes.", *hidden_bytes_max),
+            ("live_min_bytes", "Lower bound of live data, bytes.", *live_bytes_min),
+            ("log_bytes", "Bytes of closed log groups held by entries that only memtables have.", *log_bytes),
         ]
     };
     let rows: Vec<_> = families.iter().map(|family| (&family.name[..], fields(family))).collect();
@@ -331,10 +349,14 @@ fn put_levels(page: &mut Page, families: &[FamilySpace]) {
         levels.map(|(family, level)| (&family.name[..], level.level.to_string(), level)).collect();
     type Field = (&'static str, &'static str, fn(&LevelSpace) -> u64);
     let fields: [Field; 4] = [
-        ("level_files", "Tables of a level.", |l| l.files),
+        ("level_files", "Number of tables of a level.", |l| l.files),
         ("level_bytes", "Bytes of the tables of a level.", |l| l.bytes),
-        ("level_compensated_bytes", "As if values lay with their keys.", |l| l.compensated_bytes),
-        ("level_entries", "Entries of a level.", |l| l.entries),
+        (
+            "level_compensated_bytes",
+            "Compensated bytes of a level: tables with their separated values.",
+            |l| l.compensated_bytes,
+        ),
+        ("level_entries", "Number of entries of a level.", |l| l.entries),
     ];
     for (name, help, value) in fields {
         let samples = rows.iter().map(|(family, number, level)| {
@@ -406,17 +428,19 @@ fn put_cache(page: &mut Page, cache: &CacheStats) {
     let CacheStats { index, data, budget_bytes, ghost_bytes, index_share_per_mille } = cache;
     type Field = (&'static str, &'static str, &'static str, fn(&SegmentStats) -> u64);
     let fields: [Field; 9] = [
-        ("cache_hits_total", "counter", "Lookups that found their block.", |s| s.hits),
-        ("cache_misses_total", "counter", "Lookups that did not.", |s| s.misses),
-        ("cache_inserts_total", "counter", "Blocks taken in.", |s| s.inserts),
-        ("cache_declined_total", "counter", "Blocks declined as too large.", |s| s.declined),
-        ("cache_evictions_total", "counter", "Blocks pushed out.", |s| s.evictions),
+        ("cache_hits_total", "counter", "Cache lookups that found their block.", |s| s.hits),
+        ("cache_misses_total", "counter", "Cache lookups that did not find their block.", |s| s.misses),
+        ("cache_inserts_total", "counter", "Blocks inserted into the cache.", |s| s.inserts),
+        ("cache_declined_total", "counter", "Blocks not cached because they are too large.", |s| s.declined),
+        ("cache_evictions_total", "counter", "Blocks evicted from the cache.", |s| s.evictions),
         ("cache_returned_soon_total", "counter", "Inserts of blocks evicted shortly before.", |s| {
             s.returned_soon
         }),
-        ("cache_used_bytes", "gauge", "Bytes charged now.", |s| s.bytes),
-        ("cache_entries", "gauge", "Blocks held now.", |s| s.entries),
-        ("cache_capacity_bytes", "gauge", "The most bytes that may be charged now.", |s| s.capacity),
+        ("cache_used_bytes", "gauge", "Bytes charged to the cache now.", |s| s.bytes),
+        ("cache_entries", "gauge", "Blocks in the cache now.", |s| s.entries),
+        ("cache_capacity_bytes", "gauge", "Maximum bytes that may be charged to the cache now.", |s| {
+            s.capacity
+        }),
     ];
     for (name, kind, help, value) in fields {
         let segments = [("index", index), ("data", data)];
@@ -424,10 +448,22 @@ fn put_cache(page: &mut Page, cache: &CacheStats) {
             |(name, s): (&'static str, &SegmentStats)| (vec![("segment", name)], Value::Count(value(s)));
         page.put(name, kind, help, segments.map(sample));
     }
-    page.gauge("cache_budget_bytes", "The budget for both segments.", Value::Count(*budget_bytes as u64));
-    page.gauge("cache_ghost_bytes", "The part that ghost tables take.", Value::Count(*ghost_bytes as u64));
+    page.gauge(
+        "cache_budget_bytes",
+        "Budget of both cache segments, bytes.",
+        Value::Count(*budget_bytes as u64),
+    );
+    page.gauge(
+        "cache_ghost_bytes",
+        "Bytes of the cache budget used by ghost tables.",
+        Value::Count(*ghost_bytes as u64),
+    );
     let share = Value::Ratio(*index_share_per_mille as f64 / 1000.0);
-    page.gauge("cache_index_share_ratio", "The index segment's share of the rest.", share);
+    page.gauge(
+        "cache_index_share_ratio",
+        "Share of the index segment in the budget without ghost tables.",
+        share,
+    );
 }
 
 #[cfg(test)]

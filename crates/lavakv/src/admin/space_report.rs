@@ -81,7 +81,7 @@ pub struct Space {
     /// The store is open for reading only: snapshots and iterators of other processes are unknown
     /// here.
     pub is_read_only: bool,
-    /// Memtables, in memory only.
+    /// Bytes of memtables, in memory only.
     pub memtable_bytes: u64,
     /// Number of open snapshots.
     pub snapshots: u64,

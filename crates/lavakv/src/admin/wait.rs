@@ -47,9 +47,10 @@ pub(crate) fn look(
         return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(at).caused_by(why)));
     }
     if let Some(e) = jobs.context.health.held_up(now_ns) {
-        return Some(Err(
-            e.context("work that this call waits for is held up; it goes on when this has passed")
-        ));
+        return Some(Err(e.context(
+            "background work that this call waits for is held up; it resumes when the cause is \
+             removed",
+        )));
     }
     done().map(|done| done.then_some(())).transpose()
 }

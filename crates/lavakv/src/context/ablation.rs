@@ -136,7 +136,7 @@ impl Ablation {
             let mut switches = ablation.switches();
             let Some((_, on)) = switches.iter_mut().find(|(known, _)| *known == name) else {
                 let known = Self::names().join(", ");
-                return Err(Error::invalid(format!("there is no mechanism \"{name}\"; there are {known}")));
+                return Err(Error::invalid(format!("there is no mechanism \"{name}\": name one of {known}")));
             };
             **on = false;
         }

@@ -141,7 +141,7 @@ impl ExpertOptions {
         check("buffered_age_ms_max", self.buffered_age_ms_max.unwrap_or(0), 0, 3_600_000)?;
         check("log_group_bytes", self.log_group_bytes, 64 << 10, 4 << 30)?;
         if !self.log_group_bytes.is_multiple_of(io::PAGE as u64) {
-            return Err(Error::invalid("option log_group_bytes must be a multiple of 4096"));
+            return Err(Error::invalid("option log_group_bytes must be a multiple of 4096 bytes"));
         }
         check("wal_bytes_max", self.wal_bytes_max(), 2 * self.log_group_bytes, 1 << 50)
             .map_err(beside("log_group_bytes", self.log_group_bytes))?;
@@ -170,13 +170,14 @@ impl ExpertOptions {
     pub(crate) fn check_disks(&self, has_speed_disk: bool) -> Result<()> {
         if self.speed_values_fresh && self.speed_values_bytes_max == 0 {
             return Err(Error::invalid(
-                "option speed_values_fresh is about values on a speed disk: set speed_values_bytes_max",
+                "option speed_values_fresh applies to values on the fast tier: set \
+                 speed_values_bytes_max too",
             ));
         }
         match self.speed_values_bytes_max > 0 && !has_speed_disk {
-            true => Err(Error::invalid(
-                "option speed_values_bytes_max is for a store with a speed disk: name the disk",
-            )),
+            true => {
+                Err(Error::invalid("option speed_values_bytes_max needs a fast tier: set Options::speed"))
+            }
             false => Ok(()),
         }
     }

@@ -164,11 +164,11 @@ impl FamilyOptions {
         if !(1..=FAMILY_OPTIONS_VERSION).contains(&version) {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "family options of a newer release: upgrade the engine",
+                "family options are of a newer release: open the store with that release",
             ));
         }
         let compression = Compression::from_u8(r.u8()?)
-            .ok_or_else(|| Error::corruption("unknown compression in family options"))?;
+            .ok_or_else(|| Error::corruption("compression in family options is unknown"))?;
         // Values too large for their types saturate, and fail the range checks.
         let size = |v: u64| usize::try_from(v).unwrap_or(usize::MAX);
         let narrow = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
@@ -199,7 +199,11 @@ impl FamilyOptions {
         if version >= 3 {
             match r.u8()? {
                 PLACED_IN_TABLES | PLACED_IN_LOG => {}
-                n => return Err(Error::corruption(format!("value placement {n} in family options"))),
+                n => {
+                    return Err(Error::corruption(format!(
+                        "value placement {n} in family options is unknown"
+                    )));
+                }
             }
         }
         if version >= 4 {
@@ -212,9 +216,9 @@ impl FamilyOptions {
 
 fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
     let name = String::from_utf8(r.bytes()?.to_vec())
-        .map_err(|_| Error::corruption("the name of a compaction policy in family options is no UTF-8"))?;
+        .map_err(|_| Error::corruption("the name of a compaction policy in family options is not UTF-8"))?;
     let version = u32::try_from(r.varint()?)
-        .map_err(|_| Error::corruption("version of a compaction policy in family options"))?;
+        .map_err(|_| Error::corruption("version of a compaction policy in family options is out of range"))?;
     Ok(PolicyChoice { name, version, parameters: r.bytes()?.to_vec() })
 }
 

@@ -203,8 +203,10 @@ impl Options {
     fn check_metrics_file(&self) -> Result<()> {
         let Some(file) = &self.metrics_file else { return Ok(()) };
         match file.file_name().map(|name| name.to_str().and_then(names::parse)) {
-            None => Err(Error::invalid("option metrics_file: its path does not end in the name of a file")),
-            Some(Some(_)) => Err(Error::invalid("option metrics_file: files of a store have such names")),
+            None => Err(Error::invalid("option metrics_file: its path does not end in a file name: add one")),
+            Some(Some(_)) => Err(Error::invalid(
+                "option metrics_file: the name is reserved for files of a store: choose another",
+            )),
             Some(None) => Ok(()),
         }
     }

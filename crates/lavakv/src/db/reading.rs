@@ -32,7 +32,7 @@ impl Db {
     pub fn catch_up(&self) -> Result<Db> {
         let engine = self.here()?;
         let Some(reading) = &self.handle.reading else {
-            let why = "catch_up: the store was not opened read-only, so it shows every write already";
+            let why = "catch_up: the store was not opened read-only and already shows every write";
             return Err(Error::invalid(why).at_file(&engine.context.dir));
         };
         let (engine, reading) = crate::read_only::catch_up(engine, reading)?;

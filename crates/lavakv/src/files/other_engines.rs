@@ -29,7 +29,8 @@ pub(crate) fn need(state: &State, group: &PriorGroup) -> bool {
 /// Returns the error of an operation that needs another engine.
 pub fn refusal(dir: &Path, engines: &[String], what: &str) -> Error {
     let why = format!(
-        "engine {} keeps something in this store that {what}: do it with that engine, or after it has let go of that",
+        "engine {} keeps data in this store that {what}: open the store with that engine, or \
+         release the data first",
         engines.join(", ")
     );
     Error::new(ErrorKind::Unsupported, why).at_file(dir)

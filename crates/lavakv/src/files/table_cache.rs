@@ -90,13 +90,15 @@ impl TableCache {
             ErrorKind::NotFound if self.is_read.get().is_some() && self.open.has_closed() => Error::new(
                 ErrorKind::Busy,
                 format!(
-                    "the process that writes the store has removed the file, and only {} may stay open here: open the store again, or raise the limit (ulimit -n)",
+                    "the process that writes the store removed the file, and the limit of open \
+                     files here is {}: open the store again, or raise the limit (ulimit -n)",
                     self.context.open_files_allowed()
                 ),
             )
             .at_file(self.context.path(name)),
             ErrorKind::NotFound => Error::corruption(
-                "a file that manifest or log refer to is missing; restore it from a checkpoint or backup, or run `lava repair`",
+                "a file that the manifest or the log refers to is missing; restore it from a \
+                 checkpoint or backup, or run `lava repair`",
             )
             .at_file(self.context.path(name)),
             _ => e,
@@ -172,7 +174,7 @@ impl TableCache {
         if UseSums::of(&list) == *file.uses.sums() {
             return Ok(list);
         }
-        let why = "what the table references is not what the manifest says that it does; run `lava repair`";
+        let why = "the references of the table differ from the manifest; run `lava repair`";
         Err(Error::corruption(why).at_file(table.path()))
     }
 }
@@ -192,6 +194,6 @@ fn key(volume: Volume, number: u64) -> u64 {
 
 /// File numbers are never reused, so one of the references to this file is wrong.
 fn another_kind(dir: &Path, number: u64) -> Error {
-    let why = "the file is referred to as files of two kinds (table, vSST, segment): verify the store";
+    let why = "the file is referenced under two kinds (of table, vSST, segment): verify the store";
     Error::corruption(why).at_file(io::fs::join(dir, &names::vsst(number)))
 }

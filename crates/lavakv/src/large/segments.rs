@@ -270,7 +270,8 @@ pub(crate) fn open_listed(files: &Files, user_key: &[u8], meta: &VsstMeta) -> Re
 
 fn another_value(files: &Files, user_key: &[u8], number: u64) -> Error {
     Error::corruption(format!(
-        "the segment holds another value than the one of key \"{}\": restore it from a checkpoint or backup, or run `lava repair`",
+        "the segment does not hold the value of key \"{}\": restore it from a checkpoint or \
+         backup, or run `lava repair`",
         user_key.escape_ascii()
     ))
     .at_file(files.context.path(&names::vsst(number)))
@@ -280,7 +281,10 @@ fn another_value(files: &Files, user_key: &[u8], number: u64) -> Error {
 pub(crate) fn validate(key: &[u8], len: u64) -> Result<()> {
     Change { kind: ValueKind::Value, family: 0, key, value: &[] }.validate()?;
     if len > limits::LARGE_VALUE_LEN_MAX {
-        let why = format!("value of {len} bytes: at most {} are supported", limits::LARGE_VALUE_LEN_MAX);
+        let why = format!(
+            "value of {len} bytes is over the limit: at most {} bytes are supported",
+            limits::LARGE_VALUE_LEN_MAX
+        );
         return Err(Error::new(ErrorKind::TooLarge, why));
     }
     Ok(())

@@ -105,7 +105,8 @@ fn look_up<S: Source>(
             Ok(Content::Segment(crate::large::segments::open(&tree.files, user_key, reference)?))
         }
         kind => {
-            let why = format!("entry of kind {kind:?} where this release stores none: use a newer release");
+            let kind = kind as u8;
+            let why = format!("entry kind {kind} is not known to this release: use a newer release");
             Err(Error::new(ErrorKind::Unsupported, why).into())
         }
     }

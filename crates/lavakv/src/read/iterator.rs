@@ -66,7 +66,7 @@ impl DbIterator {
             Some(read_state) if family.id() == self.family => {
                 Self::over(&self.tree, &family.0, (read_state.clone(), self.seq), options)
             }
-            _ => Err(Error::invalid("an iterator beside one of another column family")),
+            _ => Err(Error::invalid("the iterator is of another column family: pass that of the iterator")),
         }
     }
 
@@ -208,7 +208,7 @@ impl DbIterator {
         self.check_open()?;
         let forward = self.forward;
         if self.valid() || !self.inner().skip_gap(forward)? {
-            return Err(Error::invalid("there is nothing damaged to go on behind: seek"));
+            return Err(Error::invalid("the iterator has no damage to skip: seek"));
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl DbIterator {
         if self.valid() {
             return Ok(());
         }
-        Err(Error::invalid("the iterator stands nowhere: seek first, and check valid()"))
+        Err(Error::invalid("the iterator has no position: seek first, and check valid()"))
     }
 
     /// Returns the key; empty without a position.

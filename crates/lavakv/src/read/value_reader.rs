@@ -130,7 +130,7 @@ impl Seek for ValueReader {
             SeekFrom::End(n) => self.len().checked_add_signed(n),
             SeekFrom::Current(n) => self.at.checked_add_signed(n),
         };
-        let before = || into_io(Error::invalid("seek to before the beginning of a value"));
+        let before = || into_io(Error::invalid("cannot seek before the beginning of a value"));
         self.at = target.ok_or_else(before)?;
         Ok(self.at)
     }

@@ -26,8 +26,10 @@ impl Admission {
         let more = |n: usize| (n < self.depth).then_some(n + 1);
         if self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
             self.context.stats.requests_busy.add(1);
-            let why =
-                format!("{} requests are in flight, as many as may be: wait for one of them", self.depth);
+            let why = format!(
+                "the maximum number of requests in flight, {}, is reached: wait for a completion",
+                self.depth
+            );
             return Err(Error::new(ErrorKind::Busy, why));
         }
         self.context.stats.requests.add(1);

@@ -223,9 +223,8 @@ impl Lane {
 
 /// Returns the error of writes behind a failed one.
 fn not_attempted(number: u64, failure: &Error) -> Error {
-    let why = format!(
-        "not attempted: write {number} of these requests failed before; call resume, and submit it again"
-    );
+    let why =
+        format!("not attempted: the earlier write {number} failed; call resume, and submit this one again");
     Error::new(ErrorKind::Busy, why).caused_by(failure.clone())
 }
 

@@ -77,7 +77,8 @@ impl WriteRequest {
         if self.is_durable {
             return &mut self.done;
         }
-        let why = "the write was not submitted as a durable one: nothing tells when it is";
+        let why = "the write was not submitted as durable: only durable writes report their \
+                   durability";
         self.refusal.insert(Request::known(Err(Error::invalid(why))))
     }
 

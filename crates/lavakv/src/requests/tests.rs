@@ -221,7 +221,7 @@ fn writes_behind_a_failure_are_attempted_unless_requests_stop() {
         sim.advance_ns(1_000_000_000);
         for (outcome, key) in outcomes.into_iter().zip([&b"behind"[..], b"later"]) {
             assert_eq!(db.get(key).unwrap().is_some(), !stops, "{outcome:?}");
-            let why = "not attempted: write 1 of these requests failed before";
+            let why = "not attempted: the earlier write 1 failed";
             let is_refused = |e: &Error| e.kind() == ErrorKind::Busy && e.message().starts_with(why);
             assert_eq!(outcome.as_ref().is_err_and(is_refused), stops, "{outcome:?}");
             assert_eq!(outcome.is_ok(), !stops, "{outcome:?}");

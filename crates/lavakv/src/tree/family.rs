@@ -297,7 +297,8 @@ impl Family {
     pub fn unserved(&self) -> Error {
         let name = &self.name;
         self.settings.given().policy.unsupported().context(format!(
-            "column family {name} can only be read: open the store with a release that knows the policy, or give it another one"
+            "column family {name} can only be read: open the store with a release that knows the \
+             policy, or set another policy"
         ))
     }
 

@@ -252,7 +252,10 @@ impl<'a> WriteOp<'a> {
         };
         let (first_seq, last_seq) = (writer.next_seq, writer.next_seq + u64::from(self.payload.count) - 1);
         if last_seq > base::MAX_SEQ {
-            return Err(Error::new(ErrorKind::TooLarge, "the store has used up its sequence numbers"));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                "the store has used up its sequence numbers: copy the data into a new store",
+            ));
         }
         let mut position = None;
         if !is_logged {

@@ -162,14 +162,14 @@ fn unsupported_iterator_calls_are_refused() {
     let e = iter.beside(&other, ReadOptions::default()).map(drop).unwrap_err();
     assert_eq!(
         (e.kind(), e.message()),
-        (ErrorKind::InvalidArgument, "an iterator beside one of another column family")
+        (ErrorKind::InvalidArgument, "the iterator is of another column family: pass that of the iterator")
     );
     drop(iter.beside(db.default_column_family(), ReadOptions::default()).unwrap());
     iter.seek_to_first().unwrap();
     let e = iter.skip_damaged().unwrap_err();
     assert_eq!(
         (e.kind(), e.message()),
-        (ErrorKind::InvalidArgument, "there is nothing damaged to go on behind: seek")
+        (ErrorKind::InvalidArgument, "the iterator has no damage to skip: seek")
     );
     assert_eq!(iter.key(), b"k", "it stays where it is");
 }

@@ -660,6 +660,6 @@ fn values_on_an_unknown_disk_are_refused() {
     let options = Options { speed: None, ..with_bound(1 << 20) };
     let e = Db::open_in(env(&sim), DIR, options).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert!(e.message().contains("speed_values_bytes_max is for a store with a speed disk"), "{e}");
+    assert!(e.message().contains("speed_values_bytes_max needs a fast tier"), "{e}");
     assert!(files(&sim).is_empty());
 }

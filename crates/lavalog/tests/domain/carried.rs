@@ -136,13 +136,13 @@ fn invalid_embedded_batches_are_refused() {
     let log = logs.create_log("raft").unwrap();
     let error = write_both(&db, &put(b"k", b"v"), &log, 1, b"r", Durability::Volatile).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert!(error.message().contains("no batch of logs can carry it"), "{error}");
+    assert!(error.message().contains("cannot be part of a batch of logs"), "{error}");
     let error = write_both(&db, &WriteBatch::new(), &log, 1, b"r", Durability::Durable).unwrap_err();
-    assert!(error.message().contains("carries no change"), "{error}");
+    assert!(error.message().contains("empty embedded batch"), "{error}");
     let long = put(b"k", &vec![1; 60 << 10]);
     let error = write_both(&db, &long, &log, 1, b"r", Durability::Durable).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    assert!(error.message().contains("a file of its own cannot"), "{error}");
+    assert!(error.message().contains("a value with its own file cannot"), "{error}");
     assert_eq!(log.last_lsn().unwrap(), None);
     // Embedded changes alone, in the record lane.
     let options = WriteOptions { durability: Some(Durability::Durable), ..WriteOptions::default() };

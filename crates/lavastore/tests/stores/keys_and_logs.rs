@@ -99,7 +99,7 @@ fn misuse_of_keys_and_logs_is_refused() {
     let mut batch = LogBatch::new();
     batch.append(&orders, 1, "x");
     let volatile = db.writing(&WriteOptions::volatile()).write_with_logs(&one("k", "v"), &batch);
-    invalid(volatile.unwrap_err(), "a volatile write is in no log");
+    invalid(volatile.unwrap_err(), "a volatile write is not logged");
     let limited = LogOptions { space_limit: Some(1 << 40), ..log_options() };
     let machine = SimEnv::new(1);
     let opened = Db::open_with_logs_in(&machine.env(), "/store", &options(), &limited);

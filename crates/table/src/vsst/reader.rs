@@ -213,7 +213,7 @@ impl Vsst {
         let parsed = record::verify(bytes, self.file.uid, offset).and_then(|()| {
             let shape = record::parse(bytes)?;
             if !wanted.matches(&shape, bytes) {
-                return Err(Error::corruption("the record of another key"));
+                return Err(Error::corruption("the record is of another key"));
             }
             if shape.codec == Compression::None {
                 return Ok((shape.value, None));

@@ -46,8 +46,9 @@ pub(super) fn put(page: &mut Page, histograms: &Histograms) {
         page,
         ("operation_seconds", "operation_max_seconds"),
         (
-            "Time of operations by kind; gets, moves of iterators and writes that are not durable by samples.",
-            "The longest of them.",
+            "Latency of operations by kind; gets, moves of iterators and writes without \
+             durability are sampled.",
+            "Longest operation of a kind.",
         ),
         &operations.iter().map(|(name, times)| (Some(("operation", *name)), times)).collect::<Vec<_>>(),
         &Scale::times(),
@@ -55,21 +56,24 @@ pub(super) fn put(page: &mut Page, histograms: &Histograms) {
     put_all(
         page,
         ("wait_seconds", "wait_max_seconds"),
-        ("Waits of writers by what they waited for.", "The longest of them."),
+        ("Waits of writers by cause.", "Longest wait of a writer by cause."),
         &waits.iter().map(|(cause, times)| (Some(("cause", *cause)), times)).collect::<Vec<_>>(),
         &Scale::times(),
     );
     put_all(
         page,
         ("compaction_width_bytes", "compaction_width_max_bytes"),
-        ("What compactions read, moves left out.", "The widest of them."),
+        ("Bytes read by a compaction, moves excluded.", "Most bytes read by a compaction."),
         &[(None, compaction_width)],
         &Scale::bytes(),
     );
     put_all(
         page,
         ("compaction_chain_levels", "compaction_chain_max_levels"),
-        ("Compactions in a row that were due when one of them began, itself included.", "The longest chain."),
+        (
+            "Compactions due in a chain when a compaction began, itself included.",
+            "Longest chain of due compactions.",
+        ),
         &[(None, compaction_chain)],
         &Scale::levels(),
     );

@@ -142,7 +142,7 @@ impl Relocator {
                 Ok(record) if (record.user_key, record.seq) == (user_key, seq) => {
                     return self.series.copy(&record).map(Some);
                 }
-                Ok(_) => error = Some(Error::corruption("the record of another key").at_offset(offset)),
+                Ok(_) => error = Some(Error::corruption("the record is of another key").at_offset(offset)),
                 Err(e) => error = Some(e),
             }
         }

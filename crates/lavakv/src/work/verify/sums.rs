@@ -67,9 +67,8 @@ fn differs(jobs: &Jobs, version: &Version, noted: NotedTables) -> Option<Error> 
         }
     }
     let name = sums.difference(&version.references, is_whole)?;
-    let why = format!(
-        "what the tables reference under blob {name} is not what the manifest says they do; run `lava repair`"
-    );
+    let why =
+        format!("the references of the tables to blob {name} differ from the manifest; run `lava repair`");
     Some(Error::corruption(why))
 }
 

@@ -229,12 +229,12 @@ impl FileCheck {
                 let segment = check.segment();
                 ((segment.file_len(), 1, segment.raw_len()), (meta.len, 1, meta.raw_bytes))
             }
-            _ => return Err(Error::corruption("the file is of another kind than the manifest says")),
+            _ => return Err(Error::corruption("the kind of the file differs from the manifest")),
         };
         if found == stated {
             return Ok(Fits { bytes: found.0, entries: found.1, list });
         }
-        Err(Error::corruption("length or entries differ from the manifest"))
+        Err(Error::corruption("the length or the number of entries differs from the manifest"))
     }
 }
 
@@ -374,7 +374,7 @@ impl Batches {
     fn decode(&mut self, jobs: &Jobs, first_seq: SeqNo, bytes: &[u8]) -> Result<()> {
         let (logged_seq, _, entries) = batch::decode(bytes)?;
         if logged_seq != first_seq {
-            return Err(Error::corruption("a batch in the log has another sequence than its record"));
+            return Err(Error::corruption("a batch in the log differs in sequence from its record"));
         }
         for (seq, change) in (first_seq..).zip(entries) {
             let change = change?;

@@ -130,7 +130,8 @@ pub(crate) struct Begun {
 pub(crate) fn busy(cause: StallCause) -> Error {
     let what = cause.waits_for();
     let why = format!(
-        "the write would wait longer than it may, for {what}: try again later, or let it wait longer"
+        "the write would exceed its deadline while it waits for {what}: try again later, or \
+         extend the deadline"
     );
     Error::new(ErrorKind::Busy, why)
 }

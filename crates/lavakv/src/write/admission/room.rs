@@ -166,7 +166,8 @@ impl Admission {
             }
             if let Some(e) = health.held_up(self.context.now_ns()) {
                 return Err(e.context(
-                    "memory is full and tables cannot be written; writes resume when this has passed",
+                    "memory is full, and tables cannot be written; writes resume when the cause \
+                     is removed",
                 ));
             }
             tried.ticket.get_or_insert_with(|| writer.queue.join(weight));
@@ -193,7 +194,8 @@ impl Admission {
     }
 
     fn no_tables(&self) -> Error {
-        let why = "memory is full and tables cannot be written for want of disk space; writes resume when space returns";
+        let why = "memory is full, and tables cannot be written without disk space: free space; \
+                   writes then resume";
         let refusal = self.context.health.no_space_error();
         let full = Error::new(ErrorKind::NoSpace, why).at_file(self.context.full_dir(refusal.as_ref()));
         refusal.map_or(full.clone(), |refusal| full.caused_by(refusal))

@@ -118,15 +118,14 @@ impl Admission {
     fn no_space(&self, ask: Ask, refusal: Option<Error>) -> Error {
         let (limit, used) = (self.space.limit_bytes(), self.space.used_bytes());
         if limit == u64::MAX {
-            let why =
-                "the volume is full: delete something, or make more room; writes resume when there is some";
+            let why = "the volume is full: delete data, or free space on it; writes then resume";
             let full = Error::new(ErrorKind::NoSpace, why).at_file(self.context.full_dir(refusal.as_ref()));
             return refusal.map_or(full.clone(), |refusal| full.caused_by(refusal));
         }
-        let what = if self.space.has_own_limit() { "space limit" } else { "room on the volume" };
+        let what = if self.space.has_own_limit() { "space limit" } else { "space on the volume" };
         let why = format!(
-            "the {what}, {limit} bytes, is reached ({used} occupied, {} reserved, {} asked for): delete something, \
-             or make more room; writes resume when there is some",
+            "the {what}, {limit} bytes, is reached ({used} occupied, {} reserved, {} requested): \
+             delete data, or make more space; writes then resume",
             self.space.reserve_bytes(),
             ask.bytes
         );

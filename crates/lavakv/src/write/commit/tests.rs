@@ -99,7 +99,10 @@ fn exhausted_sequence_numbers_refuse_the_write() {
         let e = db.write(&two).unwrap_err();
         assert_eq!(
             (e.kind(), e.message()),
-            (ErrorKind::TooLarge, "the store has used up its sequence numbers")
+            (
+                ErrorKind::TooLarge,
+                "the store has used up its sequence numbers: copy the data into a new store"
+            )
         );
     }
     assert!(db.get(b"b").unwrap().is_none() && db.get(b"a").unwrap().as_deref() == Some(&b"1"[..]));
@@ -122,7 +125,10 @@ fn a_panicking_insert_poisons_the_store_and_blocks_no_write() {
     let writes = &db.engine().writes;
     let e = writes.memtables.wait_visible(2).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Io, "what is told of a write that was logged behind it");
-    assert!(e.to_string().contains("a thread panicked while it put a write into the memtables"), "{e}");
+    assert!(
+        e.to_string().contains("a thread panicked while it put a write into the memtables: reopen the store"),
+        "{e}"
+    );
     assert_eq!(db.put(b"b", b"3").unwrap_err().kind(), ErrorKind::Poisoned);
     assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Poisoned);
     assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));

@@ -97,7 +97,7 @@ fn a_list_is_read_with_its_table() {
         list.iter_mut().for_each(|d| d.count += 1);
         noted.add(0, file.number, &list);
     }
-    assert!(check(jobs, noted)[0].message().contains("is not what the manifest says they do"));
+    assert!(check(jobs, noted)[0].message().contains("differ from the manifest"));
     db.close().unwrap();
 }
 
