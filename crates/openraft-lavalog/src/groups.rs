@@ -26,7 +26,7 @@ impl Groups {
     pub fn enter(&self, name: &str) -> Result<Arc<InUse>> {
         if !lock(&self.names).insert(name.to_owned()) {
             let why = format!(
-                "the Raft group {name:?} is in use: its log storage or its state machine is there still"
+                "the Raft group {name:?} is in use: drop its log storage and its state machine first"
             );
             return Err(Error::new(ErrorKind::Locked, why));
         }

@@ -17,9 +17,9 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match bytes.split_first() {
         Some((&VERSION, body)) => rmp_serde::from_slice(body)
-            .map_err(|e| Error::corruption("a record of Raft is none of its type").caused_by(e)),
+            .map_err(|e| Error::corruption("a record of Raft cannot be decoded").caused_by(e)),
         Some((version, _)) => {
-            let why = format!("a record of Raft has version {version}, which a newer release wrote");
+            let why = format!("a record of Raft has version {version}: use a newer release");
             Err(Error::new(ErrorKind::Unsupported, why))
         }
         None => Err(Error::corruption("a record of Raft is empty")),

@@ -213,7 +213,7 @@ impl Writer {
     fn frame(&mut self, kind: u8, body: &[u8]) -> Result<()> {
         if body.len() >= FRAME_MAX {
             let why = format!(
-                "a snapshot of Raft cannot hold an entry of {} bytes: store less under one key",
+                "a snapshot of Raft cannot hold an entry of {} bytes: store smaller values",
                 body.len()
             );
             return Err(Error::new(ErrorKind::TooLarge, why));
@@ -280,7 +280,7 @@ impl Frames {
         let (len, sum) = (reader.u32()? as usize, reader.u32()?);
         let end = self.at + FRAME_HEAD + len as u64;
         if len == 0 || len > FRAME_MAX || end > self.len {
-            return Err(self.damaged("a frame has a length that cannot be"));
+            return Err(self.damaged("the length of a frame is out of range"));
         }
         let mut payload = vec![0; len];
         self.file.read_at(&mut payload, self.at + FRAME_HEAD)?;
@@ -294,7 +294,7 @@ impl Frames {
     pub fn meta(&mut self) -> Result<Vec<u8>> {
         match self.frame()? {
             (META, body) => Ok(body),
-            _ => Err(self.damaged("it does not begin with what it is of")),
+            _ => Err(self.damaged("its first frame is malformed")),
         }
     }
 
@@ -314,7 +314,7 @@ impl Frames {
                 Ok(true)
             }
             END if reader.u64()? == self.count && self.at == self.len => Ok(false),
-            _ => Err(self.damaged("it does not end as it should")),
+            _ => Err(self.damaged("its last frame is malformed")),
         }
     }
 }
@@ -343,7 +343,7 @@ impl SnapshotFile {
         match &self.side {
             Side::Reading(file, len) => Ok((file.clone(), *len)),
             Side::Writing(written, part) => Ok((part.fs.open(&part.path, Access::Buffered)?, written.len())),
-            Side::Nothing => Err(Error::not_found("the snapshot of a Raft group was not taken")),
+            Side::Nothing => Err(Error::not_found("the Raft group has no snapshot: take one first")),
         }
     }
 

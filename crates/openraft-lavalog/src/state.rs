@@ -64,7 +64,7 @@ impl Changes {
 
     fn check(&mut self, key: &[u8]) {
         if key.first() == Some(&0) && self.refused.is_none() {
-            let why = "keys of a state of Raft that begin with the byte 0 are not the application's";
+            let why = "keys with the first byte 0 are reserved in a Raft state: use other keys";
             self.refused = Some(Error::new(ErrorKind::InvalidArgument, why));
         }
     }
@@ -418,7 +418,9 @@ where
             // ignores it.
             return Ok(Snapshot { meta: Meta::<C>::default(), snapshot: Box::new(SnapshotFile::nothing()) });
         }
-        let missing = || Error::not_found("the snapshot of a Raft group was removed while it was taken");
+        let missing = || {
+            Error::not_found("the snapshot of a Raft group was removed during its creation: take another one")
+        };
         Ok(taken.ok_or_else(missing).map_err(|e| StorageIOError::read_snapshot(None, &e))?)
     }
 }

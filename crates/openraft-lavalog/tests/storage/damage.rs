@@ -168,7 +168,7 @@ fn a_snapshot_without_space_fails_and_the_group_continues() {
     assert_eq!(nothing.meta.last_log_id, None);
     machine.clear_faults();
     let told = block_on(state.install_snapshot(&nothing.meta, nothing.snapshot)).unwrap_err();
-    assert!(told.to_string().contains("was not taken"), "{told}");
+    assert!(told.to_string().contains("has no snapshot: take one first"), "{told}");
     assert_eq!(snapshot(&mut state), None);
     assert_eq!(state.state().snapshot_not_taken().map(|e| e.kind()), Some(ErrorKind::NoSpace));
     assert_eq!(take(&mut state).meta.last_log_id, Some(log_id(1, 0, 0)));
@@ -215,7 +215,7 @@ fn a_snapshot_removed_during_another_is_reported() {
         state.install_snapshot(&sent.meta, sent.snapshot).await.unwrap();
         machine.env().fs.remove(Path::new(&snapshot_files(&machine)[0].0)).unwrap();
         let told = late.build_snapshot().await.unwrap_err();
-        assert!(told.to_string().contains("was removed while it was taken"), "{told}");
+        assert!(told.to_string().contains("was removed during its creation"), "{told}");
     });
 }
 
@@ -248,7 +248,7 @@ fn a_group_is_in_use_until_all_of_it_is_gone() {
 fn a_reserved_key_is_refused_without_effect() {
     let mut state = open(&SimEnv::new(2)).unwrap();
     let told = block_on(state.apply([entry(0, "a"), entry(1, "\0applied")])).unwrap_err();
-    assert!(told.to_string().contains("begin with the byte 0"), "{told}");
+    assert!(told.to_string().contains("keys with the first byte 0"), "{told}");
     let (applied, _) = block_on(state.applied_state()).unwrap();
     assert_eq!(applied.map(|id| id.index), Some(0));
 }
