@@ -37,7 +37,7 @@ impl Slice {
         if isize::try_from(self.len).is_err() {
             return Err(Error::new(
                 ErrorKind::TooLarge,
-                format!("{} bytes in one piece of memory", self.len),
+                format!("a slice of {} bytes exceeds the address space: pass fewer bytes", self.len),
             ));
         }
         // SAFETY: not NULL, within the size limit, and otherwise guaranteed by the caller.
@@ -65,7 +65,7 @@ pub fn range<'a>(start: Option<&'a [u8]>, end: Option<&'a [u8]>) -> (Bound<&'a [
 fn invalid(what: &str) -> Error {
     Error::new(
         ErrorKind::InvalidArgument,
-        format!("{what} was passed to a function of lavastore.h: see there"),
+        format!("{what} was passed to a function of lavastore.h: read its comment there"),
     )
 }
 
@@ -99,7 +99,7 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     }
     // SAFETY: not NULL, otherwise guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|e| invalid("a text that is no UTF-8").caused_by(e))
+    text.to_str().map_err(|e| invalid("a text with invalid UTF-8").caused_by(e))
 }
 
 /// Converts a NUL-terminated path of any bytes.
@@ -122,7 +122,7 @@ pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
 /// `out` is NULL, or valid for a write of one value, and no other thread uses it.
 pub unsafe fn place<'a, T>(out: *mut T) -> Result<&'a mut T> {
     // SAFETY: guaranteed by the caller.
-    unsafe { out.as_mut() }.ok_or_else(|| invalid("NULL in place of room for the answer"))
+    unsafe { out.as_mut() }.ok_or_else(|| invalid("NULL in place of an output pointer"))
 }
 
 /// Moves a value to the heap and hands out its pointer.

@@ -14,7 +14,7 @@ pub struct LavaIter(Cursor);
 impl LavaIter {
     /// Returns the cursor if it is on an entry.
     fn standing(&self) -> Result<&Cursor> {
-        let why = "the iterator stands on no entry: ask lava_iter_valid first";
+        let why = "the iterator is at no entry: call lava_iter_valid first";
         self.0.valid().then_some(&self.0).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, why))
     }
 }

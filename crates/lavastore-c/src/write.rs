@@ -19,7 +19,7 @@ pub(crate) fn options_of(how: u32) -> Result<WriteOptions> {
         3 => Some(Durability::Volatile),
         _ => {
             let why = format!(
-                "{how} is no way to write: one of LAVA_WRITE_* is, with LAVA_WRITE_NO_WAIT or without"
+                "{how} is no write mode: pass one of LAVA_WRITE_*, with or without LAVA_WRITE_NO_WAIT"
             );
             return Err(Error::new(ErrorKind::InvalidArgument, why));
         }

@@ -92,7 +92,7 @@ impl Applier {
     pub fn apply(&mut self, lsn: Lsn, changes: &WriteBatch) -> Result<()> {
         if let Some(applied) = self.applied_lsn()?.filter(|applied| *applied >= lsn) {
             return Err(Error::invalid(format!(
-                "record {lsn} is applied already: the state is at {applied}"
+                "record {lsn} is applied already, up to record {applied}: apply a later one"
             )));
         }
         let mut changes = changes.clone();

@@ -348,7 +348,9 @@ impl WriteBatch {
         match self.store {
             None => Ok(()),
             Some(Ok(store)) if store == family.store() => Ok(()),
-            Some(_) => Err(Error::invalid("the batch has a column family of another store")),
+            Some(_) => Err(Error::invalid(
+                "the batch has a column family of another store: make a batch for each store",
+            )),
         }
     }
 }

@@ -175,7 +175,7 @@ impl Db {
     /// * The errors of [`Db::family`].
     pub fn applier(&self, log: &Log) -> Result<Applier> {
         if log.store().id() != self.default.handle().store() {
-            return Err(Error::invalid("the log that is to be applied is of another store"));
+            return Err(Error::invalid("the applied log belongs to another store: take it from this one"));
         }
         Applier::new(self.family(crate::applier::FAMILY)?, log.clone())
     }

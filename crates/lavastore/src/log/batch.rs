@@ -125,7 +125,7 @@ pub(crate) fn durability_of(options: &WriteOptions) -> Result<Option<Durability>
     match options.wait_at_most {
         None => Ok(options.durability),
         Some(_) => Err(Error::invalid(
-            "a write of logs cannot be bound in its wait: leave wait_at_most out, or append asynchronously",
+            "a write of logs has no deadline: omit wait_at_most, or append asynchronously",
         )),
     }
 }
@@ -258,7 +258,9 @@ impl<'a> LogBatch<'a> {
         match self.store {
             None => Ok(()),
             Some(Ok(of)) if of == store => Ok(()),
-            Some(_) => Err(Error::invalid("the batch has a log of another store")),
+            Some(_) => {
+                Err(Error::invalid("the batch has a log of another store: make a batch for each store"))
+            }
         }
     }
 }

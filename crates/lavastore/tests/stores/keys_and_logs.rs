@@ -44,7 +44,7 @@ fn log_writes_refuse_options_with_a_deadline() {
     ];
     for e in refused.map(Result::unwrap_err) {
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-        assert!(e.message().contains("leave wait_at_most out"), "{e}");
+        assert!(e.message().contains("omit wait_at_most"), "{e}");
     }
     assert_eq!((db.get("a").unwrap(), orders.last_lsn().unwrap()), (None, None));
     db.writing(&bounded).put("a", "b").unwrap();
