@@ -96,7 +96,7 @@ pub fn is_whole(damage: &[lavastore::Error]) -> Result<()> {
     match damage.first() {
         None => Ok(()),
         Some(damage) => {
-            let what = format!("this is only what is before the damage: {damage}");
+            let what = format!("the output ends before the damage: {damage}");
             Err(status::failure(Status::Damage, what))
         }
     }
@@ -164,14 +164,15 @@ pub struct FamilyArgs {
 }
 
 fn policy(name: &str) -> Result<PolicyChoice, String> {
-    PolicyChoice::named(name)
-        .ok_or_else(|| format!("it is leveled or vlsm{}", nearest::tip(name, ["leveled", "vlsm"])))
+    PolicyChoice::named(name).ok_or_else(|| {
+        format!("a compaction policy is leveled or vlsm{}", nearest::tip(name, ["leveled", "vlsm"]))
+    })
 }
 
 fn codec(name: &str) -> Result<Compression, String> {
     let all = [Compression::None, Compression::Lz4, Compression::Zstd];
     let tip = || nearest::tip(name, all.map(|c| c.name()));
-    all.into_iter().find(|c| c.name() == name).ok_or_else(|| format!("it is none, lz4 or zstd{}", tip()))
+    all.into_iter().find(|c| c.name() == name).ok_or_else(|| format!("a codec is none, lz4 or zstd{}", tip()))
 }
 
 impl FamilyArgs {

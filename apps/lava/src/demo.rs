@@ -129,7 +129,7 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
     out.flush()?;
     match outcome.lost {
         0 if outcome.separation.missing() > 0 => {
-            Err(format!("{} long values are not separated from their keys", outcome.separation.missing())
+            Err(format!("{} large values are not separated from their keys", outcome.separation.missing())
                 .into())
         }
         0 => Ok(()),
@@ -159,7 +159,7 @@ fn prepare(dir: &Path) -> Result<()> {
     let ours = Db::open_in(&place.env, &place.dir, &options).is_ok_and(|db| db.open_family(MARK).is_ok());
     if !ours {
         let dir = dir.display();
-        let what = format!("{dir} is not empty and no store of an earlier demo: name a new directory");
+        let what = format!("{dir} is neither empty nor the store of an earlier demo: name a new directory");
         return Err(failure(Status::Exists, what));
     }
     if let Some(speed) = place::speed_of(dir).filter(|speed| place::volume_of(speed).is_none()) {
@@ -181,7 +181,7 @@ fn prepare_on_volume(db: &Path) -> Result<()> {
     let ours = files.is_empty()
         || Db::open_in(&place.env, &place.dir, &options).is_ok_and(|db| db.open_family(MARK).is_ok());
     if !ours {
-        let what = format!("{} holds no store of an earlier demo: name another volume", db.display());
+        let what = format!("{} is not the store of an earlier demo: name another volume", db.display());
         return Err(failure(Status::Exists, what));
     }
     for file in fs.list(&place.dir)? {
@@ -294,7 +294,7 @@ fn run_and_kill(mut child: Child, ledger: &mut Ledger, kill_at: u64) -> Result<u
     let status = child.wait()?;
     match (status.signal(), written) {
         (Some(9), Some(bytes)) => Ok(bytes),
-        _ => Err(Error::from(format!("the writer process ended before it was killed ({status})"))),
+        _ => Err(Error::from(format!("the writer process exited before the kill ({status})"))),
     }
 }
 

@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Result of an interrupted verification.
-pub const NOT_CHECKED: &str = "not everything was checked; the same command begins again";
+pub const NOT_CHECKED: &str = "the check is incomplete; the same command starts over";
 /// Result of an interrupted checkpoint.
-pub const NO_COPY: &str = "nothing is left of the copy; the same command begins again";
+pub const NO_COPY: &str = "the copy is removed; the same command starts over";
 /// Result of an interrupted repair.
 pub const NOTHING_REPAIRED: &str =
-    "nothing is left of the new store, and the damaged one is as it was; the same command begins again";
+    "the new store is removed, and the damaged one is unchanged; the same command starts over";
 
 /// Received signal; 0: none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);

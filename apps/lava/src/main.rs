@@ -90,7 +90,7 @@ fn hint(all: &[OsString]) -> String {
             None => break,
         }
     }
-    format!(" (lava help{path} tells more)")
+    format!(" (see lava help{path} for details)")
 }
 
 #[cfg(test)]

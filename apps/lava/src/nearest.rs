@@ -1,6 +1,8 @@
 //! "Did you mean": the most similar known name.
 
 use clap::error::{ContextKind, ContextValue};
+use io::FileSystem;
+use std::path::Path;
 
 /// Returns the suggestions of the parser for an unknown word.
 pub fn of_parser(error: &clap::Error) -> String {
@@ -19,6 +21,15 @@ pub fn tip<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let most = name.chars().count().div_ceil(3);
     let near = near.filter(|(distance, known)| *distance <= most && !known.is_empty());
     told(&near.map(|(_, known)| known.to_owned()).into_iter().collect::<Vec<_>>())
+}
+
+/// Same as [`tip`], for the files in the directory of a missing file.
+pub fn of_file(fs: &dyn FileSystem, path: &Path) -> String {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return String::new();
+    };
+    let files = fs.list(dir).unwrap_or_default();
+    tip(name, files.iter().map(|file| &file.name[..]))
 }
 
 fn told(names: &[String]) -> String {

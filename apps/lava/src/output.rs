@@ -167,6 +167,7 @@ pub fn files_in(dir: &Path) -> Vec<PathBuf> {
 
 /// Formats the line of a report with the format of a store.
 pub fn format_line(format: u64, newest: u64) -> String {
-    let more = if format < newest { format!(", lava upgrade raises it to {newest}") } else { String::new() };
+    let more =
+        if format < newest { format!(", run lava upgrade to raise it to {newest}") } else { String::new() };
     format!("format               {format}{more}\n")
 }

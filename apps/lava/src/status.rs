@@ -26,24 +26,18 @@ pub enum Status {
 /// All statuses with their meanings.
 pub const ALL: [(Status, &str); 10] = [
     (Status::Done, "done"),
-    (
-        Status::Failed,
-        "an error that is none of those below: the system refused something, a record of an import is malformed",
-    ),
-    (Status::Usage, "wrong use: an option, key, value or path that is not accepted; nothing was changed"),
+    (Status::Failed, "another error: a system call failed, or a record of an import is malformed"),
+    (Status::Usage, "usage: an option, key, value or path is invalid; nothing was changed"),
     (
         Status::NotWhole,
-        "done but for what cannot be read (export --skip-damaged), or repair found no damage and cannot tell whether all is saved",
+        "incomplete: export --skip-damaged left out damaged data, or repair cannot confirm that all data is saved",
     ),
-    (Status::KeyNotFound, "the key or record is not there (get, log read)"),
-    (
-        Status::Damage,
-        "something stored is damaged: a command met it, verify or fsck found it, or repair could not save all",
-    ),
-    (Status::NoSpace, "the volume, or the limit of the store, is full"),
-    (Status::InUse, "another process holds the store or the volume"),
-    (Status::NotFound, "there is no such store, volume, file, column family or log"),
-    (Status::Exists, "what was to be made is there already"),
+    (Status::KeyNotFound, "the key or record does not exist (get, log read)"),
+    (Status::Damage, "damage: a command, verify or fsck found damaged data, or repair lost some"),
+    (Status::NoSpace, "no space: the volume is full, or the store is at its limit"),
+    (Status::InUse, "locked: another process has the store or the volume open"),
+    (Status::NotFound, "the store, volume, file, column family or log does not exist"),
+    (Status::Exists, "the target exists already"),
 ];
 
 /// Formats the table as text.

@@ -85,6 +85,8 @@ fn a_volume_is_mounted_on_a_directory_only() {
     let s = Scratch::new("fuse-place");
     s.ok(&["fs", "mkfs", "image", "--size", "64M", "--sparse"]);
     s.file("file", b"x");
-    assert!(s.fails(1, &["fs", "mount", "image", "file"]).contains("file is not a directory"));
+    assert!(
+        s.fails(1, &["fs", "mount", "image", "file"]).contains("file is not a directory: name another one")
+    );
     assert!(s.fails(1, &["fs", "mount", "image", "nowhere"]).contains("cannot look at nowhere: "));
 }

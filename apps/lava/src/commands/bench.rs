@@ -53,7 +53,7 @@ pub fn bench_fs(db: Option<PathBuf>, args: &BenchFsCommand) -> Result<()> {
         let device = device::open(path, &DeviceOptions::default())?;
         if let Some(occupant) = lavafs::occupant(&*device)?.filter(|_| !args.force) {
             let name = path.display();
-            return output::usage(format!("{name} holds {occupant}, which --force would destroy"));
+            return output::usage(format!("{name} has {occupant}: pass --force to overwrite it"));
         }
         bench::fs::run(&Ground::Device(&*device), path, &args.fs, args.file_size)?
     } else if let Some(path) = volume_of(&db) {
@@ -210,8 +210,7 @@ fn announce(args: &BenchStore) -> Result<()> {
     let is_meant = args.bench.num.is_some() || args.bench.is_tail();
     if !args.yes && !is_meant && !std::io::stderr().is_terminal() {
         return output::usage(format!(
-            "this loads {keys}, {bytes}, into {FRESH_PARENT}: say so with --yes, or name a directory with --db, or \
-             fewer keys with --num"
+            "this loads {keys}, {bytes}, into {FRESH_PARENT}: confirm with --yes, name a directory with --db, or lower --num"
         ));
     }
     output::tell(&format!("loads {keys}, {bytes}, into {FRESH_PARENT}, and removes them at the end"));
@@ -290,7 +289,7 @@ fn to_new_store(db: &Path, or: &str) -> Result<Place> {
     let place = Place::to_write(db)?;
     if place.env.fs.exists(&place.dir)? && !place.env.fs.list(&place.dir)?.is_empty() {
         let name = volume_of(db).unwrap_or(db).display();
-        let what = format!("there is a store on {name}: make the volume anew{or}");
+        let what = format!("{name} has a store already: format the volume again{or}");
         return Err(failure(Status::Exists, what));
     }
     Ok(place)
@@ -299,10 +298,10 @@ fn to_new_store(db: &Path, or: &str) -> Result<Place> {
 /// Runs a benchmark in a store on a LavaFS volume.
 fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
     if matches!(args.bench.workload, Workload::Contract | Workload::Ablation) {
-        return output::usage("contract and ablation make many stores: name a directory");
+        return output::usage("contract and ablation create many stores: name a directory with --db");
     }
     if args.bench.workload == Workload::MultiGet {
-        return output::usage("multi-get reads the files of the store beside it: name a directory");
+        return output::usage("multi-get reads the files of the store directly: name a directory with --db");
     }
     let path = volume_of(db).unwrap_or(db);
     let place = if args.bench.reuse { Place::to_write(db)? } else { to_new_store(db, ", or pass --reuse")? };

@@ -64,7 +64,7 @@ pub fn take<S>(
         Ok(store) => make(store, &target).map(|()| false)?,
         Err(e) if is_locked(&e) && on_volume(&db).is_some() => {
             return Err(status::about(
-                "a process that has a volume open takes no requests for checkpoints of the stores on it; take the checkpoint in that process",
+                "a process with an open volume accepts no checkpoint requests; take the checkpoint in that process",
                 e,
             ));
         }
@@ -130,12 +130,11 @@ fn target_beside(db: &Path, target: &Path) -> Result<PathBuf> {
         (Some(store), _) => {
             let path = store.path.display();
             output::usage(format!(
-                "a store on a volume has its checkpoints there, too: name this one lavafs:{path}:/NAME, under which --db finds it"
+                "a checkpoint of a store on a volume must be on the same volume: name it lavafs:{path}:/NAME"
             ))
         }
         (None, Some(_)) => output::usage(
-            "a checkpoint shares files with its store, so it is a directory on the same file system; lava repair --into \
-             lavafs:PATH copies a store to a volume",
+            "a checkpoint shares files with its store and must be on the same file system: name a directory there, or copy the store with lava repair --into lavafs:PATH",
         ),
     }
 }

@@ -94,6 +94,6 @@ fn has_keys(place: &Place) -> Result<bool> {
 
 fn other_engine(db: &Path, has: &str, wanted: &str) -> crate::Error {
     let what =
-        format!("the store in {} has {has} and no {wanted}: --add-engine lets it have both", db.display());
+        format!("the store in {} has {has} and no {wanted}: pass --add-engine to add them", db.display());
     failure(Status::Usage, what)
 }

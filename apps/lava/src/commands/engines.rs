@@ -1,10 +1,11 @@
 //! `engines`: lists the engines that share the store, and removes one.
 
 use super::{Halves, directory, open_without_logs};
-use crate::{Result, output};
+use crate::status::with_message;
+use crate::{Result, nearest, output};
 use bench::report::{counted, human_bytes};
 use clap::Args;
-use lavastore::{EngineSpace, LogStore, Options};
+use lavastore::{EngineSpace, ErrorKind, LogStore, Options};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -39,13 +40,19 @@ pub fn engines(db: Option<PathBuf>, args: &EnginesArgs) -> Result<()> {
     };
     if !args.yes {
         return output::usage(format!(
-            "what the engine {name} has in the store is lost for good if it is removed: --yes does it"
+            "removing the engine {name} deletes all of its data: confirm with --yes"
         ));
     }
     let store =
         open_without_logs(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
-    let before = store.engines()?.into_iter().find(|engine| engine.name == *name).unwrap_or_default();
-    store.remove_engine(name)?;
+    let all = store.engines()?;
+    let before = all.iter().find(|engine| engine.name == *name).cloned().unwrap_or_default();
+    store.remove_engine(name).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => with_message(e, |e| {
+            format!("{e}{}", nearest::tip(name, all.iter().map(|engine| &engine.name[..])))
+        }),
+        _ => e.into(),
+    })?;
     store.close()?;
     let report = json!({ "removed": name, "files": before.files, "bytes": before.bytes });
     output::report(args.json, &report, || {

@@ -140,7 +140,7 @@ fn is_of_reading(error: &lavastore::Error) -> bool {
 /// Returns the error that ends an export; it names the option that would continue.
 fn stopped(error: lavastore::Error, skip: bool) -> Error {
     match !skip && is_of_reading(&error) {
-        true => with_message(error, |error| format!("{error}; --skip-damaged goes on behind it")),
+        true => with_message(error, |error| format!("{error}; pass --skip-damaged to continue after it")),
         false => error.into(),
     }
 }
@@ -149,7 +149,7 @@ fn stopped(error: lavastore::Error, skip: bool) -> Error {
 pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     let file = args.file.as_deref().filter(|file| *file != Path::new("-"));
     if args.json && file.is_none() {
-        return output::usage("--json tells what was written to a file: name one");
+        return output::usage("--json reports on an export to a file: name a file");
     }
     let format = format_of(file, args.format)?;
     let store = open_to_read(db)?;
@@ -199,7 +199,7 @@ fn stopped_by_signal(sum: &Exported, file: Option<&Path>) -> Error {
     let records = counted(sum.records, "record");
     let on = match (file, &sum.last_key) {
         (Some(file), _) => format!("; {} was not written", file.display()),
-        (None, Some(key)) => format!("; --escaped --from '{}' goes on with the last of them", escape(key)),
+        (None, Some(key)) => format!("; --escaped --from '{}' continues with the last record", escape(key)),
         (None, None) => String::new(),
     };
     format!("interrupted after {records}{on}").into()
@@ -214,7 +214,7 @@ fn format_of(file: Option<&Path>, asked: Option<Format>) -> Result<Format> {
         // A pipe, a terminal or a device.
         None if file.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) => Ok(Format::Tsv),
         None => output::usage(format!(
-            "{} does not tell its format: end it in .tsv or .jsonl, call it Packages, or give --format",
+            "{} has no known format: name it .tsv, .jsonl or Packages, or pass --format",
             file.display()
         )),
     }

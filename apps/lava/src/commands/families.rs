@@ -41,7 +41,10 @@ pub struct ListArgs {
 fn ls(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
     let halves = Halves::open(db)?;
     let Some(store) = &halves.keys else {
-        return Err(failure(Status::NotFound, "the store has logs and no keys, so no column families"));
+        return Err(failure(
+            Status::NotFound,
+            "the store has logs and no keys, and therefore no column families",
+        ));
     };
     let families = store.space()?.families;
     let bytes = |f: &lavastore::FamilySpace| f.levels.iter().map(|l| l.bytes).sum::<u64>() + f.vsst_bytes;
@@ -101,7 +104,7 @@ fn drop_family(db: Option<PathBuf>, args: &DropArgs) -> Result<()> {
     if !args.yes {
         let name = &args.name;
         return output::usage(format!(
-            "all data of the column family {name} is lost if it is dropped: --yes does it"
+            "dropping the column family {name} deletes all of its data: confirm with --yes"
         ));
     }
     store.drop_family(&family)?;

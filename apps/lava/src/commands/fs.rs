@@ -11,16 +11,16 @@ mod mount;
 use super::place::{open_devices, open_volume, parts};
 use crate::formats::streamed;
 use crate::status::{Status, failure, with_message};
-use crate::{Result, output};
+use crate::{Result, nearest, output};
 use bench::report::{counted, human_bytes};
 use clap::{Args, Subcommand, ValueEnum};
 use io::kernel::device::{self, DeviceKind, DeviceOptions, ImageRoom};
 use io::{Access, AppendFile, BlockDevice, CreateOptions, FileSystem, ReadFile, SyncKind};
-use lavastore::Env;
 use lavastore::lavafs::geometry::SECOND;
 use lavastore::lavafs::layout::Extent;
 use lavastore::lavafs::superblock::Slots;
 use lavastore::lavafs::{self, DeviceStatistics, Devices, FormatOptions, LavaFs, Role};
+use lavastore::{Env, ErrorKind};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -197,11 +197,12 @@ pub fn size(text: &str) -> Result<u64, String> {
             let unit = text[digits.len()..][..1].to_ascii_uppercase();
             return Err(format!("sizes are powers of two: {digits}{unit}iB, or {digits}{unit} for short"));
         }
-        _ => return Err("a number of bytes, with K, M, G or T behind it".to_owned()),
+        _ => return Err("a size is a number of bytes, or a number with K, M, G or T".to_owned()),
     };
-    let number: u64 =
-        digits.parse().map_err(|_| "a number of bytes, with K, M, G or T behind it".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too many bytes".to_owned())
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "a size is a number of bytes, or a number with K, M, G or T".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "the size exceeds 64 bits".to_owned())
 }
 
 /// Runs a command.
@@ -241,7 +242,7 @@ fn make_device(path: &Path, size: Option<u64>, sparse: bool, option: &str) -> Re
         (false, None) => {
             let path = path.display();
             return output::usage(format!(
-                "{path} is not there: say how large an image is to be with {option}"
+                "{path} does not exist: pass the size of a new image with {option}"
             ));
         }
         (true, _) => {}
@@ -250,7 +251,7 @@ fn make_device(path: &Path, size: Option<u64>, sparse: bool, option: &str) -> Re
     let device = device::open(path, &DeviceOptions::default())?;
     if exists && size.is_some_and(|len| len != device.len()) {
         let (name, len) = (kind.name(), device.len());
-        return output::usage(format!("the {name} is there already and has {len} bytes: leave {option} out"));
+        return output::usage(format!("the {name} exists already and has {len} bytes: omit {option}"));
     }
     Ok(Made { path: path.to_owned(), kind, device, is_new: !exists })
 }
@@ -271,7 +272,9 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     if let Err(e) = lavafs::format_on(&env, &devices, &options) {
         forget(&env, made);
         // Translates the library's option name into that of the command line.
-        return Err(with_message(e, |e| e.to_string().replace("force it to make", "--force makes")));
+        return Err(with_message(e, |e| {
+            e.to_string().replace("force the format to overwrite", "--force overwrites")
+        }));
     }
     let len = made.iter().map(|made| made.device.len()).sum::<u64>();
     let (kind, path) = (capacity.kind.name(), args.path.display().to_string());
@@ -280,7 +283,7 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     if let Some(speed) = &speed {
         let (kind, fast) = (speed.kind.name(), speed.path.display());
         report["speed"] = json!({ "path": fast.to_string(), "kind": kind, "bytes": speed.device.len() });
-        let _ = write!(text, " and the {kind} {fast}; it is {path}+{fast} from now on");
+        let _ = write!(text, " and the {kind} {fast}; name it {path}+{fast} from now on");
     }
     output::report(args.json, &report, || text + "\n")
 }
@@ -368,9 +371,17 @@ fn each_piece(file: &dyn ReadFile, mut take: impl FnMut(&[u8]) -> Result<()>) ->
     Ok(())
 }
 
+/// Adds the proposal of a file with a similar name to the error of a missing file.
+fn with_tip(fs: &dyn FileSystem, path: &Path, error: lavastore::Error) -> crate::Error {
+    match error.kind() {
+        ErrorKind::NotFound => with_message(error, |e| format!("{e}{}", nearest::of_file(fs, path))),
+        _ => error.into(),
+    }
+}
+
 fn cat(args: &FileArgs) -> Result<()> {
     let volume = open_volume(&args.path, true)?;
-    let file = volume.open(&args.file, Access::Direct)?;
+    let file = volume.open(&args.file, Access::Direct).map_err(|e| with_tip(&volume, &args.file, e))?;
     let mut out = output::stdout();
     if args.json {
         write!(out, "{{\"file\":{},", json!(args.file.display().to_string()))?;
@@ -385,7 +396,7 @@ fn cat(args: &FileArgs) -> Result<()> {
 fn cp(args: &CpArgs) -> Result<()> {
     let (from, to) = (args.from.strip_prefix(':'), args.to.strip_prefix(':'));
     if from.is_none() && to.is_none() {
-        return output::usage("one of the two files must be on the volume: it begins with a colon");
+        return output::usage("neither file is on the volume: begin the path of one with a colon");
     }
     let volume = Arc::new(open_volume(&args.path, to.is_none())?);
     let machine = Env::kernel().fs;
@@ -396,7 +407,7 @@ fn cp(args: &CpArgs) -> Result<()> {
         }
     };
     let ((source, from), (target, to)) = (side(from, &args.from), side(to, &args.to));
-    let file = source.open(&from, Access::Buffered)?;
+    let file = source.open(&from, Access::Buffered).map_err(|e| with_tip(&*source, &from, e))?;
     let dir = to.parent().unwrap_or(Path::new(""));
     target.create_dir_all(dir)?;
     let len = file.readable_len()?;
@@ -417,7 +428,7 @@ fn cp(args: &CpArgs) -> Result<()> {
 
 fn stat(args: &FileArgs) -> Result<()> {
     let volume = open_volume(&args.path, true)?;
-    let found = volume.metadata(&args.file)?;
+    let found = volume.metadata(&args.file).map_err(|e| with_tip(&volume, &args.file, e))?;
     if found.is_dir {
         return output::report(args.json, &json!({ "directory": true }), || "directory\n".to_owned());
     }
@@ -515,7 +526,8 @@ fn fsck(args: &FsckArgs) -> Result<()> {
         );
         if found.beyond_bytes > 0 {
             let more = human_bytes(found.beyond_bytes);
-            let _ = writeln!(text, "the device has {more} more than the volume: lava fs grow takes them in");
+            let _ =
+                writeln!(text, "the device has {more} more than the volume: run lava fs grow to use them");
         }
         text
     })?;

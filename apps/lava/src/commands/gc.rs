@@ -60,7 +60,7 @@ pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
     if std::io::stderr().is_terminal() {
         let _ = writeln!(std::io::stderr());
     }
-    let report = interrupt::or_kept(collected, "what was collected stays; lava gc goes on")?;
+    let report = interrupt::or_kept(collected, "collected garbage stays freed; lava gc continues")?;
     let hidden = Hidden::of(&store)?;
     store.close()?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
@@ -95,7 +95,7 @@ impl Hidden {
         }
         let [likely, min, max] = [self.likely, self.min, self.max].map(human_bytes);
         format!(
-            "hidden garbage: about {likely} ({min} to {max}), which lava compact turns into exposed garbage\n"
+            "hidden garbage: about {likely} ({min} to {max}), lava compact turns it into exposed garbage\n"
         )
     }
 }
@@ -234,11 +234,7 @@ fn report_text(report: &GcReport, seconds: f64) -> String {
         counted(report.collections, "time")
     );
     if report.abandoned > 0 {
-        let _ = writeln!(
-            text,
-            "given up {}: there was less garbage than expected",
-            counted(report.abandoned, "time")
-        );
+        let _ = writeln!(text, "cancelled {}: less garbage than expected", counted(report.abandoned, "time"));
     }
     let _ = writeln!(text, "exposed garbage: {}", share(report.garbage_bytes, report.record_bytes));
     text
@@ -271,7 +267,7 @@ fn rewrite_progress<'a>(family: &str, kept: &'a mut String) -> impl FnMut(&Compa
     move |progress| {
         let Some(key) = &progress.rewritten_to else { return };
         let on = format!("--family {family} --from '{}'", escape::escape(key));
-        *kept = format!("what was rewritten stays; lava compact --rewrite {on} goes on there");
+        *kept = format!("rewritten data stays; lava compact --rewrite {on} continues there");
         if now_ns().saturating_sub(told_ns) < LINE_NS {
             return;
         }
@@ -287,7 +283,7 @@ fn rewritten_text(progress: &CompactProgress, on: &str) -> String {
         0 => format!("rewrote {rewritten}, none left"),
         left => {
             let bytes = human_bytes(progress.remaining_bytes);
-            format!("rewrote {rewritten}, {} left with {bytes}; to go on later: {on}", human_count(left))
+            format!("rewrote {rewritten}, {} left with {bytes}; to continue: {on}", human_count(left))
         }
     }
 }
@@ -309,7 +305,7 @@ pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
         let family = family(&store, Some(name))?;
         args.options.apply(&family)?;
         let request = CompactRequest { rewrite: args.rewrite, cancel: Some(cancel.clone()) };
-        let mut kept = "what was compacted stays; the same command goes on".to_owned();
+        let mut kept = "compacted data stays; the same command continues".to_owned();
         let mut tell = rewrite_progress(name, &mut kept);
         let compacted = match &from {
             Some(from) => family.compact_range_with(from.as_slice().., &request, &mut tell),

@@ -29,7 +29,7 @@ pub fn help(args: &HelpArgs) -> Result<()> {
     for name in &args.topic {
         if command.find_subcommand(name).is_none() {
             let tip = nearest::tip(name, command.get_subcommands().map(clap::Command::get_name));
-            return output::usage(format!("there is no command {}{tip}", args.topic.join(" ")));
+            return output::usage(format!("unknown command {}{tip}", args.topic.join(" ")));
         }
         if let Some(found) = command.find_subcommand(name).cloned() {
             command = found;

@@ -106,7 +106,7 @@ impl<'a> Target<'a> {
             args.options.apply(&family)?;
             self.open = Some((store, family));
         }
-        self.open.as_ref().ok_or_else(|| "the store is not open".into())
+        self.open.as_ref().ok_or_else(|| "internal error: the store is not open".into())
     }
 
     /// Writes records in batches, in their order.
@@ -149,7 +149,7 @@ impl<'a> Target<'a> {
     /// Formats the error of an interrupted import and the way to resume.
     fn cut_off(&self, file: &Path, error: &Error) -> String {
         let done = self.sum.records + self.sum.left_out;
-        let on = if done == 0 { "" } else { "; --resume goes on there" };
+        let on = if done == 0 { "" } else { "; --resume continues there" };
         let imported = counted(done, "record");
         let error = if interrupt::requested() { "interrupted".to_owned() } else { error.to_string() };
         format!("{}: {error} ({imported} imported before{on})", file.display())
@@ -252,6 +252,6 @@ fn told(args: &ImportArgs, sum: &Imported, resume: Option<&Resume>, seconds: f64
 fn format_of(file: &Path, given: Option<Format>) -> Result<Format> {
     match given.or_else(|| Format::of_name(file)) {
         Some(format) => Ok(format),
-        None => output::usage(format!("{} does not tell its format: give it with --format", file.display())),
+        None => output::usage(format!("{} has no known format: pass --format", file.display())),
     }
 }

@@ -6,7 +6,7 @@ use super::space::{family_json, family_text, space_json};
 use super::watch::{self, View};
 use super::{Halves, directory, log, open_to_read};
 use crate::status::{Status, failure, with_message};
-use crate::{Result, interrupt, output, progress};
+use crate::{Result, interrupt, nearest, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes, human_count};
 use clap::Args;
@@ -57,7 +57,9 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| INTERVAL_SECONDS.contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "it is a number of seconds, 0.05 to 3600".to_owned())
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "an interval is a number of seconds from 0.05 to 3600".to_owned())
 }
 
 /// Shows column families with their options, the shape of the tree and counters.
@@ -224,8 +226,7 @@ impl Metrics {
             ErrorKind::NotFound => failure(
                 Status::NotFound,
                 format!(
-                    "no running process keeps metrics of the store in {}: a program does with Options::metrics_file, \
-                     and serves them itself with Db::metrics",
+                    "no metrics in {}: run a program that opens the store with Options::metrics_file",
                     self.file.display()
                 ),
             ),
@@ -247,12 +248,12 @@ impl Metrics {
         let file = self.file.display();
         let what = if is_dead {
             format!(
-                "the process that wrote {file} has died: it wrote the last metrics {} ago",
+                "the process that wrote {file} has exited: the last metrics are {} old",
                 seconds_text(age)
             )
         } else {
             format!(
-                "the metrics in {file} are {} old: the process that wrote them has died, or hangs",
+                "the metrics in {file} are {} old: the process that wrote them has exited or hangs",
                 seconds_text(age)
             )
         };
@@ -382,7 +383,12 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
             Err(e) if e.kind() == ErrorKind::InvalidArgument && !chosen => {}
             Err(e) => {
                 damaged += 1;
-                lines.print(&format!("error: {}", output::one_line(&e.to_string())))?;
+                let tip = if chosen && e.kind() == ErrorKind::NotFound {
+                    nearest::of_file(&*env.fs, &path)
+                } else {
+                    String::new()
+                };
+                lines.print(&format!("error: {}{tip}", output::one_line(&e.to_string())))?;
                 first.get_or_insert(e);
             }
             Ok(()) => {}
@@ -392,9 +398,9 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     match first {
         None => Ok(()),
         // Uses the status of the first error.
-        Some(error) => {
-            Err(with_message(error, |_| format!("{} could not be shown whole", counted(damaged, "file"))))
-        }
+        Some(error) => Err(with_message(error, |_| {
+            format!("{} could not be printed completely", counted(damaged, "file"))
+        })),
     }
 }
 

@@ -181,7 +181,7 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
                 .delete_range((start, to.as_deref().map_or(Bound::Unbounded, Bound::Excluded)));
         }
         (true, [start, end]) => _ = batch.family(&family).delete_range(start..end),
-        (true, _) => return output::usage("--range takes two keys"),
+        (true, _) => return output::usage("--range needs two keys"),
         (false, keys) => keys.iter().for_each(|key| _ = batch.family(&family).delete(key)),
     }
     store.write(&batch)?;

@@ -231,8 +231,7 @@ fn read_batch(lines: &mut Lines<'_>, args: &AppendArgs) -> (Vec<Vec<u8>>, Result
             Ok(false) => return (batch, Ok(false)),
             Err(ReadError::Malformed(_)) => {
                 let (limit, line) = (human_count(args.line_bytes_max), lines.number());
-                let what =
-                    format!("line {line} has more than {limit} bytes; --line-bytes-max raises the limit");
+                let what = format!("line {line} has more than {limit} bytes; raise --line-bytes-max");
                 return (batch, Err(what.into()));
             }
             Err(error) => return (batch, Err(error.into())),
@@ -254,7 +253,9 @@ fn append_batch(store: &LogStore, log: &Log, first: Lsn, records: &[Vec<u8>]) ->
     let mut next = first;
     for record in records {
         batch.append(log, next, record);
-        next = next.checked_add(1).map_or_else(|| output::usage("there are no LSNs left in the log"), Ok)?;
+        next = next
+            .checked_add(1)
+            .map_or_else(|| output::usage("the log has no LSN left: trim it, or use another log"), Ok)?;
     }
     store.write_with(&batch, &WriteOptions::buffered())?;
     Ok(next)
@@ -282,12 +283,15 @@ fn read(db: Option<PathBuf>, args: &ReadArgs) -> Result<()> {
 fn read_from(store: &LogStore, args: &ReadArgs) -> Result<()> {
     let record = match open_log(store, &args.log)?.read(args.lsn) {
         Err(e) if e.kind() == ErrorKind::Trimmed => {
-            return Err(failure(Status::KeyNotFound, format!("record {} was trimmed", args.lsn)));
+            return Err(failure(
+                Status::KeyNotFound,
+                format!("record {} was trimmed: read a later one", args.lsn),
+            ));
         }
         record => record?,
     };
     let Some(record) = record else {
-        let what = format!("record not found: the log {} has none with LSN {}", args.log, args.lsn);
+        let what = format!("record not found: the log {} has no LSN {}", args.log, args.lsn);
         return Err(failure(Status::KeyNotFound, what));
     };
     let mut out = output::stdout();

@@ -49,7 +49,7 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
     match report.losses() {
         _ if report.found_nothing() => Err(failure(
             Status::NotFound,
-            format!("there is no store of logs in {}, nor a part of one", db.display()),
+            format!("{} has no store of logs and no parts of one: name another directory", db.display()),
         )),
         0 if report.is_lossless() => Ok(()),
         0 => Err(repair::unknown(report.unknowns(), !report.damaged.is_empty())),

@@ -162,9 +162,9 @@ fn absent(path: &Path, other: Option<&Path>, error: lavastore::Error) -> Error {
     let path = path.display();
     let what = match other.map(Path::display) {
         Some(other) => format!(
-            "there is no device at {path}, and the volume on {other} needs both that it was made with: connect it, or name where it is"
+            "there is no device at {path}, and the volume on {other} needs both of its devices: connect it, or name its path"
         ),
-        None => format!("there is no volume at {path}: lava fs mkfs {path} --size 4G makes one of that size"),
+        None => format!("there is no volume at {path}: create one with lava fs mkfs {path} --size 4G"),
     };
     failure(Status::NotFound, what)
 }

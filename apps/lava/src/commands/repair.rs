@@ -62,7 +62,7 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
     match report.losses() {
         0 if report.found_nothing() => Err(failure(
             Status::NotFound,
-            format!("there is no store in {}, nor a part of one", db.display()),
+            format!("{} has no store and no parts of one: name another directory", db.display()),
         )),
         0 if report.is_lossless() => Ok(()),
         _ => Err(lost(&report)),
@@ -85,7 +85,7 @@ fn lost(report: &RepairReport) -> Error {
             failure(Status::Damage, what)
         }
         (count, of_logs) => about(
-            format_args!("beside {} of keys", counted(count as u64, "range")),
+            format_args!("in addition to {} of keys", counted(count as u64, "range")),
             log_repair::lost(of_logs),
         ),
     }

@@ -230,7 +230,9 @@ pub fn space_text(space: &Space, screen: output::Screen) -> String {
     let mut text = parts_text(&space.parts(), space.total_bytes, live_bytes(space), screen);
     text.push_str(&hidden_text(space));
     if space.job_bytes > 0 {
-        text.push_str("jobs: files that jobs are writing, or that are out of use and go with the next clean-up or open\n");
+        text.push_str(
+            "jobs: output files of running jobs, and obsolete files until the next clean-up or open\n",
+        );
     }
     if let Some(ratio) = ratio(space.total_bytes, live_bytes(space)) {
         let [live, least] = [live_bytes(space), space.live_bytes_min].map(human_bytes);
@@ -266,9 +268,9 @@ fn index_text(space: &Space) -> String {
 fn rest_text(space: &Space) -> String {
     let state = match space.rest.state {
         _ if space.is_read_only => return String::new(),
-        RestState::Awake => "the store was written or opened some seconds ago",
+        RestState::Awake => "waits for a few seconds without writes",
         RestState::AtRest if space.rest.leaves_deleted_data => {
-            "deleted data stays, since to free it would rewrite more than was written; 'lava compact' frees it"
+            "deleted data stays, because freeing it would rewrite more bytes than were written; run 'lava compact' to free it"
         }
         RestState::AtRest => "deleted data leaves the disk",
         RestState::SwitchedOff => "off, by the option `rest`",
@@ -295,8 +297,7 @@ fn wal_text(space: &Space) -> String {
 /// Formats a line for each snapshot and iterator.
 fn holders_text(space: &Space) -> String {
     if space.is_read_only {
-        return "snapshots and iterators: not known, the store was opened read-only; the process that writes it tells \
-            them (Db::space, Db::metrics)\n"
+        return "snapshots and iterators: unknown, because the store is open read-only; Db::space and Db::metrics of the writing process have them\n"
             .to_owned();
     }
     let mut text = String::new();
@@ -316,8 +317,10 @@ fn holders_text(space: &Space) -> String {
     }
     if space.pinned_unheld_bytes > 0 {
         let unheld = human_bytes(space.pinned_unheld_bytes);
-        let _ =
-            writeln!(text, "{unheld} of obsolete files no iterator holds: reads or jobs do, or they go next");
+        let _ = writeln!(
+            text,
+            "{unheld} of obsolete files no iterator holds: reads or jobs hold them, or the next clean-up removes them"
+        );
     }
     text
 }

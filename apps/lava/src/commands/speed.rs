@@ -27,11 +27,11 @@ pub fn run(db: Option<PathBuf>, command: &SpeedCommand) -> Result<()> {
     let SpeedCommand::GiveBack(args) = command;
     let db = directory(db)?;
     let Some((volumes, speed)) = Place::volumes(&db)? else {
-        return output::usage("name the disk with --speed DIR");
+        return output::usage("name the fast tier with --speed DIR");
     };
     volumes.give_back()?;
     let (db, speed) = (db.display().to_string(), speed.display().to_string());
     output::report(args.json, &json!({ "db": db, "given_back": speed }), || {
-        format!("the log of {db} is in its own directory; {speed} is no part of the store any more\n")
+        format!("the log of {db} is in its own directory; {speed} is detached from the store\n")
     })
 }

@@ -91,16 +91,19 @@ impl BackgroundIo {
             0.0 => "no budget".to_owned(),
             budget => format!("{}/s", bytes_text(budget)),
         };
-        let bytes = self.bytes.map(|(name, bytes)| format!("{name} {}", bytes_text(bytes))).join(", ");
         let us = |seconds: f64| human_us(seconds * 1e6);
-        let refused = if self.priority_refused { "; the system refused a lower priority" } else { "" };
-        format!(
-            "background I/O       {budget}: {bytes}\npieces at once       {:.2}; a read alone takes {}; waited {}, {} together{refused}\n",
-            self.depth,
-            us(self.usual_read),
-            counted(self.waits.0 as u64, "time"),
+        let (depth, read) = (self.depth, us(self.usual_read));
+        let waits = counted(self.waits.0 as u64, "wait");
+        let mut text = format!(
+            "background I/O       {budget}; {depth:.2} concurrent; undisturbed read {read}\n\
+             background waits     {waits} of {} in total\n",
             us(self.waits.1)
-        )
+        );
+        if self.priority_refused {
+            text.push_str("background priority  not lowered: refused by the system\n");
+        }
+        pairs(&mut text, self.bytes.map(|(name, bytes)| (format!("{name} I/O"), bytes_text(bytes))));
+        text
     }
 }
 
@@ -133,7 +136,7 @@ impl SpeedDisk {
 
     fn text(&self) -> String {
         format!(
-            "speed disk           {}; {:.2} levels, changed {:.0} times; {:.0} tables went there, {:.0} back\n",
+            "speed disk           {}; {:.2} levels, {:.0} changes\ntables moved         {:.0} to it, {:.0} back\n",
             bytes_text(self.bytes),
             self.levels,
             self.changes,
@@ -308,7 +311,7 @@ impl View {
         let [(width, widest), (chain, longest)] = &self.compactions;
         let _ = writeln!(
             text,
-            "compactions read     {} each, {} at most; {:.1} in a row, {longest:.0} at most",
+            "compactions          {} mean, {} max; in a row {:.1} mean, {longest:.0} max",
             bytes_text(width.mean()),
             bytes_text(*widest),
             chain.mean()
@@ -323,38 +326,44 @@ impl View {
     fn text(&self, age: Option<Duration>) -> String {
         let mut text = match self.seconds {
             Some(seconds) => format!("{}: {seconds:.1} s", self.store),
-            None => format!("{}: since it was opened; rates come with the next page", self.store),
+            None => format!("{}: totals since the open; rates follow with the next sample", self.store),
         };
         let age = age.map_or(String::new(), |age| format!(", as of {} s ago", age.as_secs()));
         let _ = writeln!(text, "{age}");
-        for pair in self.rates.chunks(2).filter(|_| self.seconds.is_some()) {
-            for (name, is_bytes, rate) in pair {
-                let rate = rate.unwrap_or(0.0);
-                let rate = if *is_bytes { bytes_text(rate) } else { human_count(rate as u64) };
-                let _ = write!(text, "{name:<20} {:<18}", rate + "/s");
-            }
-            text.truncate(text.trim_end().len());
-            text.push('\n');
-        }
+        let rate_of = |(name, is_bytes, rate): &(&str, bool, Option<f64>)| {
+            let rate = rate.unwrap_or(0.0);
+            let rate = if *is_bytes { bytes_text(rate) } else { human_count(rate as u64) };
+            ((*name).to_owned(), rate + "/s")
+        };
+        pairs(&mut text, self.rates.iter().filter(|_| self.seconds.is_some()).map(rate_of));
+        pairs(&mut text, self.sizes.iter().map(|(name, bytes)| ((*name).to_owned(), bytes_text(*bytes))));
+        let level_of = |(level, files, bytes): &(String, f64, f64)| {
+            format!("level {level}  {}, {}", counted(*files as u64, "file"), bytes_text(*bytes))
+        };
+        let mut levels: Vec<String> = self.levels.iter().map(level_of).collect();
+        levels.push(format!("deepest level 0  {}", counted(self.l0_files_max as u64, "file")));
+        columns(&mut text, &levels);
         text.push_str(&self.times_text());
-        for (level, files, bytes) in &self.levels {
-            let files = counted(*files as u64, "file");
-            let _ = writeln!(text, "level {level:<14} {files}, {}", bytes_text(*bytes));
-        }
-        let _ = writeln!(text, "deepest level 0      {}", counted(self.l0_files_max as u64, "file"));
-        for pair in self.sizes.chunks(2) {
-            for (name, bytes) in pair {
-                let _ = write!(text, "{name:<20} {:<18}", bytes_text(*bytes));
-            }
-            text.truncate(text.trim_end().len());
-            text.push('\n');
-        }
         text
     }
 }
 
 fn bytes_text(bytes: f64) -> String {
     human_bytes(bytes as u64)
+}
+
+/// Appends cells in two columns, within 80 columns of a screen.
+fn columns(text: &mut String, cells: &[String]) {
+    for pair in cells.chunks(2) {
+        let line: String = pair.iter().map(|cell| format!("{cell:<40}")).collect();
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+/// Appends names with their values in two columns.
+fn pairs(text: &mut String, all: impl IntoIterator<Item = (String, String)>) {
+    let cells: Vec<String> = all.into_iter().map(|(name, value)| format!("{name:<20} {value}")).collect();
+    columns(text, &cells);
 }
 
 /// Appends a table of the kinds that occurred.
@@ -365,7 +374,7 @@ fn table(text: &mut String, title: &str, all: &[Times]) {
         return;
     }
     let columns = ["number", "per s", "mean", "P50", "P99", "longest"];
-    let columns: String = columns.iter().map(|column| format!(" {column:>11}")).collect();
+    let columns: String = columns.iter().map(|column| format!(" {column:>9}")).collect();
     let _ = writeln!(text, "{title:<20}{columns}");
     for times in any {
         let us = |seconds: f64| human_us(seconds * 1e6);
@@ -378,7 +387,7 @@ fn table(text: &mut String, title: &str, all: &[Times]) {
             us(times.seen.quantile(0.99, times.max)),
             us(times.max),
         ];
-        let columns: String = told.iter().map(|column| format!(" {column:>11}")).collect();
+        let columns: String = told.iter().map(|column| format!(" {column:>9}")).collect();
         let _ = writeln!(text, "  {:<18}{columns}", times.name);
     }
 }
@@ -400,8 +409,7 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
         return lines.join("\n");
     }
     let shown = room.saturating_sub(1);
-    let more =
-        format!("({} more: a taller terminal shows them)", counted((lines.len() - shown) as u64, "line"));
+    let more = format!("({} more: use a taller terminal)", counted((lines.len() - shown) as u64, "line"));
     let lines = lines.into_iter().take(shown).chain([cut(&more)]);
     lines.collect::<Vec<_>>().join("\n")
 }

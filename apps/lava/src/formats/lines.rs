@@ -94,7 +94,7 @@ impl<'a> Lines<'a> {
     pub fn over_limit(&self, what: &str) -> String {
         let limit = human_count(self.limit as u64);
         format!(
-            "{what} of more than {limit} bytes; --line-bytes-max raises the limit, --skip-malformed goes on behind it"
+            "{what} of more than {limit} bytes; raise --line-bytes-max, or pass --skip-malformed to continue after it"
         )
     }
 

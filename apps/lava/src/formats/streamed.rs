@@ -68,7 +68,7 @@ fn write_text(out: &mut dyn Write, pieces: &mut Pieces<'_>) -> Result<()> {
     })?;
     match text.is_whole() {
         true => Ok(()),
-        false => Err("the bytes changed while they were read".into()),
+        false => Err("the bytes changed during the read: export again".into()),
     }
 }
 

@@ -215,7 +215,7 @@ fn reason(error: &io::Error) -> String {
     // The library's error has no kind, only this text.
     if text.contains("too much memory") {
         let limit = 1u64 << (WINDOW_LOG_MAX - 20);
-        return format!("its window is wider than {limit} MiB: unpack it with zstd -d --long=31");
+        return format!("its window is wider than {limit} MiB: decompress it with zstd -d --long=31");
     }
     text
 }

@@ -50,7 +50,7 @@ fn another_engine_is_listed_and_removed() {
     assert_eq!((&engines[0]["name"], &engines[1]["known"]), (&"lavakv".into(), &false.into()));
 
     let asked = s.fails(2, &["engines", "--remove", "toy log"]);
-    assert!(asked.contains("for good") && asked.contains("--yes"), "{asked}");
+    assert!(asked.contains("deletes all of its data") && asked.contains("--yes"), "{asked}");
     s.fails(2, &["engines", "--yes"]);
     let own = s.fails(1, &["engines", "--remove", "lavakv", "--yes"]);
     assert!(own.contains("cannot be removed"), "{own}");

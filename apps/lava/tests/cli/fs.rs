@@ -112,7 +112,7 @@ fn mkfs_creates_a_complete_image_and_never_overwrites() {
     fails(&s, 8, "mkfs none/image --size 16M");
     fs(&s, "mkfs image --size 16M");
     assert!(fails(&s, 9, "mkfs image").contains("LavaFS"));
-    assert!(fails(&s, 2, "mkfs image --size 32M --force").contains("leave --size out"));
+    assert!(fails(&s, 2, "mkfs image --size 32M --force").contains("omit --size"));
     s.file("small", b"x");
     fs(&s, "cp image small :/x");
     fs(&s, "mkfs image --force");
@@ -148,7 +148,7 @@ fn a_volume_grows_with_its_image() {
         // After an external extension of the image, a check reports it, and `grow` uses it.
         std::fs::OpenOptions::new().write(true).open(s.path(image)).unwrap().set_len(40 << 20).unwrap();
         assert_eq!(json(&fs(&s, &format!("fsck {image} --json")))["beyond_bytes"], 8 << 20);
-        assert!(fs(&s, &format!("fsck {image}")).contains("lava fs grow takes them in"));
+        assert!(fs(&s, &format!("fsck {image}")).contains("run lava fs grow to use them"));
         assert_eq!(json(&fs(&s, &format!("df {image} --json")))["total_bytes"], 32 << 20);
         let grown = json(&fs(&s, &format!("grow {image} --json")));
         assert_eq!((&grown["total_bytes"], &grown["grown_bytes"]), (&(40 << 20).into(), &(8 << 20).into()));
@@ -284,9 +284,9 @@ fn a_volume_may_be_on_two_devices() {
     assert!(fails(&s, 2, "mkfs large --size 64M --sparse --speed fast").contains("--speed-size"));
     assert!(!s.path("large").exists() && !s.path("fast").exists(), "nothing is left of it");
     let made = fs(&s, "mkfs large --size 64M --sparse --speed fast --speed-size 32M");
-    assert!(made.contains("it is large+fast from now on"), "{made}");
+    assert!(made.contains("name it large+fast from now on"), "{made}");
     let there = fails(&s, 2, "mkfs other --size 64M --sparse --speed fast --speed-size 48M");
-    assert!(there.contains("there already and has 33554432 bytes: leave --speed-size out"), "{there}");
+    assert!(there.contains("exists already and has 33554432 bytes: omit --speed-size"), "{there}");
     assert!(!s.path("other").exists(), "nothing is left of it");
     s.file("in", &bytes(100_000));
     fs(&s, "cp large+fast in :/table");

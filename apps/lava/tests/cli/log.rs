@@ -125,7 +125,7 @@ fn missing_stores_and_logs_are_named_and_not_created() {
     // A store of keys has no logs until the first append; then it has both engines.
     s.ok(&["put", "k", "v"]);
     assert!(fails(&s, 8, "ls").contains("no logs"));
-    assert!(fails(&s, 2, "append a x").contains("has keys and no logs: --add-engine"));
+    assert!(fails(&s, 2, "append a x").contains("has keys and no logs: pass --add-engine"));
     ok(&s, "append a x --add-engine");
     for line in ["read b 1", "tail b", "trim b 5", "stat b"] {
         assert!(fails(&s, 8, line).contains('b'), "{line}");
@@ -152,7 +152,7 @@ fn a_store_of_logs_without_keys_is_not_reported_as_damaged() {
         );
     }
     let refused = s.fails(2, &["put", "k", "v"]);
-    assert!(refused.contains("has logs and no keys: --add-engine"), "{refused}");
+    assert!(refused.contains("has logs and no keys: pass --add-engine"), "{refused}");
     assert!(s.fails(2, &["import", s.file("a.tsv", b"a\t1\n").to_str().unwrap()]).contains("--add-engine"));
     s.fails(8, &["scan"]);
     s.ok(&["put", "k", "v", "--add-engine"]);

@@ -37,7 +37,7 @@ fn stats_reads_live_counters_of_the_running_process() {
     let s = Scratch::new("metrics");
     s.ok(&["put", "k", "v"]);
     let nobody = s.fails(8, &["stats", "--prometheus"]);
-    assert!(nobody.contains("no running process") && nobody.contains("metrics_file"), "{nobody}");
+    assert!(nobody.contains("no metrics in") && nobody.contains("metrics_file"), "{nobody}");
 
     let options = Options { metrics_file: Some("METRICS".into()), ..Options::default() };
     let db = Db::open_with(s.path("db"), &options).unwrap();
@@ -107,7 +107,7 @@ fn watch_shows_the_process_that_owns_the_store() {
     let s = Scratch::new("watch");
     s.ok(&["put", "k", "v"]);
     let nobody = s.fails(8, &["stat", "--watch", "--count", "1"]);
-    assert!(nobody.contains("no running process") && nobody.contains("metrics_file"), "{nobody}");
+    assert!(nobody.contains("no metrics in") && nobody.contains("metrics_file"), "{nobody}");
     assert!(!s.ok(&["stat"]).contains("operations"), "nobody tells");
 
     let db = working(&s);
@@ -127,6 +127,8 @@ fn watch_shows_the_process_that_owns_the_store() {
             assert!(block.contains(part), "{part} is not in {block}");
         }
         assert!(!block.contains('\x1b'), "no terminal: {block}");
+        // The first line has the path of the store.
+        assert!(block.lines().skip(1).all(|line| line.chars().count() <= 80), "{block}");
     }
     // Rates appear with the second page.
     let rated = |line: &str| {
@@ -186,7 +188,7 @@ fn a_watch_ends_with_its_reader_and_with_the_process_it_watches() {
     let ended = child.wait_with_output().unwrap();
     let told = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(8), "{told}");
-    assert!(told.contains("no running process") && told.lines().count() == 1, "{told}");
+    assert!(told.contains("no metrics in") && told.lines().count() == 1, "{told}");
 
     for wrong in [
         &["--watch", "--prometheus"][..],
@@ -233,7 +235,7 @@ fn the_metrics_of_a_dead_process_are_refused() {
         assert!(s.lava(args).status.success(), "a fresh page, whoever wrote it");
         written_before(300);
         let told = s.fails(8, args);
-        assert!(told.contains("has died") && told.contains("5 minutes ago"), "{told}");
+        assert!(told.contains("has exited") && told.contains("5 minutes old"), "{told}");
         assert!(s.lava(args).stdout.is_empty(), "nothing that looks like a page");
         // A living process that writes its metrics late.
         written_before(30);
@@ -244,6 +246,6 @@ fn the_metrics_of_a_dead_process_are_refused() {
         assert!(s.fails(8, args).contains("or hangs"));
         drop(lock);
         let elsewhere = [args, &["--metrics-file", file.to_str().unwrap()]].concat();
-        assert!(s.fails(8, &elsewhere).contains("has died"));
+        assert!(s.fails(8, &elsewhere).contains("has exited"));
     }
 }

@@ -18,9 +18,12 @@ fn invalid_arguments_are_named() {
         (&["put", "-e", "k\\x1", "v"], "\\x must be followed by two hexadecimal digits"),
         (&["put", "-e", "k\\q", "v"], "\\q is no escape"),
         (&["put", "-e", "k\\", "v"], "it ends in a single backslash"),
-        (&["del", "--range", "k"], "--range takes two keys"),
-        (&["fs", "mkfs", "image", "--size", "99999999T"], "too many bytes"),
-        (&["fs", "mkfs", "image", "--size", "3Q"], "a number of bytes, with K, M, G or T"),
+        (&["del", "--range", "k"], "--range needs two keys"),
+        (&["fs", "mkfs", "image", "--size", "99999999T"], "the size exceeds 64 bits"),
+        (
+            &["fs", "mkfs", "image", "--size", "3Q"],
+            "a size is a number of bytes, or a number with K, M, G or T",
+        ),
         (&["bench", "families", "--num", "0"], "bench families: --num must be 1 to 60000"),
         (&["bench", "log", "--writers", "0"], "bench log: each writer has at least one log"),
         (&["bench", "page-server", "--batch", "0"], "bench page-server: a WriteLog has 1 to 10,000 records"),
@@ -115,14 +118,14 @@ fn foreign_files_and_directories_are_left_unchanged() {
     };
     assert_eq!(volume(&["put", "k", "v"]).0, Some(0));
     let cases: [(&[&str], i32, &str); 4] = [
-        (&["bench", "contract"], 2, "contract and ablation make many stores"),
-        (&["bench", "multi-get"], 2, "multi-get reads the files of the store beside it"),
+        (&["bench", "contract"], 2, "contract and ablation create many stores"),
+        (&["bench", "multi-get"], 2, "multi-get reads the files of the store directly"),
         (
             &["bench", "load", "--num", "10"],
             9,
-            "there is a store on image: make the volume anew, or pass --reuse",
+            "image has a store already: format the volume again, or pass --reuse",
         ),
-        (&["demo", "--generate", "10"], 9, "holds no store of an earlier demo: name another volume"),
+        (&["demo", "--generate", "10"], 9, "is not the store of an earlier demo: name another volume"),
     ];
     for (args, status, told) in cases {
         let (code, error) = volume(args);
@@ -134,7 +137,7 @@ fn foreign_files_and_directories_are_left_unchanged() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, error) = run(&["bench", "fs"], "device:image");
-    assert!(code == Some(2) && error.contains("which --force would destroy"), "{error}");
+    assert!(code == Some(2) && error.contains("pass --force to overwrite it"), "{error}");
     let (code, error) = run(&["demo", "--generate", "10"], below.to_str().unwrap());
     assert!(code == Some(1) && error.contains("cannot read "), "{error}");
     let man = lava(&s.0).arg("man").arg(&below).output().unwrap();

@@ -25,7 +25,7 @@ fn a_store_attaches_and_detaches_a_fast_tier() {
     s.ok(&["repair", "--into", &kept, "--speed", &speed]);
     s.fails(2, &["repair", "--into", &lost]);
     s.fails(5, &["repair", "--into", &lost, "--without-speed"]);
-    assert!(s.fails(2, &["speed", "give-back"]).contains("name the disk with --speed"));
-    assert!(s.ok(&["speed", "give-back", "--speed", &speed]).contains("no part of the store any more"));
+    assert!(s.fails(2, &["speed", "give-back"]).contains("name the fast tier with --speed"));
+    assert!(s.ok(&["speed", "give-back", "--speed", &speed]).contains("is detached from the store"));
     assert_eq!(s.ok(&["get", "two"]), "2\n");
 }

@@ -125,7 +125,7 @@ fn a_mistake_leads_to_the_help_of_its_command() {
         (&["nonsense"], "lava help "),
     ] {
         let error = s.fails(2, args);
-        assert!(error.contains(&format!("({help}tells more)")), "{args:?}: {error}");
+        assert!(error.contains(&format!("(see {help}for details)")), "{args:?}: {error}");
     }
     let output = lava(&s.0).args(["get", "k"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

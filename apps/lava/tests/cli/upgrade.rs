@@ -42,7 +42,7 @@ fn upgrade_of_a_store_with_keys_succeeds() {
     s.ok(&["put", "key", "value"]);
     let format = || json(&s.ok(&["stat", "--json"]))["counters_since_open"]["format"].clone();
     assert_eq!(format(), 1);
-    assert!(s.ok(&["stat"]).contains("format               1, lava upgrade raises it to 2\n"));
+    assert!(s.ok(&["stat"]).contains("format               1, run lava upgrade to raise it to 2\n"));
     let same = json(&s.ok(&["upgrade", "--to", "1", "--json"]));
     assert_eq!((&same["format_before"], &same["format"]), (&1.into(), &1.into()));
     assert!(s.ok(&["upgrade"]).starts_with("format 1 raised to 2"));

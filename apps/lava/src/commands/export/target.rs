@@ -76,7 +76,7 @@ impl Drop for Beside {
 }
 
 fn is_there(path: &Path) -> Error {
-    failure(Status::Exists, format!("{} is there already: --force replaces it", path.display()))
+    failure(Status::Exists, format!("{} exists already: pass --force to replace it", path.display()))
 }
 
 /// Output of records.

@@ -62,7 +62,7 @@ pub fn mount(image: &Path, dir: &Path) -> Result<()> {
     let options =
         [MountOption::RO, MountOption::FSName("lavafs".to_owned()), MountOption::DefaultPermissions];
     output::report(false, &serde_json::Value::Null, || {
-        format!("{} is in {} until that is unmounted\n", image.display(), dir.display())
+        format!("{} is mounted on {} until umount\n", image.display(), dir.display())
     })?;
     fuser::mount2(view, dir, &options)
         .map_err(|e| format!("cannot mount {} on {}: {e}", image.display(), dir.display()).into())
@@ -72,8 +72,8 @@ pub fn mount(image: &Path, dir: &Path) -> Result<()> {
 fn owner_of(dir: &Path) -> Result<(u32, u32)> {
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() => Ok((found.uid(), found.gid())),
-        Ok(_) => Err(format!("{} is not a directory", dir.display()).into()),
-        Err(e) => Err(format!("cannot look at {}: {e}", dir.display()).into()),
+        Ok(_) => Err(format!("{} is not a directory: name another one", dir.display()).into()),
+        Err(e) => Err(format!("cannot read {}: {e}", dir.display()).into()),
     }
 }
 
