@@ -11,47 +11,67 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The result type of the engine.
+/// The result type of every fallible call of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Class of failure of an [`Error`], to match on.
+/// Class of failure of an [`Error`]: match on it to decide the next step of the program.
+///
+/// Each variant states its cause, the effect of the failed call, and the remedy. Later releases may
+/// add kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Stored bytes are damaged: a checksum, a structure or a cross-reference is wrong.
+    /// Stored bytes are damaged: a checksum, a structure or a cross-reference is wrong, or a file
+    /// is missing. All undamaged data stays readable. Restore a checkpoint, or repair the store,
+    /// and examine the device.
     Corruption,
-    /// The operating system refused an operation.
+    /// The operating system refused an operation: the device failed, or a permission or descriptor
+    /// is missing. Repeat a read at once. After a failed write close and reopen the store: the next
+    /// open decides whether the write exists.
     Io,
-    /// The disk, or the limit of the user, is full. Deletes and reads still work.
+    /// The volume, or the space limit of the store, is full. The call had no effect; reads and
+    /// deletes still work. Delete data, drop old snapshots and iterators, or raise the limit:
+    /// writes then resume by themselves.
     NoSpace,
-    /// An option, key, value or range that the engine does not accept.
+    /// An option, key, value or range that the store does not accept; the message names it and its
+    /// range. The call had no effect. Fix the call.
     InvalidArgument,
-    /// A key, value or batch is larger than the limits in [`crate::limits`].
+    /// A key, value, record, name or batch is beyond the size limits. The call had no effect. Split
+    /// the data.
     TooLarge,
-    /// A file, store or column family does not exist.
+    /// A file, store, column family or log does not exist, or was dropped. (An absent key is no
+    /// error.) Check the name, or create it.
     NotFound,
-    /// It exists already.
+    /// A store, column family, log or record of this name exists already. Open it, or choose
+    /// another name.
     AlreadyExists,
-    /// The record of a log was trimmed, or would be if it were written now.
+    /// The record of a log is below the point up to which the log was trimmed; a trim is for good.
+    /// Continue at the first record of the log.
     Trimmed,
-    /// Another process (or handle) holds the store, or a part of it that needs exclusive access.
+    /// Another process or handle holds the store, or a part that needs exclusive access; the
+    /// message names it. Close that one, share its handle, or open the store for reading.
     Locked,
-    /// The store was written by a newer release, or the combination of options is not supported.
+    /// A newer release wrote the store, or this build or combination of options cannot do the call.
+    /// Use that release, or the way that the message names.
     Unsupported,
-    /// The store, file or medium is read-only.
+    /// The store was opened for reading, or its file system is mounted so. Open the store for
+    /// writing.
     ReadOnly,
-    /// A bounded queue or budget is full for now: try again.
+    /// A bounded queue or budget is full for now. The call had no effect: repeat it later.
     Busy,
-    /// The store was closed.
+    /// The store was closed before or during the call. Keep the store open for as long as handles
+    /// are in use.
     Closed,
-    /// An earlier failed write or sync has poisoned the store: nothing is acknowledged until it is
-    /// reopened.
+    /// An earlier write or sync failed at the device. This call had no effect, and every later
+    /// write fails; reads go on. Close and reopen the store: each acknowledged durable write is
+    /// there.
     Poisoned,
-    /// A callback supplied by the user panicked.
+    /// A callback of the program panicked. The store continues: fix the callback.
     UserCallback,
-    /// The handle was made by a parent process, before `fork`: a child cannot use it.
+    /// A parent process made the handle, before `fork`. Open the store in the child after the last
+    /// `fork`.
     Forked,
-    /// The caller ended the call, or its deadline has passed.
+    /// The caller cancelled the call, or its deadline has passed. Repeat the call to continue.
     Cancelled,
 }
 
@@ -104,7 +124,12 @@ impl ErrorKind {
     }
 }
 
-/// An error of the engine: kind, failure, place, and cause.
+/// An error of the store: a kind to match on, a message with the remedy, and the place and the
+/// cause.
+///
+/// Match on [`Error::kind`], and never on message text. `Display` prints everything on one line,
+/// for logs. An error is cheap to clone: a failed background job reports the same error to every
+/// later caller.
 ///
 /// ```
 /// use lavastore_base::{Error, ErrorKind};
@@ -212,22 +237,22 @@ impl Error {
         self.edit(|e| e.kind = kind)
     }
 
-    /// Returns the class of the failure.
+    /// Returns the class of the failure, for a `match`.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Returns the message, without file, offset and source.
+    /// Returns the message for people: the failure and the remedy, without file, offset and cause.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the file of the error.
+    /// Returns the file that the error concerns, if there is one.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
-    /// Returns the byte offset in [`Error::file`].
+    /// Returns the byte offset in [`Error::file`], if the error has a place.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
@@ -245,7 +270,7 @@ impl Error {
         cause.downcast_ref().or_else(|| cause.downcast_ref::<Error>()?.io_error())
     }
 
-    /// Returns true if stored bytes are damaged.
+    /// Returns true if stored bytes are damaged: restore a checkpoint, or repair the store.
     pub fn is_corruption(&self) -> bool {
         self.kind() == ErrorKind::Corruption
     }

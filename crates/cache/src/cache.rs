@@ -45,16 +45,18 @@ pub struct SegmentStats {
     pub capacity: u64,
 }
 
-/// Counts of both segments.
+/// Hits, misses and sizes of the block cache, which has one part for indexes and one for data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// The index segment.
+    /// The part for indexes and filters.
     pub index: SegmentStats,
-    /// The data segment.
+    /// The part for data.
     pub data: SegmentStats,
-    /// The budget, for both segments and the ghost tables.
+    /// The budget of the cache, bytes: `Options::cache_bytes` of the store, for both parts and
+    /// `ghost_bytes`.
     pub budget_bytes: usize,
-    /// The part of the budget that the ghost tables take.
+    /// Bytes of the budget that remember evicted blocks, to divide the budget between the two
+    /// parts.
     pub ghost_bytes: usize,
     /// The index segment's share of the rest, per mille.
     pub index_share_per_mille: u64,

@@ -7,13 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A token that ends long calls. Clones are the same token.
+/// A token that ends long calls, such as a checkpoint or a compaction; clones are the same token.
 ///
 /// A call with the token checks it between steps of some milliseconds. Once the token is cancelled,
 /// or its deadline has passed, the call removes its unfinished files and fails with
-/// [`ErrorKind::Cancelled`].
-///
-/// [`Cancel::cancel`] is one store to an atomic, so a signal handler may call it.
+/// [`ErrorKind::Cancelled`]. One token may serve many calls, and a cancelled one stays cancelled. A
+/// signal handler may call [`Cancel::cancel`].
 ///
 /// ```
 /// use lavastore_io::Cancel;
@@ -54,7 +53,8 @@ impl Cancel {
         }))
     }
 
-    /// Ends all calls that have the token, and those that will get it.
+    /// Ends all calls that have the token, and those that will get it; returns at once, from any
+    /// thread.
     ///
     /// ```
     /// let cancel = lavastore_io::Cancel::new();

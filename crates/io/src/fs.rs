@@ -26,7 +26,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Whether I/O goes through the kernel's page cache.
+/// Whether file I/O goes through the page cache of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Through the page cache.

@@ -55,13 +55,14 @@ use scanning::Scanning;
 use std::sync::Arc;
 use store::context::closed;
 
-/// Options of asynchronous requests.
+/// Options of asynchronous requests: the bound on requests in flight, durability, behavior after
+/// failures.
 #[derive(Clone, Debug)]
 pub struct RequestOptions {
     /// Most requests in flight, including those of clones and families: 1 to 1,048,576. Further
     /// requests fail with `Busy`. Default: 1024.
     pub depth: usize,
-    /// Options of writes.
+    /// Options of writes. Default: the durability of the store, and no bound on the wait.
     pub write: WriteOptions,
     /// Whether blocks read enter the cache. Default: true.
     pub fill_cache: bool,

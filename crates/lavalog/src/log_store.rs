@@ -83,7 +83,7 @@ impl Drop for Inner {
 /// Time for which [`LogStore::settle`] tolerates a full volume: long enough for several retries.
 const NO_ROOM_NS: u64 = 1_000_000_000;
 
-/// Statistics of a store of logs.
+/// The contents of a store of logs in numbers, and counters since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Number of logs.

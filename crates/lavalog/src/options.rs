@@ -7,44 +7,50 @@ use store::commit::{Aging, Durability, LogTerms, Loggers, ballast_bytes, shortes
 use store::descriptors::open_max;
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 
-/// Options for opening a store of logs.
+/// Options of a store of logs, for a program that limits space or changes durability; all have
+/// defaults.
+///
+/// The store does not remember them: pass the same ones at every open. An option out of range is
+/// refused with `InvalidArgument`; the message names the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether to create the store if the directory has none. Default: yes.
+    /// Creates a store if there is none; otherwise such an open fails with `NotFound`. Default:
+    /// true.
     pub create_if_missing: bool,
-    /// Durability of writes that do not specify one: `Durable` or `Buffered`. Default `Durable`.
+    /// Durability of writes that do not specify one: `Durable` or `Buffered`. Default: `Durable`.
     pub durability: Durability,
-    /// Maximum size of a log group, bytes: the unit in which the engine allocates and frees log
-    /// space. Default `None`: derived from the space limit ([`Options::longest_group`]), or 256 MiB
-    /// without a limit.
+    /// Maximum size of a file of the log, bytes, 256 KiB to 4 GiB: the unit in which the store
+    /// allocates and frees log space. Smaller files free space sooner. Default: `None`, derived
+    /// from the space limit ([`Options::longest_group`]), or 256 MiB without a limit.
     pub group_bytes: Option<u64>,
-    /// Whether file I/O goes through the page cache. Default: no.
+    /// Whether file I/O goes through the page cache. Default: [`Access::Direct`], it does not.
     pub access: Access,
-    /// Background threads, in addition to the log thread. Default 1.
+    /// Background threads, 1 to 64, in addition to the log thread. A store with keys uses the
+    /// option of the store. Default: 1.
     pub background_threads: usize,
-    /// Bandwidth of background I/O, reads and writes together, in bytes per second. Index files are
-    /// never delayed; garbage collection waits for the budget. Default 0: unlimited. A secondary
-    /// engine uses the budget of the store and refuses this option.
+    /// Bandwidth of background I/O, reads and writes together, bytes per second, 1 MiB to 2^50.
+    /// Garbage collection waits for the budget, index files do not. A store with keys uses the
+    /// budget of the store and refuses this option. Default: 0, unlimited.
     pub io_budget: u64,
-    /// Percentage of garbage in all files that starts garbage collection, and the minimum for a
-    /// file to be collected. Both are lower when space is short. Padding alone makes a group
-    /// collectable only after eight younger groups exist. Default 50.
+    /// Percentage of garbage in all files that starts garbage collection, 1 to 100, and the minimum
+    /// for a file to be collected. Lower values save space and cost device time. Both bounds are
+    /// lower when space is short. Default: 50.
     pub garbage_percent: u32,
-    /// Maximum number of open storage files: half for log groups, half for index and cold files.
-    /// The engine opens fewer if this exceeds half of the process's file descriptors. Default 768.
+    /// Maximum number of open data files, 8 to 1,048,576. The store opens fewer if this exceeds
+    /// half of the process's file descriptors. Default: 768.
     pub open_files_max: usize,
     /// Maximum bytes of all files, never exceeded. At the limit, appends wait for garbage
-    /// collection or fail; trims and deletes proceed. Default `None`: the capacity of the volume.
+    /// collection or fail with `NoSpace`; trims and deletes proceed. A store with keys refuses this
+    /// option. Default: `None`, the capacity of the volume.
     pub space_limit: Option<u64>,
     /// Number of durable record writes in flight at the device. Default: one.
     pub loggers: Loggers,
-    /// Directory of the fast tier, which stores the log, including sealed groups; only cold files
-    /// stay in the store's directory. A store without a fast tier gets this one at open. Every
-    /// later open must name the same directory. A secondary engine uses the tier of the store and
-    /// refuses this option. Default: none; the log is in the store's directory.
+    /// Directory of the fast tier, a second disk for the log. A store without a fast tier gets this
+    /// one at open; every later open must name the same directory. A store with keys uses its own
+    /// and refuses this option. Default: none, the log is in the store's directory.
     pub speed: Option<PathBuf>,
-    /// Memory for the newest records, bytes. A reader that follows the end of a log then reads no
-    /// device. Default 16 MiB; 0 keeps none.
+    /// Memory for the newest records, bytes, at most 64 GiB. A reader that follows the end of a log
+    /// then reads no device. 0 keeps none. Default: 16 MiB.
     pub recent_bytes: usize,
     /// Whether the store serves checkpoint requests from other processes, which arrive through its
     /// directory (`lava log checkpoint`). Any process with write access to the directory can send

@@ -17,8 +17,10 @@ use store::manifest::{Engine, StateOf};
 use store::names::{self, FileKind};
 use store::speed::SpeedSpace;
 
-/// Space by owner. The [`parts`](Space::parts) sum to `total_bytes`, the bytes that the file system
-/// has allocated for the files of the store.
+/// The bytes on disk by owner, to find the log that needs a trim.
+///
+/// The [`parts`](Space::parts) sum to `total_bytes`, the bytes that the file system has allocated
+/// for the files of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Bytes by owner.

@@ -36,6 +36,15 @@ use std::iter::FusedIterator;
 /// assert_eq!(backward[0].0, b"2024-01-31");
 /// # Ok::<(), lavastore::Error>(())
 /// ```
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// db.put("a", "1")?;
+/// let scan = db.iter();
+/// db.put("b", "2")?;
+/// assert_eq!(scan.count(), 1, "later writes are invisible to the iterator");
+/// # Ok::<(), lavastore::Error>(())
+/// ```
 #[must_use = "an iterator does nothing until it is asked"]
 pub struct Iter {
     // Dropped before the family: this may be the handle that keeps the store open.

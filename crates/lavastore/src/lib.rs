@@ -279,6 +279,19 @@ pub use lavakv::{Compression, ExpertFamilyOptions, FamilyOptions, OverlapOf, Pol
 /// db.writing(&WriteOptions::durable()).put("order/1", "paid")?;
 /// # Ok::<(), lavastore::Error>(())
 /// ```
+///
+/// A caller with a deadline bounds the wait of each write:
+///
+/// ```
+/// # use lavastore::{ErrorKind, WriteOptions};
+/// # let db = lavastore::testing::store();
+/// let quick = WriteOptions::buffered().wait_at_most(std::time::Duration::from_millis(5));
+/// match db.writing(&quick).put("visit/1", "home page") {
+///     Err(e) if e.kind() == ErrorKind::Busy => println!("not counted"),
+///     other => other?,
+/// }
+/// # Ok::<(), lavastore::Error>(())
+/// ```
 #[doc(inline)]
 pub use lavakv::{Durability, Loggers, WriteOptions};
 
@@ -331,6 +344,25 @@ pub use lavakv::{AnyRequest, Outcome, RequestQueue};
 /// }
 /// pay(&lavastore::testing::store())?;
 /// # Ok::<(), Error>(())
+/// ```
+///
+/// The kind of a failed write decides the next step:
+///
+/// ```
+/// # use lavastore::{Db, ErrorKind, Result};
+/// fn store_event(db: &Db, key: &str) -> Result<bool> {
+///     match db.put(key, "event").map_err(|e| (e.kind(), e)) {
+///         Ok(()) => Ok(true),
+///         Err((ErrorKind::Busy, _)) => Ok(false), // Nothing is written: retry later.
+///         Err((ErrorKind::NoSpace, _)) => {
+///             db.delete_range("event/1".."event/2")?; // Deletes work in a full store.
+///             Ok(false)
+///         }
+///         Err((_, e)) => Err(e), // After `Io` and `Poisoned`: close and reopen the store.
+///     }
+/// }
+/// assert!(store_event(&lavastore::testing::store(), "event/3")?);
+/// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
 pub use lavakv::{Error, ErrorKind, Result};

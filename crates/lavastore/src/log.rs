@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Log sequence number: the number of a record in its log, chosen by the writer.
 ///
 /// The range is 0 to 2^64 - 2. Usually the numbers are consecutive, but gaps and any order are
-/// allowed. Two logs share nothing but the type.
+/// allowed.
 ///
 /// ```
 /// # let store = lavastore::testing::log_store();

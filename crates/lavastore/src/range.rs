@@ -18,6 +18,7 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 /// assert_eq!(db.range(b"a"..=b"c").count(), 3);
 /// assert_eq!(db.range(vec![b'b']..).count(), 2);
 /// assert_eq!(db.range(..).count(), 3);
+/// assert_eq!(db.range("c".."a").count(), 0, "a start after the end is an empty range");
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 pub trait KeyRange: sealed::Bounds {}

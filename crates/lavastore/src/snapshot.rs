@@ -56,6 +56,15 @@ impl Snapshot {
     /// assert!(before.family(&users).get("7")?.is_none());
     /// # Ok::<(), lavastore::Error>(())
     /// ```
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let before = db.snapshot();
+    /// let late = db.family("late")?;
+    /// late.put("key", "value")?;
+    /// assert!(before.family(&late).get("key")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
     pub fn family<'a>(&'a self, family: &'a Family) -> Reader<'a> {
         Reader::new(family.handle(), Some(&self.inner))
     }

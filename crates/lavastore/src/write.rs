@@ -212,6 +212,23 @@ impl<'a> Writer<'a> {
 /// assert_eq!(by_name.get("ada")?.as_deref(), Some(&b"7"[..]));
 /// # Ok::<(), lavastore::Error>(())
 /// ```
+///
+/// ```
+/// # use lavastore::WriteBatch;
+/// # let db = lavastore::testing::store();
+/// // A bulk load: bounded batches in place of single puts.
+/// let mut batch = WriteBatch::new();
+/// for i in 0..1000u32 {
+///     batch.put(i.to_be_bytes(), "loaded");
+///     if batch.byte_len() > 4 << 10 {
+///         db.write(&batch)?;
+///         batch.clear();
+///     }
+/// }
+/// db.write(&batch)?;
+/// assert_eq!(db.iter().keys().count(), 1000);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
     inner: lavakv::WriteBatch,

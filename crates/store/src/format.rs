@@ -14,16 +14,16 @@
 use base::{Error, ErrorKind, Result};
 use std::fmt;
 
-/// The format of a store. Later formats are larger.
+/// The format of a store, which decides the releases that can open it. Later formats are larger.
 ///
-/// A release opens stores up to [`StoreFormat::NEWEST`].
+/// A release opens stores up to [`StoreFormat::NEWEST`]. New stores get [`StoreFormat::DEFAULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StoreFormat {
-    /// The manifest carries no number. Every release reads and writes it.
+    /// The format of new stores. Every release reads and writes it. Empty keys are refused.
     V1,
-    /// The manifest carries the number of the format; `CURRENT` and the manifest have copies; keys
-    /// may be empty.
+    /// Copies of the store's own description protect it against damage, at the cost of one more
+    /// sync per change of files. Keys may be empty.
     V2,
 }
 

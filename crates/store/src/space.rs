@@ -27,10 +27,14 @@ pub use grant::{Grant, Grants};
 pub use sizes::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
 pub use volume::ASK_NS;
 
-/// Maximum space of a store's files.
+/// Maximum space of all files of a store, kept at every moment; choose it if the disk has other
+/// users.
+///
+/// A write that finds no room waits or fails, and deletes proceed. A limit out of range is refused
+/// at open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SpaceLimit {
-    /// Bytes.
+    /// A number of bytes, for a fixed quota; at least about 1.3 MB.
     Bytes(u64),
     /// Percentage of the store's volume, 1 to 100. It follows a volume that grows.
     VolumePercent(u8),

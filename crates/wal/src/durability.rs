@@ -1,13 +1,22 @@
 //! The promise of a write.
 
-/// The promise of a write that has returned.
+/// Promise of an acknowledged write: the failures that the write survives. Choose it per store or
+/// per write.
+///
+/// Every write is visible to all readers on return, whatever its durability. After a loss of power
+/// the log keeps a prefix of the buffered writes, and never a later write without the earlier ones.
+/// A batch is there whole or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// Survives power loss.
+    /// Survives a loss of power. Each write waits for the device; concurrent writers share one
+    /// device write. For data that must not be lost once acknowledged, such as payments.
     Durable,
-    /// Survives the death of the process.
+    /// Survives the death of the process, but not of the machine. The write waits for no device.
+    /// With the defaults at most the last ten seconds of writes are at risk, until the next durable
+    /// write or sync. For data that can be made again.
     Buffered,
-    /// Survives neither: not logged at all.
+    /// Survives neither until it is flushed or the store is closed: the write is in no log. For
+    /// state that another log can rebuild. Logs refuse this durability.
     Volatile,
 }
 

@@ -86,7 +86,7 @@ impl GcProgress {
 pub struct PlannedGc {
     /// The family.
     pub family: String,
-    /// Numbers of the vSSTs to replace.
+    /// Numbers of the value files to replace.
     pub files: Vec<u64>,
     /// Bytes of these files.
     pub input_bytes: u64,
@@ -97,7 +97,7 @@ pub struct PlannedGc {
     pub written_bytes: u64,
     /// Bytes to free.
     pub freed_bytes: u64,
-    /// False if the garbage of a file is only estimated (see `values::ledger`).
+    /// False if the garbage of a file is only estimated.
     pub exact: bool,
 }
 
@@ -366,9 +366,9 @@ fn planned_gc(family: &str, gc: &Gc, beside_inputs: u64) -> PlannedGc {
     }
 }
 
-/// Pauses garbage collection until it is dropped; made by [`crate::Db::pause_gc`].
+/// A guard that pauses garbage collection while it lives; [`crate::Db::pause_gc`] returns it.
 ///
-/// It does not keep the store open.
+/// Space use grows during the pause. The guard does not keep the store open.
 #[derive(Debug)]
 #[must_use = "collection goes on when it is dropped"]
 pub struct GcPause {

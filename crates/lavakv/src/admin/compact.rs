@@ -15,15 +15,14 @@ use io::Cancel;
 use lsm::policy::ManualRange;
 use std::sync::Arc;
 
-/// Options of [`crate::Db::compact_range_with`].
+/// Options of [`crate::Db::compact_range_with`]: a complete rewrite, and cancellation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactRequest {
-    /// Rewrites every table of the range, with the values that it references, under the current
-    /// options: compression, block length, filters, value separation, tiers. Otherwise tables that
-    /// are already in the last level stay unchanged.
+    /// Rewrites all data of the range under the current options: compression, filters, value
+    /// separation, tiers. Otherwise data that is already compact stays unchanged. Default: false.
     pub rewrite: bool,
     /// Ends the call early. Completed compactions keep their effect; the running one discards its
-    /// outputs.
+    /// outputs. Default: none.
     pub cancel: Option<Cancel>,
 }
 

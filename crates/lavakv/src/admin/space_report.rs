@@ -23,22 +23,25 @@ mod rest;
 pub use holders::{Holder, HolderKind, LogHolder};
 pub use rest::{RestReport, RestState};
 
-/// The bytes on disk by owner. The [`parts`](Space::parts) sum to `total_bytes`: the allocated, not
-/// logical, bytes that the file system reports for the files of the store.
+/// The bytes on disk by owner, to find the reason for the size of a store.
+///
+/// The [`parts`](Space::parts) sum to `total_bytes`: the allocated, not logical, bytes that the
+/// file system reports for the files of the store. *Exposed* garbage can be collected at once.
+/// *Unexposed* garbage has to be found by compaction first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Tables (kSSTs) of the current state.
+    /// Files of keys and small values.
     pub table_bytes: u64,
-    /// vSSTs of the current state without exposed garbage: live values and unexposed garbage.
+    /// Files of separated values without exposed garbage: live values and unexposed garbage.
     pub value_bytes: u64,
-    /// Exposed garbage: records of vSSTs that no table references any more.
+    /// Exposed garbage: separated values that no key refers to any more. Collection frees it.
     pub garbage_bytes: u64,
     /// Obsolete tables and value files, held by iterators, by reads in progress, or until their
     /// removal.
     pub pinned_bytes: u64,
     /// Outputs of running jobs.
     pub job_bytes: u64,
-    /// Log groups: live, spare and free, and the log's open pages.
+    /// The write-ahead log, with its spare files.
     pub wal_bytes: u64,
     /// Manifests and the pointer to the current one.
     pub manifest_bytes: u64,
@@ -114,11 +117,11 @@ pub struct FamilySpace {
     pub name: String,
     /// Non-empty levels.
     pub levels: Vec<LevelSpace>,
-    /// Number of vSSTs.
+    /// Number of files of separated values.
     pub vssts: u64,
-    /// Bytes of the vSSTs.
+    /// Bytes of these files.
     pub vsst_bytes: u64,
-    /// Number of vSSTs that hold one large value.
+    /// Number of files that hold one large value.
     pub segments: u64,
     /// Number of names of former vSSTs that lead to current ones.
     pub aliases: u64,

@@ -52,7 +52,9 @@ causes! {
     Space = "space", "space";
 }
 
-/// A table or value file that is partly or completely unreadable.
+/// A data file that is partly or completely unreadable, with the keys that may be lost.
+///
+/// Reads of keys from `first_key` to `last_key` fail if they need the file; all other reads work.
 #[derive(Clone, Debug)]
 pub struct DamagedFile {
     /// Its name in the store's directory.
@@ -83,7 +85,7 @@ pub enum SpeedMove {
     NoRoom,
 }
 
-/// A notification about background work.
+/// A notification about background work, waits of writers, and damage, for logs and alarms.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -172,10 +174,11 @@ pub enum Event {
     },
 }
 
-/// Receives events on the thread that causes them: return quickly, and do not call into the store.
+/// Receives the [`Event`]s of a store; set it as [`Options::listener`](crate::Options::listener).
 ///
-/// A panic of the listener is caught and counted in `Statistics::listener_panics`; it does not
-/// affect the engine.
+/// The store calls it on the thread that causes the event, which may be a writer: return quickly,
+/// and do not call into the store. A panic of the listener is caught and counted in
+/// `Statistics::listener_panics`; it does not affect the store.
 pub trait EventListener: Send + Sync {
     /// Called after the event.
     fn event(&self, event: &Event);

@@ -39,8 +39,9 @@ pub struct ExplainedOption {
     pub reason: String,
 }
 
-/// All options that are derived unless set, the result of [`Options::explain`]. Its `Display` is a
-/// table.
+/// The options that the store derives unless they are set, with values and reasons.
+///
+/// [`Options::explain`] returns it. Its `Display` is a table for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The options in the order of their declaration, store options first.

@@ -8,17 +8,20 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use lsm::policy::{FileChoice, PolicyChoice, TreeOptions};
 
-/// Options of one column family; [`FamilyOptions::expert`](method@FamilyOptions::expert) has the
-/// second page.
+/// Options of one column family: compression, separation of large values, filters.
 ///
-/// The options are stored in the manifest when the family is created. A change applies to new
-/// files: old data stays readable, and takes the new form when compaction rewrites it.
+/// The store keeps them when the family is created. A change applies to new files: old data stays
+/// readable, and takes the new form when background work rewrites it.
+/// [`FamilyOptions::expert`](method@FamilyOptions::expert) has the second page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyOptions {
-    /// Compression of the blocks of tables. Default: none.
+    /// Compression of new files: saves space and costs processor time. Default:
+    /// [`Compression::None`].
     pub compression: Compression,
-    /// Minimum length of values that are separated from their keys into vSSTs, bytes: 32 to the
-    /// maximum value length. 0: every value stays with its key. Default: 512.
+    /// Minimum length of separated values, bytes: 32 to the maximum value length. Such values are
+    /// in files of their own, so that compaction does not rewrite them; a scan reads them with
+    /// extra device reads. 0: every value stays with its key, which suits scans of small values.
+    /// Default: 512.
     pub min_blob_size: usize,
     /// Filter bits per key, at most 64; 0 for no filter. A filter avoids reads of tables without
     /// the key. Default: 10 (about 1 % false positives).
@@ -60,8 +63,8 @@ const POLICY_NAME_LEN_MAX: usize = 255;
 const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
 
 impl FamilyOptions {
-    /// Returns the same options with all derived values filled in, as a family created with them
-    /// reports its options.
+    /// Returns the same options with all derived values filled in, to compare them with the options
+    /// of a family.
     pub fn derived(mut self) -> FamilyOptions {
         self.expert = self.expert.derived();
         self

@@ -30,17 +30,23 @@ use version::names;
 pub use store::space::SpaceLimit;
 pub use wal::{Durability, Loggers};
 
-/// Options of an open; [`Options::expert`](method@Options::expert) has the second page.
+/// Options of an open, for a program that limits space or memory, or changes durability; all have
+/// defaults.
 ///
-/// On a volume with little space for the store (1.2 GB with the defaults), memtables, memory, log
-/// groups, value files and tables are smaller than configured. They are halved down to 512 KiB, so
-/// that the store can reserve space for its own work. Each open examines the volume again; family
-/// options are stored as given.
+/// The store does not remember them, except [`Options::family`]: pass the same ones at every open.
+/// An open refuses an option out of range with `InvalidArgument`, and the message names the range;
+/// no value is clamped. [`Options::expert`](method@Options::expert) has the second page, and
+/// [`Options::explain`] shows derived values.
+///
+/// On a volume with little space for the store (below 1.2 GB with the defaults), buffers and files
+/// are smaller than configured. They are halved down to 512 KiB, so that the store can reserve
+/// space for its own work. Each open examines the volume again.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Creates a store if there is none. Default: true.
+    /// Creates a store if there is none; otherwise such an open fails with `NotFound`. Default:
+    /// true.
     pub create_if_missing: bool,
-    /// Refuses to open an existing store. Default: false.
+    /// Refuses to open an existing store, with `AlreadyExists`. Default: false.
     pub error_if_exists: bool,
     /// Bound on the bytes of the store's files, including the log and the reserve; kept at every
     /// moment. A limit in bytes may be as small as 1.3 MB: memtables, log groups, tables and value
@@ -57,10 +63,12 @@ pub struct Options {
     /// wait when it is exceeded. Default: 0, derived: four memtables and a full tail buffer. That
     /// is 112 MiB with the default sizes, of which 48 are for the log.
     pub memory_bytes: usize,
-    /// Budget of the block cache, bytes, at most 4 TiB. Index blocks, filters and data share it.
-    /// Default: 64 MiB, independent of the machine's memory, which belongs to the program.
+    /// Budget of the cache for blocks of files, bytes, 0 to 4 TiB. Indexes, filters and data share
+    /// it. Raise it if reads miss the cache often. Default: 64 MiB, independent of the machine's
+    /// memory, which belongs to the program.
     pub cache_bytes: usize,
-    /// Durability of writes that do not choose their own. Default: buffered.
+    /// Durability of writes that do not choose their own with [`WriteOptions`]. Default:
+    /// [`Durability::Buffered`].
     pub durability: Durability,
     /// Budget for a write's wait for the engine: for memory, levels, log, garbage or space, but not
     /// for the device. 100 µs to an hour. A longer wait is counted
@@ -88,13 +96,13 @@ pub struct Options {
     /// [`crate::Event::OpenFilesBounded`] reports a lower number. Default: 4096, or less if the
     /// process has few descriptors.
     pub open_files_max: usize,
-    /// Page cache or direct I/O for tables and log. Default: direct.
+    /// Whether data files and log bypass the page cache. Default: [`Access::Direct`].
     pub access: Access,
     /// Directory of the fast tier: a second disk for the log, for tables of the first
     /// [`ExpertOptions::speed_levels`] levels, and for [`ExpertOptions::speed_values_bytes_max`] of
     /// hot values. A store without a fast tier gets it at this open, and from then on opens only
-    /// with it ([`store::speed`]). For a disk with another kind of file system see
-    /// [`store::speed::joined`]. Default: none, the log is in the directory of the store.
+    /// with it. For a disk with another kind of file system use `Volumes`. Default: none, the log
+    /// is in the directory of the store.
     pub speed: Option<PathBuf>,
     /// File for the metrics of the open store, in the format of [`crate::Db::metrics`]: replaced
     /// every five seconds, removed at close. A relative path starts at the directory of the store;
@@ -106,13 +114,15 @@ pub struct Options {
     /// Behavior of an open that finds tables or value files missing or of another length. Default:
     /// serve the undamaged data.
     pub damaged_files: DamagedFiles,
-    /// Options of the column family `default`.
+    /// Options of the column family `default`; they replace the stored ones at every open for
+    /// writing. Default: those of [`FamilyOptions`].
     pub family: FamilyOptions,
-    /// The second page: the log, the fast tier, requests, background reads.
+    /// The second page: the log, the fast tier, requests, background reads. Few programs need it.
     pub expert: ExpertOptions,
 }
 
-/// Behavior of an open that finds damaged tables or value files.
+/// Behavior of an open that finds data files missing or of the wrong length; see
+/// [`Options::damaged_files`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DamagedFiles {
     /// The store opens for reading and writing. [`crate::Db::damaged_files`] lists the damaged
@@ -228,52 +238,62 @@ impl Options {
     }
 }
 
-/// Behavior of a write without room, once no background work can free any.
+/// Behavior of a write to a full store, once no background work can free any space.
+///
+/// Deletes and reads proceed in either case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpacePolicy {
-    /// The write fails with `NoSpace`. It waits only while background work may free space.
+    /// The write fails with `NoSpace` and has no effect. It waits only while background work may
+    /// free space.
     #[default]
     NoSpace,
-    /// The write waits for deletes by other writes as well, and fails with `NoSpace` after this
-    /// time.
+    /// The write also waits for deletes by other threads, and fails with `NoSpace` after this time.
+    /// For programs that delete old data on another thread.
     Wait {
-        /// The longest wait.
+        /// The longest wait of a write; any duration.
         at_most: Duration,
     },
 }
 
-/// Options of one write.
+/// Options of one write: its durability, and a bound on its wait. The default takes the store's
+/// durability.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
-    /// Durability at the acknowledgment; `None` takes [`Options::durability`].
+    /// Durability at the acknowledgment. Default: `None`, which takes [`Options::durability`], or
+    /// for logs the durability of their own options.
     pub durability: Option<Durability>,
-    /// Maximum wait for the engine, not counting the device's time to make the write durable. A
-    /// write that would wait longer fails with [`ErrorKind::Busy`](base::ErrorKind::Busy) and has
-    /// no effect. For a stream, the maximum applies to each piece. `None`: no maximum.
+    /// Maximum wait for memory, background work or space, not counting the device's time to make
+    /// the write durable. A write that would wait longer fails with
+    /// [`ErrorKind::Busy`](base::ErrorKind::Busy) and has no effect. For a stream, the maximum
+    /// applies to each piece. Writes of logs refuse it. Default: `None`, no maximum.
     pub wait_at_most: Option<Duration>,
 }
 
 impl WriteOptions {
-    /// Acknowledged writes survive power loss.
+    /// Returns options for a write that survives a loss of power once acknowledged.
     pub fn durable() -> Self {
         WriteOptions { durability: Some(Durability::Durable), ..Self::default() }
     }
-    /// Acknowledged writes survive the death of the process.
+    /// Returns options for a write that survives the death of the process once acknowledged.
     pub fn buffered() -> Self {
         WriteOptions { durability: Some(Durability::Buffered), ..Self::default() }
     }
-    /// Acknowledged writes survive once they are flushed: they are not logged.
+    /// Returns options for a write that survives only after a flush or a clean close.
     pub fn volatile() -> Self {
         WriteOptions { durability: Some(Durability::Volatile), ..Self::default() }
     }
-    /// Returns the same options with a bound on the wait for the engine.
+    /// Returns the same options with a bound on the wait, for callers with a deadline.
+    ///
+    /// The wait counts memory, background work and space, and not the device. A write that would
+    /// wait longer fails with `Busy` and has no effect.
     #[must_use]
     pub fn wait_at_most(self, at_most: Duration) -> Self {
         WriteOptions { wait_at_most: Some(at_most), ..self }
     }
-    /// Returns the same options without any wait for the engine. Later writes pay the throttle
-    /// charge of such a write. So the write is refused if that charge exceeds
-    /// [`Options::stall_budget`]. Give a long batch some time, or split it.
+    /// Returns the same options without any wait, for event loops.
+    ///
+    /// Later writes make up for the delay of such a write. A write whose delay would exceed
+    /// [`Options::stall_budget`] fails with `Busy`: give a long batch some time, or split it.
     #[must_use]
     pub fn no_wait(self) -> Self {
         self.wait_at_most(Duration::ZERO)

@@ -8,11 +8,12 @@ use base::{Error, Result};
 use io::Cancel;
 use std::sync::Arc;
 
-/// The garbage that [`crate::Db::collect_garbage`] may leave.
+/// The amount of garbage that [`crate::Db::collect_garbage`] may leave, and cancellation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcRequest {
-    /// Collects until exposed garbage is at most this percentage of the records in all vSSTs.
-    /// `None`: until each vSST has less garbage than its family's `gc_ratio_percent`.
+    /// Collects until known garbage is at most this percentage of all separated values. Default:
+    /// `None`, until each value file has less garbage than its family's
+    /// [`gc_ratio_percent`](crate::ExpertFamilyOptions::gc_ratio_percent).
     pub until_percent: Option<u32>,
     /// Ends the call early. Completed collections keep their effect. Collections that run for this
     /// call alone end without one.

@@ -26,7 +26,9 @@ use std::sync::Arc;
 use table::{ReadCounters, Source, Stop};
 use version::FileMeta;
 
-/// The value of a read. It pins its cached block.
+/// The value of a read, which derefs to its bytes; it keeps its memory in use while it lives.
+///
+/// Use [`Value::into_vec`] for bytes that live long: a small value may keep a whole cached block.
 #[derive(Clone, Debug)]
 pub struct Value(pub(crate) BlockSlice);
 

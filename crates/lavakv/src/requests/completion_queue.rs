@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Outcome of a request.
+/// Outcome of a request in a [`RequestQueue`], by the kind of the request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The write reached its durability; the flush ended.
@@ -143,7 +143,10 @@ impl Wake for Tell {
     }
 }
 
-/// A completion queue: see the module.
+/// A completion queue for event loops without futures: it returns each request's token and outcome.
+///
+/// Outcomes come in the order in which requests end, not in the order of submission. Dropping the
+/// queue cancels no request.
 pub struct RequestQueue {
     context: Arc<StoreContext>,
     over: Arc<Over>,

@@ -8,13 +8,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A key and its value.
+/// A key and its value, as a page of a scan contains them.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// The future of a request, for any runtime. Dropping it does not cancel the request.
+/// The future of a submitted request, for any runtime; dropping it does not cancel the request.
 ///
-/// It wakes its task from a thread of the store, and does not keep the store open. A close
-/// completes it, with `Closed` if the request was not performed.
+/// A thread of the store wakes the task. The future does not keep the store open: a close resolves
+/// it, with `Closed` if the request was not performed. An error has the kind of the blocking call.
 #[must_use = "what became of it is told here and nowhere else"]
 pub struct Request<T>(Completion<T>);
 
@@ -27,7 +27,7 @@ impl<T> Request<T> {
         Request(Completion::known(answer))
     }
 
-    /// Returns the answer once, when it is known: for loops that poll.
+    /// Returns the answer once it is known, and `None` before and afterwards, for loops that poll.
     pub fn take(&mut self) -> Option<Result<T>> {
         self.0.take()
     }
@@ -47,9 +47,11 @@ impl<T> std::fmt::Debug for Request<T> {
     }
 }
 
-/// The future of a write. It completes when the write reaches its durability: when it is visible,
-/// or when it is durable. [`WriteRequest::visible`] and [`WriteRequest::durable`] are separate
-/// futures for the two. Dropping it does not cancel the write.
+/// The future of a submitted write, which resolves when the write has its durability.
+///
+/// [`WriteRequest::visible`] and [`WriteRequest::durable`] are separate futures for the two stages.
+/// Dropping the future does not cancel the write. After an error other than `Io` the write was not
+/// performed.
 #[must_use = "before it has resolved, what was written may be lost"]
 #[derive(Debug)]
 pub struct WriteRequest {

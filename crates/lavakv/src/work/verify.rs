@@ -42,7 +42,7 @@ pub struct Checked {
     pub records: CheckedCount,
     /// Pages of the log in the files of its groups.
     pub log_pages: CheckedCount,
-    /// Log pages that are only in the staging file.
+    /// Log pages that only the buffer for buffered writes has.
     pub staged_pages: CheckedCount,
     /// Batches assembled from these pages.
     pub log_batches: CheckedCount,
@@ -69,7 +69,7 @@ impl Checked {
     }
 }
 
-/// The result of [`crate::Db::verify`].
+/// The result of [`crate::Db::verify`]: the damage found, and the amount of checked data.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Tables and vSSTs read.

@@ -72,6 +72,17 @@ impl Log {
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
+    /// ```
+    /// # use lavastore::ErrorKind;
+    /// # let store = lavastore::testing::log_store();
+    /// let orders = store.log("orders")?;
+    /// orders.append(1, "two apples")?;
+    /// orders.append(1, "two apples")?; // A retry.
+    /// let other = orders.append(1, "one pear").unwrap_err();
+    /// assert_eq!(other.kind(), ErrorKind::AlreadyExists);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The errors of [`LogWriter::append`].
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {

@@ -41,8 +41,9 @@ impl HolderKind {
     }
 }
 
-/// A snapshot or iterator, and the bytes that it keeps on disk. Bytes held by several count for
-/// each of them.
+/// A snapshot or iterator, and the bytes that it keeps on disk: drop it to free them.
+///
+/// Bytes held by several readers count for each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// Number of the reader, as [`crate::Snapshot::id`] returns it.
