@@ -71,8 +71,10 @@ impl Applier {
         self.log.inner().id().to_be_bytes()
     }
 
-    /// Writes the changes of a record and its LSN atomically, as one volatile batch over any
-    /// families. Pass an empty batch for a record without changes.
+    /// Writes the changes of a record together with its LSN, atomically, over any families.
+    ///
+    /// The write is volatile: it waits for no device, and a crash may take it and all later ones.
+    /// Pass an empty batch for a record without changes.
     ///
     /// ```
     /// # use lavastore::WriteBatch;
@@ -87,8 +89,9 @@ impl Applier {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if this record or a later one was applied; the errors of
-    /// [`Db::write`](crate::Db::write).
+    /// `InvalidArgument`: this record or a later one was applied. Continue at
+    /// [`Applier::next_lsn`]. The errors of [`Db::write`](crate::Db::write): nothing is applied,
+    /// and the call may be repeated after the remedy.
     pub fn apply(&mut self, lsn: Lsn, changes: &WriteBatch) -> Result<()> {
         if let Some(applied) = self.applied_lsn()?.filter(|applied| *applied >= lsn) {
             return Err(Error::invalid(format!(
@@ -100,7 +103,9 @@ impl Applier {
         self.positions.writing(&WriteOptions::volatile()).write(&changes)
     }
 
-    /// Returns the LSN of the record applied last.
+    /// Returns the LSN of the record applied last; `None` if no record was applied.
+    ///
+    /// After a crash that is the last record whose changes survived.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -115,7 +120,8 @@ impl Applier {
         self.positions.get(self.key())?.map(|position| self.decode(&position)).transpose()
     }
 
-    /// Returns the lowest LSN that may be applied next.
+    /// Returns the lowest LSN that may be applied next: start the scan of the log there. 0 for a
+    /// new applier.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -131,8 +137,11 @@ impl Applier {
         Ok(self.applied_lsn()?.map_or(0, |applied| applied.saturating_add(1)))
     }
 
-    /// Returns the LSN of the last record whose changes are in tables. They survive the loss of the
-    /// process and of power.
+    /// Returns the LSN of the last record whose changes survive a loss of power; `None` if there is
+    /// none.
+    ///
+    /// [`Db::flush`](crate::Db::flush) raises it to the LSN applied last. Recovery needs no record
+    /// up to it.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
@@ -152,7 +161,9 @@ impl Applier {
         position.map(|position| self.decode(&position)).transpose()
     }
 
-    /// Trims the log up to [`Applier::flushed_lsn`] and returns that LSN.
+    /// Trims the log up to [`Applier::flushed_lsn`], to free its space, and returns that LSN.
+    ///
+    /// Call it from time to time. `None`: nothing was flushed, and nothing is trimmed.
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();

@@ -2,7 +2,7 @@
 
 use crate::Cancel;
 
-/// Options of a checkpoint.
+/// Options of [`Db::checkpoint_with`](crate::Db::checkpoint_with): a token that cancels the copy.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -14,11 +14,11 @@ use crate::Cancel;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// Cancels the checkpoint; no part of the copy is left.
+    /// Cancels the checkpoint; no part of the copy is left. Default: none.
     pub cancel: Option<Cancel>,
 }
 
-/// Options of a verification.
+/// Options of [`Db::verify_with`](crate::Db::verify_with): a token that cancels the check.
 ///
 /// ```
 /// # let db = lavastore::testing::store();
@@ -29,6 +29,6 @@ pub struct CheckpointOptions {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyOptions {
-    /// Cancels the verification, without a report.
+    /// Cancels the verification, without a report. Default: none.
     pub cancel: Option<Cancel>,
 }

@@ -3,7 +3,8 @@
 use crate::{Cancel, Env, KeyRepairReport, LogOptions, LogRepairReport, Options, Result};
 use std::path::Path;
 
-/// Options of a repair.
+/// Options of [`Db::repair`](crate::Db::repair): a dry run, the options of the new store,
+/// cancellation.
 ///
 /// ```no_run
 /// use lavastore::{Db, RepairOptions};
@@ -18,17 +19,20 @@ pub struct RepairOptions {
     /// Options of the logs of the new store, if the damaged one has logs; as for
     /// [`Db::open_with_logs`](crate::Db::open_with_logs).
     pub logs: LogOptions,
-    /// Reads everything and writes nothing.
+    /// Reads everything and writes nothing, to learn the losses first. Default: false.
     pub dry_run: bool,
     /// The fast tier of the store is lost, with the data that only its log had. If the fast tier
-    /// exists, pass both directories instead ([`Volumes::env`](crate::Volumes::env)).
+    /// exists, pass both directories instead ([`Volumes::env`](crate::Volumes::env)). Default:
+    /// false.
     pub without_speed: bool,
-    /// Cancels the repair; no part of the new store is left.
+    /// Cancels the repair; no part of the new store is left. Default: none.
     pub cancel: Option<Cancel>,
 }
 
-/// The result of a repair: salvaged and lost data. Of a batch over keys and logs, the new store has
-/// both halves, or the report names the missing half under its engine.
+/// The result of a repair: salvaged and lost data, for keys and for logs.
+///
+/// Of a batch over keys and logs, the new store has both halves, or the report names the missing
+/// half under its engine.
 ///
 /// ```no_run
 /// use lavastore::{Db, RepairOptions, RepairReport};

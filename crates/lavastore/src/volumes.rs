@@ -3,11 +3,11 @@
 use crate::{Env, Result};
 use std::path::{Path, PathBuf};
 
-/// The two places of a store whose log is on its own disk.
+/// The two directories of a store whose log is on its own disk, the fast tier.
 ///
-/// The *speed* place (the fast tier) has the log, the *capacity* place everything else. Both are
-/// directories. If both are in the machine's file system, [`Options::speed`](crate::Options::speed)
-/// is the shorter form. Use `Volumes` for calls without options, and for volumes of LavaFS.
+/// The *speed* place has the log, the *capacity* place everything else. If both are in the
+/// machine's file system, [`Options::speed`](crate::Options::speed) is the shorter form. Use
+/// `Volumes` for calls without options, such as a repair, and for volumes of LavaFS.
 ///
 /// A store without a fast tier gets one when it is opened in [`Volumes::env`], and returns it by
 /// [`Volumes::give_back`]. In between, the store opens only with that fast tier. A tier that is
@@ -33,7 +33,7 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// Returns the two places as directories of the machine.
+    /// Names two directories of the machine. The call touches no file and cannot fail.
     ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions, Volumes};
@@ -47,7 +47,7 @@ impl Volumes {
         Volumes::in_envs((&env, capacity.as_ref()), (&env, speed.as_ref()))
     }
 
-    /// Returns the two places as directories of one or two environments.
+    /// Names two directories of one or two environments. The call touches no file and cannot fail.
     ///
     /// ```
     /// # use lavastore::{Volumes, testing::SimEnv};
@@ -59,8 +59,9 @@ impl Volumes {
         Volumes { env: lavakv::speed::joined(env, dir, speed_env, speed_dir), dir: dir.to_owned() }
     }
 
-    /// Returns the environment for all calls on the store: open, read and repair. In it, the store
-    /// has the path of its capacity place; other paths are unchanged.
+    /// Returns the environment for all calls on the store: open, read and repair.
+    ///
+    /// In it, the store has the path of its capacity place; other paths are unchanged.
     ///
     /// ```
     /// # use lavastore::{Db, Options, Volumes, testing::SimEnv};
@@ -75,10 +76,11 @@ impl Volumes {
         self.env.clone()
     }
 
-    /// Detaches the fast tier: the log moves to the capacity place, which must have room for it.
-    /// The store must be closed. If the call is interrupted, the log is in one of the two places,
-    /// and the call can be repeated. Older releases can read the store after one more open and
-    /// close.
+    /// Detaches the fast tier, to remove the disk: the log moves to the capacity place.
+    ///
+    /// The store must be closed, and the capacity place must have room for the log. After an
+    /// interruption the log is in one of the two places: repeat the call. Older releases can read
+    /// the store after one more open and close.
     ///
     /// ```
     /// # use lavastore::{ErrorKind, Volumes, testing::SimEnv};
@@ -88,9 +90,12 @@ impl Volumes {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if there is no store, or if the speed place is missing or empty; `Locked` if the
-    /// store is open; `InvalidArgument` if the disk belongs to another store or is an older copy;
-    /// `Corruption` if the log is damaged; `NoSpace`. Nothing has changed then.
+    /// Nothing has changed after an error.
+    /// * `NotFound`: there is no store, or the speed place is missing or empty. Check the paths.
+    /// * `Locked`: the store is open. Close it.
+    /// * `InvalidArgument`: the disk belongs to another store or is an older copy.
+    /// * `Corruption`: the log is damaged. Use [`Db::repair_in`](crate::Db::repair_in).
+    /// * `NoSpace`: make room in the capacity place and repeat.
     pub fn give_back(&self) -> Result<()> {
         lavakv::speed::give_back(&self.env, &self.dir)
     }

@@ -32,17 +32,17 @@ pub struct GcReport {
     pub collections: u64,
     /// Collections abandoned because they found too little garbage.
     pub abandoned: u64,
-    /// Bytes read, of vSSTs and of tables.
+    /// Bytes read, of value files and of tables.
     pub read_bytes: u64,
-    /// Bytes of vSSTs written.
+    /// Bytes of value files written.
     pub written_bytes: u64,
-    /// Reduction of the bytes of vSSTs.
+    /// Reduction of the bytes of value files.
     pub freed_bytes: u64,
     /// Exposed garbage before.
     pub garbage_bytes_before: u64,
     /// Exposed garbage now.
     pub garbage_bytes: u64,
-    /// Records in all vSSTs now, garbage included.
+    /// Records in all value files now, garbage included.
     pub record_bytes: u64,
 }
 
@@ -51,17 +51,17 @@ pub struct GcReport {
 pub struct GcProgress {
     /// Collections installed since the call began.
     pub collections: u64,
-    /// Bytes of vSSTs read since the call began.
+    /// Bytes of value files read since the call began.
     pub read_bytes: u64,
-    /// Bytes of vSSTs written since the call began.
+    /// Bytes of value files written since the call began.
     pub written_bytes: u64,
-    /// Reduction of the bytes of vSSTs since the call began.
+    /// Reduction of the bytes of value files since the call began.
     pub freed_bytes: u64,
     /// Predicted bytes still to be freed, by running and by future collections.
     pub remaining_bytes: u64,
     /// Exposed garbage now.
     pub garbage_bytes: u64,
-    /// Records in all vSSTs now, garbage included.
+    /// Records in all value files now, garbage included.
     pub record_bytes: u64,
     /// Time since the call began, nanoseconds.
     pub elapsed_ns: u64,
@@ -108,7 +108,7 @@ pub struct GcPlan {
     pub collections: Vec<PlannedGc>,
     /// Exposed garbage now.
     pub garbage_bytes: u64,
-    /// Records in all vSSTs now, garbage included.
+    /// Records in all value files now, garbage included.
     pub record_bytes: u64,
 }
 

@@ -123,15 +123,15 @@ pub struct FamilySpace {
     pub vsst_bytes: u64,
     /// Number of files that hold one large value.
     pub segments: u64,
-    /// Number of names of former vSSTs that lead to current ones.
+    /// Number of names of former value files that lead to current ones.
     pub aliases: u64,
     /// Number of references to separated values in tables, superseded ones included.
     pub references: u64,
-    /// Bytes of records in vSSTs, garbage included.
+    /// Bytes of records in value files, garbage included.
     pub record_bytes: u64,
     /// Bytes of records that no table references any more.
     pub garbage_bytes: u64,
-    /// Maximum share of garbage in one vSST, percent.
+    /// Maximum share of garbage in one value file, percent.
     pub garbage_percent_max: u64,
     /// Estimate of unexposed garbage, see [`Space::hidden_bytes`].
     pub hidden_bytes: u64,

@@ -89,20 +89,20 @@ pub enum SpeedMove {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A flush wrote a memtable to level 0.
+    /// A flush wrote data from memory to a table.
     Flush {
         /// Column family.
         family: String,
         /// Bytes of the new table.
         output_bytes: u64,
     },
-    /// A collection rewrote vSSTs.
+    /// A collection rewrote value files.
     Gc {
         /// The family.
         family: String,
-        /// Bytes of the collected vSSTs.
+        /// Bytes of the collected value files.
         input_bytes: u64,
-        /// Bytes of the new vSSTs.
+        /// Bytes of the new value files.
         output_bytes: u64,
     },
     /// A compaction was installed.

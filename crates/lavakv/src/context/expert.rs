@@ -208,7 +208,7 @@ pub struct ExpertFamilyOptions {
     /// Depth of level 0, in flushed memtables, at which writers wait; more than
     /// `l0_slowdown_files`. Default: 0, derived: twice `l0_slowdown_files`, that is 32.
     pub l0_stop_files: usize,
-    /// Size at which the next vSST (file of separated values) starts, bytes, 4 KiB to 4 GiB.
+    /// Size at which the next file of separated values starts, bytes, 4 KiB to 4 GiB.
     /// Default: 32 MiB.
     pub vsst_bytes: u64,
     /// Share of garbage at which collection rewrites a vSST, percent, 1 to 99. The engine collects

@@ -36,7 +36,7 @@ pub struct Checked {
     pub tables: CheckedCount,
     /// Blocks in them: data, index, filter, properties.
     pub blocks: CheckedCount,
-    /// vSSTs and segments.
+    /// Value files and segments.
     pub value_files: CheckedCount,
     /// Records in value files; a segment counts in chunks.
     pub records: CheckedCount,
@@ -72,11 +72,11 @@ impl Checked {
 /// The result of [`crate::Db::verify`]: the damage found, and the amount of checked data.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// Tables and vSSTs read.
+    /// Tables and value files read.
     pub files: u64,
     /// Verified bytes of these files.
     pub bytes: u64,
-    /// Entries of these files: a separated value counts in its table and in its vSST.
+    /// Entries of these files: a separated value counts in its table and in its value file.
     pub entries: u64,
     /// Counts by kind, including the log and the manifest.
     pub checked: Checked,
