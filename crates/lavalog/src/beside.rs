@@ -46,7 +46,7 @@ impl Beside {
         }
         if options.speed.is_some() {
             let why =
-                "logs beside keys have no speed disk of their own: set that of the store (`Options::speed`)";
+                "logs beside keys have no fast tier of their own: set that of the store (`Options::speed`)";
             return Err(Error::invalid(why));
         }
         Ok(Beside { options: options.clone(), restored: None, opened: None })

@@ -170,7 +170,7 @@ impl fmt::Display for LostBatches {
         }
         f.write_str(")")?;
         if self.may_come_back {
-            f.write_str("; what was trimmed, truncated or deleted there may have come back")?;
+            f.write_str("; trimmed, truncated or deleted records may have come back")?;
         }
         Ok(())
     }

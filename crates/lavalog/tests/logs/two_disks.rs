@@ -104,5 +104,5 @@ fn records_on_a_missing_fast_tier_are_reported_lost() {
 fn a_log_engine_beside_keys_has_no_fast_tier_of_its_own() {
     let e = Beside::new(&on_two()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert!(e.to_string().contains("no speed disk of their own"), "{e}");
+    assert!(e.to_string().contains("no fast tier of their own"), "{e}");
 }
