@@ -240,7 +240,7 @@ fn told(args: &ExportArgs, to_file: bool, sum: &Exported, seconds: f64) -> Resul
         count => {
             let (places, were) =
                 (counted(count as u64, "damaged place"), if count == 1 { "was" } else { "were" });
-            let what = format!("the export is not whole: {places} {were} left out");
+            let what = format!("the export is incomplete: {places} {were} left out");
             Err(failure(Status::NotWhole, what))
         }
     }

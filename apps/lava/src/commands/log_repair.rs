@@ -61,7 +61,7 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
 pub fn lost(count: usize) -> Error {
     let are = if count == 1 { "is" } else { "are" };
     let what = format!(
-        "{} of records or operations {are} lost, or something may have come back",
+        "{} of records or operations {are} lost, or deleted records may have come back",
         counted(count as u64, "range")
     );
     failure(Status::Damage, what)

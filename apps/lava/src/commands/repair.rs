@@ -98,9 +98,9 @@ pub fn unknown(count: usize, is_damaged: bool) -> Error {
     match is_damaged {
         true => failure(
             Status::Damage,
-            format!("of {ranges} it is unknown whether anything is lost, and something is damaged"),
+            format!("it is unknown whether data of {ranges} is lost, and files are damaged"),
         ),
-        false => failure(Status::NotWhole, format!("of {ranges} it is unknown whether anything is lost")),
+        false => failure(Status::NotWhole, format!("it is unknown whether data of {ranges} is lost")),
     }
 }
 

@@ -92,7 +92,7 @@ fn speed_text(speed: Option<&SpeedSpace>) -> String {
         let all = [speed.bytes, speed.table_bytes, speed.value_bytes, speed.available_bytes];
         let [bytes, tables, values, free] = all.map(human_bytes);
         format!(
-            "on the speed disk {}: {bytes} of these, {tables} in tables, {values} in values; free there {free}\n",
+            "on the fast tier {}: {bytes} of these, {tables} in tables, {values} in values; free there {free}\n",
             speed.place.display()
         )
     })

@@ -136,7 +136,7 @@ impl SpeedDisk {
 
     fn text(&self) -> String {
         format!(
-            "speed disk           {}; {:.2} levels, {:.0} changes\ntables moved         {:.0} to it, {:.0} back\n",
+            "fast tier            {}; {:.2} levels, {:.0} changes\ntables moved         {:.0} to it, {:.0} back\n",
             bytes_text(self.bytes),
             self.levels,
             self.changes,

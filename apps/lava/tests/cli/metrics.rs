@@ -212,7 +212,7 @@ fn watch_shows_the_fast_tier_and_its_levels() {
     wait_for(|| s.path("db").join("METRICS").exists());
     let page = s.path("db").join("METRICS").display().to_string();
     let text = s.ok(&["stat", "--watch", "--count", "1", "--metrics-file", &page]);
-    assert!(text.contains("speed disk") && text.contains("2.00 levels"), "{text}");
+    assert!(text.contains("fast tier") && text.contains("2.00 levels"), "{text}");
     let view = json(&s.ok(&["stat", "--watch", "--json", "--count", "1", "--metrics-file", &page]));
     assert_eq!(view["speed_disk"]["levels"], 2.0);
     db.close().unwrap();

@@ -19,7 +19,7 @@ fn a_store_attaches_and_detaches_a_fast_tier() {
     assert_eq!(space["speed"]["place"], speed.as_str());
     assert!(space["speed"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0));
     assert_eq!((&space["speed"]["table_bytes"], &space["speed"]["value_bytes"]), (&0.into(), &0.into()));
-    assert!(s.ok(&["space", "--speed", &speed]).contains("on the speed disk"));
+    assert!(s.ok(&["space", "--speed", &speed]).contains("on the fast tier"));
     s.ok(&["verify", "--speed", &speed]);
     let (kept, lost) = (s.path("kept").display().to_string(), s.path("lost").display().to_string());
     s.ok(&["repair", "--into", &kept, "--speed", &speed]);

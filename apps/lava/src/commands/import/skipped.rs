@@ -42,7 +42,7 @@ impl Skipped {
         if more > 0 {
             output::tell(&format!("skipped {} more", human_count(more)));
         }
-        let what = format!("the import is not whole: {} skipped", counted(self.count, "malformed record"));
+        let what = format!("the import is incomplete: {} skipped", counted(self.count, "malformed record"));
         Err(failure(Status::NotWhole, what))
     }
 }
