@@ -22,7 +22,7 @@ const BUDGET_BYTES_PER_GHOST: usize = 8 << 10;
 const GHOST_SLOTS_MIN: usize = 64;
 const GHOST_SLOTS_MAX: usize = 1 << 22;
 
-/// Counts of one segment since the cache was made, and its size now.
+/// Counts of one part of the cache since the store was opened, and its size now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentStats {
     /// Lookups that found their block.

@@ -38,7 +38,10 @@ pub trait Spawner: Send + Sync + fmt::Debug {
     }
 }
 
-/// File system, clock, randomness and threads. Cheap to clone.
+/// The machine below a store: files, clock, randomness and threads. Cheap to clone.
+///
+/// [`Env::kernel`] is the real machine. A simulated one serves crash tests; a volume of LavaFS and
+/// a store on two disks have environments of their own.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Files.

@@ -18,7 +18,7 @@ use crate::names;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// Space of an engine in a store.
+/// Space of an engine in a store: the engine of the keys, or that of the logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSpace {
     /// Name of the engine.

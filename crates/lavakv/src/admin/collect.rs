@@ -24,8 +24,9 @@ use std::sync::{Arc, Weak};
 use values::{Gc, Ledger, LookupForecast};
 use version::{FamilyId, FileMeta};
 
-/// The result of [`crate::Db::collect_garbage`]: all collections that ended meanwhile, automatic
-/// ones included.
+/// The result of [`crate::Db::collect_garbage`]: work done, bytes freed, garbage left.
+///
+/// The report has all collections that ended meanwhile, automatic ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Collections installed.
@@ -46,7 +47,7 @@ pub struct GcReport {
     pub record_bytes: u64,
 }
 
-/// Progress of [`crate::Db::collect_garbage_with`].
+/// Progress of [`crate::Db::collect_garbage_with`], for a display with rate and remaining time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcProgress {
     /// Collections installed since the call began.
@@ -101,7 +102,8 @@ pub struct PlannedGc {
     pub exact: bool,
 }
 
-/// The plan of [`crate::Db::collect_garbage`] for the current state.
+/// The plan of [`crate::Db::collect_garbage`] for the current state, to judge its cost before the
+/// call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcPlan {
     /// The collections, in execution order.

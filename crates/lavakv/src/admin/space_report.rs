@@ -145,7 +145,7 @@ pub struct FamilySpace {
     pub log_bytes: u64,
 }
 
-/// One level of one family.
+/// Space of one level of a family. Higher numbers have older data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelSpace {
     /// Level number.

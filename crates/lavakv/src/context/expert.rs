@@ -12,8 +12,11 @@ use lsm::policy::Policies;
 use std::time::Duration;
 use wal::Loggers;
 
-/// Options of a store that few programs change; [`Options::expert`](method@crate::Options::expert)
-/// sets them.
+/// Options of a store that few programs change: log, fast tier, compaction, scrub.
+///
+/// [`Options::expert`](method@crate::Options::expert) sets them. An open refuses a value out of
+/// range; `0` or `None` mostly means a derived value, which
+/// [`Options::explain`](crate::Options::explain) shows.
 #[derive(Clone, Debug)]
 pub struct ExpertOptions {
     /// Maximum length of a log group, the unit of allocation of the write-ahead log, bytes: 64 KiB
@@ -183,8 +186,11 @@ impl ExpertOptions {
     }
 }
 
-/// Options of a column family that few programs change;
-/// [`FamilyOptions::expert`](method@crate::FamilyOptions::expert) sets them.
+/// Options of a column family that few programs change: sizes of files and levels, throttle,
+/// collection.
+///
+/// [`FamilyOptions::expert`](method@crate::FamilyOptions::expert) sets them. A value out of range
+/// is refused; `0` mostly means a derived value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpertFamilyOptions {
     /// Uncompressed size of a data block, bytes, 512 to 1 MiB. A point read takes one block from

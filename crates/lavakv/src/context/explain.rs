@@ -24,7 +24,7 @@ impl OptionSource {
     }
 }
 
-/// An option that the engine derives unless it is set, with its value.
+/// An option that the store derives unless it is set, with its value, unit and reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedOption {
     /// The option, with the path from [`Options`]: `memory_bytes`, `expert.wal_bytes_max`.

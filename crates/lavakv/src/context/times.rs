@@ -11,7 +11,10 @@ use base::histogram::{Distribution, Histogram};
 use io::Env;
 use io::timing::Timing;
 
-/// A snapshot of a store's histograms, all since it was opened.
+/// Latencies and stalls of a store since it was opened, for percentiles on a dashboard.
+///
+/// [`crate::Statistics::histograms`] has them. A mechanism that did not run yet has an empty
+/// distribution.
 ///
 /// ```no_run
 /// use lavastore_lavakv::Db;

@@ -48,7 +48,9 @@ const PAYS_QUARTERS: u64 = 7;
 /// Rounds after which concurrency is tried again where it did not pay.
 const TRIED_AGAIN_ROUNDS: u32 = 1000;
 
-/// Concurrent durable writes of a log.
+/// Number of durable log writes in flight at once, to tune the throughput of many durable writers.
+///
+/// More than one helps only on some devices. The default suits most programs: [`Loggers::ONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loggers {
     /// Upper limit, 1 to 3. More than one are made where that was found to pay. 0: automatic, up to

@@ -21,13 +21,13 @@ use std::sync::Arc;
 use table::Retained;
 use wal::PriorGroup;
 
-/// Kind of a reader that holds space.
+/// Kind of a reader that holds space: a snapshot or an iterator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HolderKind {
     /// A [`crate::Snapshot`], including its clones.
     #[default]
     Snapshot,
-    /// A [`crate::DbIterator`]. The snapshot that it reads at is a holder of its own.
+    /// An iterator or a cursor. The snapshot that it reads at is a holder of its own.
     Iterator,
 }
 
@@ -80,7 +80,7 @@ impl Holder {
     }
 }
 
-/// The column family that keeps the log long.
+/// The column family that keeps the log long: a flush frees the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogHolder {
     /// The family with the oldest unflushed entry.
