@@ -6,7 +6,7 @@
 //! 3. **Deletes**: a third of the keys is deleted, which must always succeed.
 //! 4. **Writes resume** on their own, without a reopen.
 //! 5. **Reopen**: the store is closed and opened, every key is read, and every byte of its files is
-//!   checked.
+//!    checked.
 //!
 //! The model has a checksum of the last acknowledged value of each key. So a refused write must not
 //! be there, and an accepted one must.

@@ -9,7 +9,7 @@ use crate::log::LogsBeside;
 use crate::read::Reader;
 use crate::write::Writer;
 use crate::{
-    CompactProgress, CompactRequest, Env, Error, Family, FamilyOptions, Iter, KeyRange, Options, ReadOptions,
+    CompactProgress, CompactRequest, Env, Family, FamilyOptions, Iter, KeyRange, Options, ReadOptions,
     RepairOptions, RepairReport, RequestOptions, Requests, Result, Snapshot, Value, ValueReader, ValueWriter,
     WriteBatch, WriteOptions, repair,
 };

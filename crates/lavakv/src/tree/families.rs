@@ -15,6 +15,7 @@ const PIECE: usize = 256;
 
 /// The families of a store. Methods that visit every family do not hold the lock while they visit.
 pub(crate) struct Families {
+    /// All families, by id.
     by_id: RwLock<BTreeMap<FamilyId, Arc<Family>>, rank::Families>,
     /// The families with unflushed changes.
     pub work: Arc<FamilyWork>,
