@@ -129,7 +129,7 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("damaged-log", 22, "a first failure of the row, of while it was made"),
     (
         "quiet-on-two-disks",
-        15,
+        17,
         "a speed disk that the environment and the option both name was swept of the log by the second open",
     ),
     ("damaged-log-on-lavafs", 35, "the campaign could not flip a bit in the hole that a close had punched"),
